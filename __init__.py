@@ -1,0 +1,18 @@
+"""oncelog: a replicated, exactly-once log cluster that speaks the Kafka protocol.
+
+The checkout is the package. This file stays thin: pytest imports it under the folder's
+name, and whatever it imported would be loaded twice.
+"""
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Hand on `Cluster` lazily, so that importing a part of the house loads only that part."""
+    if name == "Cluster":
+        from .deploy.local_cluster import Cluster
+
+        return Cluster
+    raise AttributeError(f"module 'oncelog' has no attribute {name!r}")

@@ -1,0 +1,307 @@
+"""Administration: topics, configurations, the cluster itself, offsets, log directories.
+
+Values come back as small frozen dataclasses; every error code in an answer is raised as its class
+of `wire.errors` with the broker's own message. Each call retries what is retriable (a leader or a
+controller that moves) until `timeout_ms`. A create or delete whose answer was lost is tried again,
+so it may report TopicAlreadyExists or UnknownTopicOrPartition for its own first attempt.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion, error_for
+from .cluster_view import DESCRIBE_QUORUM, ClusterView, Partition, topic_error
+
+LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 2, 19, 20, 21
+DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS = 32, 35, 37, 43
+INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 44, 60
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+SET, DELETE = 0, 1
+CONFIG_SOURCES = {
+    1: "topic",
+    2: "broker (dynamic)",
+    3: "cluster (dynamic)",
+    4: "broker (static)",
+    5: "default",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """A registered broker; fenced means that it is registered but does not serve."""
+
+    node_id: int
+    host: str
+    port: int
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster by one broker's knowledge; the controller is the Raft leader when known."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[BrokerState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One configuration value and where it comes from."""
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEntry:
+    """How many bytes a broker holds of one partition."""
+
+    node_id: int
+    directory: str
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+
+
+class Admin:
+    """Administration through a view of the cluster."""
+
+    def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
+        self.view, self.timeout_ms = view, timeout_ms
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Create one topic; -1 takes the broker's default."""
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": replication_factor,
+            "assignments": [],
+            "configs": [{"name": k, "value": v} for k, v in (configs or {}).items()],
+        }
+        request = {"topics": [topic], "timeout": self.timeout_ms, "validate_only": validate_only}
+
+        async def attempt() -> None:
+            for result in (await self._ask(CREATE_TOPICS, request)).topics:
+                _raise(result)
+
+        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics by name."""
+        wanted = list(names)
+
+        async def attempt() -> None:
+            connection = await self.view.any_broker()
+            values = {"topic_names": wanted, "timeout": self.timeout_ms}
+            for result in (await connection.call(DELETE_TOPICS, values)).responses:
+                _raise(result)
+
+        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def create_partitions(self, topic: str, count: int) -> None:
+        """Extend a topic to `count` partitions."""
+        entry = {"name": topic, "count": count, "assignments": None}
+        request = {"topics": [entry], "timeout": self.timeout_ms, "validate_only": False}
+
+        async def attempt() -> None:
+            for result in (await self._ask(CREATE_PARTITIONS, request)).results:
+                _raise(result)
+
+        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def describe_topics(self, names: Iterable[str] | None = None) -> list[Partition]:
+        """Every partition of these topics (None: of all), in order."""
+        wanted = None if names is None else list(names)
+        snapshot = await self.view.retrying(
+            lambda: self.view.refresh(wanted), timeout_ms=self.timeout_ms
+        )
+        for name in wanted or []:  # a topic that is not there is an answer, not a reason to wait
+            if snapshot.topic_errors.get(name):
+                raise topic_error(name, snapshot.topic_errors[name])
+        found = [p for (t, _), p in snapshot.partitions.items() if wanted is None or t in wanted]
+        return sorted(found, key=lambda p: (p.topic, p.partition))
+
+    async def describe_configs(self, name: str, kind: int = TOPIC_RESOURCE) -> list[ConfigValue]:
+        """The configuration of a topic (or of a broker, kind=BROKER_RESOURCE, name=its id)."""
+        resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+
+        async def attempt() -> list[ConfigValue]:
+            connection = (
+                await self.view.broker(int(name))
+                if kind == BROKER_RESOURCE and name
+                else await self.view.any_broker()
+            )
+            answer = await connection.call(DESCRIBE_CONFIGS, {"resources": [resource]})
+            found: list[ConfigValue] = []
+            for result in answer.results:
+                _raise(result)
+                for c in result.configs:
+                    source = CONFIG_SOURCES.get(c.config_source, str(c.config_source))
+                    found.append(ConfigValue(c.name, c.value, source, c.read_only, c.is_sensitive))
+            return sorted(found, key=lambda c: c.name)
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str | None], kind: int = TOPIC_RESOURCE
+    ) -> None:
+        """Set values; None takes a value back to its default (KIP-339)."""
+        configs = [
+            {"name": k, "config_operation": DELETE if v is None else SET, "value": v}
+            for k, v in changes.items()
+        ]
+        resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+
+        async def attempt() -> None:
+            answer = await self._ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
+            for result in answer.responses:
+                _raise(result)
+
+        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Brokers (fenced ones too where the server tells, KIP-1073), controller, cluster id."""
+
+        async def attempt() -> ClusterDescription:
+            connection = await self.view.any_broker()
+            values = {"endpoint_type": 1, "include_fenced_brokers": True}
+            answer = await connection.call(DESCRIBE_CLUSTER, values)
+            _raise(answer)
+            brokers = tuple(
+                BrokerState(int(b.broker_id), b.host, b.port, getattr(b, "is_fenced", False))
+                for b in sorted(answer.brokers, key=lambda b: b.broker_id)
+            )
+            controller = int(answer.controller_id)
+            return ClusterDescription(answer.cluster_id, controller, brokers)
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def controller(self) -> int:
+        """The node whose Raft voter leads the metadata group; LeaderNotAvailable when none does."""
+
+        async def attempt() -> int:
+            partition = {"partition_index": 0}
+            request = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [partition]}]}
+            try:
+                answer = await self._ask(DESCRIBE_QUORUM, request)
+            except UnsupportedVersion:
+                return (await self.describe_cluster()).controller_id
+            _raise(answer)
+            for p in (p for t in answer.topics for p in t.partitions):
+                _raise(p)
+                if p.leader_id >= 0:
+                    return int(p.leader_id)
+            raise LeaderNotAvailable("the metadata group has no leader at the moment")
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def list_offsets(
+        self, wanted: Mapping[tuple[str, int], int], *, read_committed: bool = False
+    ) -> dict[tuple[str, int], int]:
+        """Offsets by (topic, partition): EARLIEST, LATEST, MAX_TIMESTAMP or a time in wall ms."""
+        found: dict[tuple[str, int], int] = {}
+        topics = {topic for topic, _ in wanted}
+
+        async def attempt() -> None:
+            for (topic, partition), timestamp in wanted.items():
+                if (topic, partition) in found:
+                    continue
+                leader = await self.view.leader_of(topic, partition)
+                asked = {"partition_index": partition, "timestamp": timestamp}
+                asked["current_leader_epoch"] = -1
+                values = {
+                    "replica_id": -1,
+                    "isolation_level": int(read_committed),
+                    "topics": [{"name": topic, "partitions": [asked]}],
+                }
+                answer = await leader.call(LIST_OFFSETS, values)
+                result = answer.topics[0].partitions[0]
+                _raise(result)
+                found[(topic, partition)] = result.offset
+
+        await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=topics)
+        return found
+
+    async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Delete records below an offset (-1: below the high watermark); the new start offset."""
+        entry = {"partition_index": partition, "offset": before_offset}
+        request = {
+            "topics": [{"name": topic, "partitions": [entry]}],
+            "timeout": self.timeout_ms,
+        }
+
+        async def attempt() -> int:
+            leader = await self.view.leader_of(topic, partition)
+            result = (await leader.call(DELETE_RECORDS, request)).topics[0].partitions[0]
+            _raise(result)
+            return result.low_watermark
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
+
+    async def elect_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Move leadership of these partitions to their preferred replicas."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        wanted = [{"topic": t, "partitions": ps} for t, ps in by_topic.items()]
+        request = {"election_type": 0, "topic_partitions": wanted, "timeout": self.timeout_ms}
+        answer = await self._ask(ELECT_LEADERS, request)
+        _raise(answer)
+        for result in (r for t in answer.replica_election_results for r in t.partition_result):
+            if result.error_code != 84:  # ELECTION_NOT_NEEDED
+                _raise(result)
+
+    async def describe_log_dirs(self) -> list[LogDirEntry]:
+        """The bytes of each replica on each live broker; a broker that dies meanwhile is left out.
+
+        Sorted by topic, partition, node.
+        """
+        await self.view.refresh([])
+        entries: list[LogDirEntry] = []
+        for node_id in self.view.snapshot.brokers:
+            try:
+                connection = await self.view.broker(node_id)
+                answer = await connection.call(DESCRIBE_LOG_DIRS, {"topics": None})
+            except KafkaError as problem:
+                if not problem.retriable:
+                    raise
+                continue
+            for directory in answer.results:
+                _raise(directory)
+                entries += [
+                    LogDirEntry(
+                        node_id,
+                        directory.log_dir,
+                        str(topic.name),
+                        p.partition_index,
+                        p.partition_size,
+                        p.offset_lag,
+                    )
+                    for topic in directory.topics
+                    for p in topic.partitions
+                ]
+        return sorted(entries, key=lambda e: (e.topic, e.partition, e.node_id))
+
+    async def _ask(self, api_key: int, values: dict[str, Any]) -> Any:
+        return await (await self.view.any_broker()).call(api_key, values)
+
+
+def _raise(result: Any) -> None:
+    """Raise the error that a part of an answer carries."""
+    if result.error_code:
+        raise error_for(int(result.error_code), getattr(result, "error_message", None))

@@ -1,0 +1,237 @@
+"""What a client knows of the cluster: brokers, partitions, leaders; kept fresh, shared by all.
+
+Rules of this file. One connection to each broker, opened when first needed and again after it was
+lost. A view is asked from any broker that answers, newest acquaintances first, the bootstrap list
+last, so that a cluster whose brokers were all replaced one by one is still found. Retries wait with
+a backoff that grows and is scattered, within the caller's deadline.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ..wire.errors import (
+    KafkaError,
+    LeaderNotAvailable,
+    NetworkException,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+    error_for,
+)
+from .connection import Connection
+
+METADATA, DESCRIBE_QUORUM = 3, 55
+BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition as a broker described it; leader -1 when it has none."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    error_code: int = 0
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One answer to Metadata."""
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: dict[int, Broker] = field(default_factory=dict[int, Broker])
+    partitions: dict[tuple[str, int], Partition] = field(
+        default_factory=dict[tuple[str, int], Partition]
+    )
+    internal_topics: set[str] = field(default_factory=set[str])
+    topic_errors: dict[str, int] = field(default_factory=dict[str, int])
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        """The partitions of a topic in order."""
+        found = [p for (name, _), p in self.partitions.items() if name == topic]
+        return sorted(found, key=lambda p: p.partition)
+
+
+class ClusterView:
+    """Connections and metadata; made with a bootstrap list, closed with `close`."""
+
+    def __init__(
+        self, bootstrap: str | Iterable[str], *, client_id: str = "oncelog", timeout_ms: int = 5_000
+    ) -> None:
+        listed = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
+        self._bootstrap = [parse_address(item) for item in listed if item.strip()]
+        if not self._bootstrap:
+            raise ValueError("the bootstrap list is empty; it looks like host:port,host:port")
+        self.client_id, self.timeout_ms = client_id, timeout_ms
+        self.snapshot = Snapshot()
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        await asyncio.sleep(0)  # lets the transports report that they are closed
+
+    async def connection_to(self, host: str, port: int) -> Connection:
+        """An open connection to that address."""
+        lock = self._opening.setdefault((host, port), asyncio.Lock())
+        async with lock:
+            known = self._connections.get((host, port))
+            if known is not None and known.is_open:
+                return known
+            made = await Connection.open(
+                host, port, client_id=self.client_id, timeout_ms=self.timeout_ms
+            )
+            self._connections[(host, port)] = made
+            return made
+
+    async def broker(self, node_id: int) -> Connection:
+        """The connection to one broker by its id."""
+        if node_id not in self.snapshot.brokers:
+            await self.refresh([])
+        known = self.snapshot.brokers.get(node_id)
+        if known is None:
+            raise NetworkException(f"node {node_id} is not among the cluster's live brokers")
+        return await self.connection_to(known.host, known.port)
+
+    async def any_broker(self) -> Connection:
+        """A connection to whoever answers first in turn; NetworkException when nobody does."""
+        addresses = [(b.host, b.port) for b in self.snapshot.brokers.values()]
+        random.shuffle(addresses)
+        is_connected = [a for a in addresses if a in self._connections]
+        problems: list[str] = []
+        for address in dict.fromkeys([*is_connected, *addresses, *self._bootstrap]):
+            try:
+                return await self.connection_to(*address)
+            except KafkaError as problem:
+                problems.append(str(problem))
+        raise NetworkException("no broker answers: " + "; ".join(problems))
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> Snapshot:
+        """Ask for brokers and for these topics (None: all); keeps and returns the answer."""
+        connection = await self.any_broker()
+        wanted = None if topics is None else [{"name": name} for name in topics]
+        try:
+            answer = await connection.call(
+                METADATA, {"topics": wanted, "allow_auto_topic_creation": False}
+            )
+        except RequestTimedOut:
+            connection.close()  # a paused broker takes connections and says nothing
+            self.snapshot.brokers = {
+                node: broker
+                for node, broker in self.snapshot.brokers.items()
+                if (broker.host, broker.port) != (connection.host, connection.port)
+            }
+            first = (connection.host, connection.port)
+            self._bootstrap.sort(key=lambda address: address == first)
+            raise
+        fresh = read_metadata(answer)
+        if wanted is not None:  # keep what we know of other topics
+            asked = {item["name"] for item in wanted}
+            kept = {key: p for key, p in self.snapshot.partitions.items() if key[0] not in asked}
+            fresh.partitions = kept | fresh.partitions
+        self.snapshot = fresh
+        return fresh
+
+    async def leader_of(self, topic: str, partition: int) -> Connection:
+        """The connection to a partition's leader as far as we know it (refresh to know more)."""
+        known = self.snapshot.partitions.get((topic, partition))
+        if known is None:
+            snapshot = await self.refresh([topic])
+            known = snapshot.partitions.get((topic, partition))
+        if known is None:
+            code = self.snapshot.topic_errors.get(topic, 0)
+            if code:
+                raise topic_error(topic, code)
+            raise UnknownTopicOrPartition(f"there is no partition {topic}/{partition}")
+        if known.leader < 0:
+            raise LeaderNotAvailable(f"{topic}/{partition} has no leader at the moment")
+        return await self.broker(known.leader)
+
+    async def retrying(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        timeout_ms: int,
+        topics: Iterable[str] | None = None,
+    ) -> T:
+        """Call until it succeeds, fails for good, or the deadline passes.
+
+        Between two calls it waits, then refreshes the view of `topics` (None: brokers only).
+        The last problem is raised when time is up.
+        """
+        deadline_ms = time.monotonic() * 1000 + timeout_ms
+        backoff_ms: float = BACKOFF_FIRST_MS
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as problem:
+                left_ms = deadline_ms - time.monotonic() * 1000
+                if not problem.retriable or left_ms <= 0:
+                    raise
+                await asyncio.sleep(min(backoff_ms, left_ms) * random.uniform(0.8, 1.2) / 1000)
+                backoff_ms = min(backoff_ms * 2, BACKOFF_LAST_MS)
+            try:
+                await self.refresh(topics if topics is not None else [])
+            except KafkaError as problem:
+                if not problem.retriable:
+                    raise
+
+
+def read_metadata(answer: Any) -> Snapshot:
+    """A Metadata response of any version as a snapshot."""
+    if getattr(answer, "error_code", 0):
+        raise error_for(int(answer.error_code))
+    snapshot = Snapshot(getattr(answer, "cluster_id", None), int(answer.controller_id))
+    for b in answer.brokers:
+        snapshot.brokers[int(b.node_id)] = Broker(int(b.node_id), b.host, b.port, b.rack)
+    for topic in answer.topics:
+        name = str(topic.name)
+        if topic.error_code:
+            snapshot.topic_errors[name] = int(topic.error_code)
+        if topic.is_internal:
+            snapshot.internal_topics.add(name)
+        for p in topic.partitions:
+            snapshot.partitions[(name, p.partition_index)] = Partition(
+                topic=name,
+                partition=p.partition_index,
+                leader=int(p.leader_id),
+                leader_epoch=getattr(p, "leader_epoch", -1),
+                replicas=tuple(int(r) for r in p.replica_nodes),
+                isr=tuple(int(r) for r in p.isr_nodes),
+                error_code=int(p.error_code),
+            )
+    return snapshot
+
+
+def topic_error(topic: str, code: int) -> KafkaError:
+    """The error of a code, with the topic's name before its sentence."""
+    return error_for(code, f"topic {topic}: {error_for(code)}")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`host:port` (also `[::1]:9092`) as a pair; ValueError with a sentence."""
+    host, separator, port = text.strip().rpartition(":")
+    if not separator or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not an address; it looks like 127.0.0.1:9092")
+    return host.strip("[]"), int(port)

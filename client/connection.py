@@ -1,0 +1,233 @@
+"""One TCP connection to one broker: requests out, answers back, each before its deadline.
+
+Rules of this file. A request has a correlation id and a future; the broker answers in order, but
+we match by id. A deadline that passes closes the connection, because the answer to a request whose
+fate is unknown may still come and must not be taken for another's (as Kafka's own clients do).
+Every failure is a class of `wire.errors`: `NetworkException` when the connection is refused, lost
+or closed, `RequestTimedOut` when the deadline passed. Both are retriable, and after both the fate
+of a request that changes something is unknown.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from ..wire.errors import NetworkException, RequestTimedOut, UnsupportedVersion, error_for
+from ..wire.framing import FrameReceiver, encode_request_header, frame_response
+from ..wire.messages import control
+
+API_VERSIONS = 18
+CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": "0.1.0"}
+# What we speak of each API: the versions whose meaning this client knows.
+SPOKEN: dict[int, tuple[int, int]] = {
+    0: (3, 12),  # Produce
+    1: (4, 12),  # Fetch by topic name
+    2: (1, 8),  # ListOffsets
+    3: (4, 13),  # Metadata
+    10: (4, 6),  # FindCoordinator
+    API_VERSIONS: (0, 3),
+    19: (2, 7),  # CreateTopics
+    20: (1, 5),  # DeleteTopics by name
+    21: (0, 2),  # DeleteRecords
+    22: (0, 4),  # InitProducerId
+    32: (1, 4),  # DescribeConfigs
+    35: (1, 4),  # DescribeLogDirs
+    37: (0, 3),  # CreatePartitions
+    43: (0, 2),  # ElectLeaders
+    44: (0, 1),  # IncrementalAlterConfigs
+    55: (0, 2),  # DescribeQuorum
+    60: (0, 2),  # DescribeCluster
+}
+
+
+class _Stream(asyncio.BufferedProtocol):
+    """Hands whole frames to the connection."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._receiver = FrameReceiver()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override]
+        return self._receiver.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._receiver.buffer_updated(nbytes)
+        except Exception as problem:
+            self._connection.fail(f"it sent what is not a Kafka frame ({problem})")
+            return
+        for frame in frames:
+            self._connection.answer(frame)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.fail(f"the connection was lost{f' ({exc})' if exc else ''}")
+
+    def pause_writing(self) -> None:
+        self._connection.writable.clear()
+
+    def resume_writing(self) -> None:
+        self._connection.writable.set()
+
+
+class Connection:
+    """A connection whose versions are agreed; made by `Connection.open`."""
+
+    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int) -> None:
+        self.host, self.port, self.client_id, self.timeout_ms = host, port, client_id, timeout_ms
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, tuple[asyncio.Future[memoryview], bool]] = {}
+        self._correlation_ids = itertools.count(1)
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, *, client_id: str = "oncelog", timeout_ms: int = 10_000
+    ) -> "Connection":
+        """Connect and ask for the versions; NetworkException when nobody answers there."""
+        connection = cls(host, port, client_id, timeout_ms)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                transport, _ = await loop.create_connection(lambda: _Stream(connection), host, port)
+        except TimeoutError:
+            raise RequestTimedOut(f"{host}:{port} took no connection in {timeout_ms} ms") from None
+        except OSError as problem:
+            raise NetworkException(f"{host}:{port} cannot be reached ({problem})") from None
+        connection._transport = transport
+        try:
+            await connection._agree_on_versions()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def version_for(self, api_key: int) -> int:
+        """The newest version that both sides speak; UnsupportedVersion when there is none."""
+        ours, theirs = SPOKEN[api_key], self.versions.get(api_key, (0, -1))
+        version = min(ours[1], theirs[1])
+        if version < max(ours[0], theirs[0]):
+            name = control.API_NAMES.get(api_key, str(api_key))
+            raise UnsupportedVersion(
+                f"{self.host}:{self.port} serves {name} {theirs[0]}-{theirs[1]}, "
+                f"this client speaks {ours[0]}-{ours[1]}"
+            )
+        return version
+
+    async def call(
+        self, api_key: int, values: dict[str, Any], *, timeout_ms: int | None = None
+    ) -> Any:
+        """Send a control-plane request by kio's field names; the decoded answer comes back.
+
+        Error codes inside the answer are the caller's to read.
+        """
+        version = self.version_for(api_key)
+        body = control.encode_request(api_key, version, values)
+        answer = await self.send(api_key, version, [body], timeout_ms=timeout_ms)
+        return control.decode_response(api_key, version, answer)
+
+    async def send(
+        self, api_key: int, version: int, body: Sequence[Any], *, timeout_ms: int | None = None
+    ) -> memoryview:
+        """Send an encoded request; the answer's body (its header removed) comes back."""
+        correlation_id = next(self._correlation_ids)
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        flexible = api_key != API_VERSIONS and control.is_flexible(api_key, version)
+        self._waiting[correlation_id] = (future, flexible)
+        limit_ms = timeout_ms or self.timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._write(api_key, version, correlation_id, body)
+                return await future
+        except TimeoutError:
+            name = control.API_NAMES.get(api_key, str(api_key))
+            self.fail(f"{name} was not answered in {limit_ms} ms")
+            raise RequestTimedOut(
+                f"{self.host}:{self.port} did not answer {name} in {limit_ms} ms"
+            ) from None
+        finally:
+            self._waiting.pop(correlation_id, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # a failure that nobody awaits any more is not news
+
+    async def post(self, api_key: int, version: int, body: Sequence[Any]) -> None:
+        """Send a request that has no answer (Produce with acks=0)."""
+        await self._write(api_key, version, next(self._correlation_ids), body)
+
+    def answer(self, frame: memoryview) -> None:
+        """A whole frame came: find who waits for it."""
+        waiting = self._waiting.get(int.from_bytes(frame[:4], "big", signed=True))
+        if waiting is None:
+            return  # its waiter gave up; the deadline closes the connection
+        future, flexible = waiting
+        if not future.done():
+            future.set_result(frame[4 + (_tag_bytes(frame[4:]) if flexible else 0) :])
+
+    def fail(self, reason: str) -> None:
+        """Close, and tell everybody who waits."""
+        problem = f"{self.host}:{self.port}: {reason}"
+        for future, _ in self._waiting.values():
+            if not future.done():
+                future.set_exception(NetworkException(problem))
+        self.close()
+
+    def close(self) -> None:
+        """Close without waiting; repeated calls are allowed."""
+        self.writable.set()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _write(
+        self, api_key: int, version: int, correlation_id: int, body: Sequence[Any]
+    ) -> None:
+        if self._transport is None or self._transport.is_closing():
+            raise NetworkException(f"{self.host}:{self.port}: the connection is closed")
+        header = encode_request_header(api_key, version, correlation_id, self.client_id)
+        self._transport.writelines(frame_response(header, list(body)))
+        await self.writable.wait()
+
+    async def _agree_on_versions(self) -> None:
+        answer = await self._ask_versions(3)
+        if answer.error_code == 35:  # KIP-511: an old broker answers v0 and says what it has
+            answer = await self._ask_versions(0)
+        if answer.error_code:
+            raise error_for(int(answer.error_code))
+        self.versions = {int(k.api_key): (k.min_version, k.max_version) for k in answer.api_keys}
+
+    async def _ask_versions(self, version: int) -> Any:
+        body = control.encode_request(API_VERSIONS, version, CLIENT_SOFTWARE if version else {})
+        answer = await self.send(API_VERSIONS, version, [body])
+        refused = int.from_bytes(answer[:2], "big") == 35
+        return control.decode_response(API_VERSIONS, 0 if refused else version, answer)
+
+
+def _tag_bytes(buffer: memoryview) -> int:
+    """How many bytes the tagged fields of a flexible response header take (KIP-482)."""
+    position = 0
+
+    def unsigned_varint() -> int:
+        nonlocal position
+        value = shift = 0
+        while True:
+            byte = buffer[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    for _ in range(unsigned_varint()):
+        unsigned_varint()
+        size_bytes = unsigned_varint()
+        position += size_bytes
+    return position

@@ -1,0 +1,117 @@
+"""The values that the cluster's metadata is made of.
+
+All are frozen: a change puts a new value in the place of the old one, so a reader may keep what
+it was given and compare it later.
+"""
+
+from dataclasses import dataclass, field
+
+NO_LEADER = -1
+TOPIC_ID_BYTES = 16
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+PartitionKey = tuple[str, int]  # topic name, partition index
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One registration of a broker process.
+
+    `broker_epoch` is the log index of the registration: every incarnation has its own (KIP-903).
+    `boot_id` changes when the machine lost power, and with it what was not yet on disk.
+    A fenced broker leads nothing and is in no ISR.
+    """
+
+    node_id: int
+    broker_epoch: int
+    incarnation: bytes
+    boot_id: str
+    host: str
+    port: int
+    rack: str | None = None
+    is_fenced: bool = True
+    is_shutting_down: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """May lead and be in an ISR."""
+        return not self.is_fenced and not self.is_shutting_down
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Who holds a partition, who of them is in sync, and who leads.
+
+    replicas: in the order of preference, the first is the preferred leader.
+    isr: in sync; empty exactly when there is no leader. elr: eligible leader replicas, which
+    left an ISR that was too small to commit anything since, so they hold all that is committed
+    (KIP-966); empty when the ISR has min.insync.replicas members.
+    leader_epoch counts the leaders, and the times a replica was dropped; partition_epoch every
+    change of this value.
+    adding, removing: a reassignment under way (KIP-455).
+    last_known_leader: who led last, while nobody leads.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
+
+    @property
+    def is_reassigning(self) -> bool:
+        """A reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def is_imbalanced(self) -> bool:
+        """It has a leader, which is not the preferred one."""
+        return self.leader not in (NO_LEADER, self.replicas[0])
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic: partition i stands at partitions[i]; configs are the topic's own, as text."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[Partition]
+    configs: dict[str, str]
+
+    @property
+    def is_internal(self) -> bool:
+        """One of the topics that Kafka keeps its own state in."""
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one command, or the installation of a snapshot, has changed.
+
+    A created topic's partitions are not listed in partitions_changed, nor a deleted one's.
+    configs_changed names topics; configs of brokers count as brokers_changed, and those of the
+    whole cluster (dynamic or static) as cluster_configs_changed.
+    """
+
+    topics_created: set[str] = field(default_factory=set)
+    topics_deleted: list[tuple[str, bytes]] = field(default_factory=list)
+    partitions_changed: set[PartitionKey] = field(default_factory=set)
+    configs_changed: set[str] = field(default_factory=set)
+    brokers_changed: set[int] = field(default_factory=set)
+    cluster_configs_changed: bool = False
+    others_changed: bool = False  # the cluster id, producer ids, the placement counter
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.topics_created
+            or self.topics_deleted
+            or self.partitions_changed
+            or self.configs_changed
+            or self.brokers_changed
+            or self.cluster_configs_changed
+            or self.others_changed
+        )

@@ -1,0 +1,167 @@
+"""How one partition changes: its ISR, who may be elected later, and who leads now.
+
+The whole safety of the cluster's data rests on three facts about a partition.
+
+1. Every member of the ISR holds everything below the high watermark, since the leader lets the
+   high watermark pass only what the whole ISR has.
+2. The high watermark stands still while the ISR has fewer than min.insync.replicas members. So
+   whoever leaves an ISR that is, or thereby becomes, that small still holds everything that is
+   committed: it is an eligible leader replica (ELR, KIP-966). As soon as the ISR is large enough
+   the high watermark may move, and nobody outside the ISR is eligible any more.
+3. A machine that lost power may have lost what it acknowledged: it leaves both lists. Only the
+   very last holder stays, because nobody else has anything better.
+
+Hence a leader is elected from the ISR, and from the ELR when the ISR is empty. Anything else is
+unclean, loses acknowledged records, and happens only where it has been asked for.
+
+`settle` is the one place where these rules are; every command goes through it. It is a pure
+function of one partition: commands that touch thousands may do so in any order.
+"""
+
+from collections.abc import Collection
+from enum import Enum
+
+from .cluster_model import NO_LEADER, Partition
+
+NOBODY = -1
+
+
+class Election(Enum):
+    """Whom to prefer. ONLINE keeps a leader that may lead; PREFERRED moves to the first replica.
+
+    UNCLEAN is ONLINE, and when that finds nobody, any live replica.
+    """
+
+    ONLINE = 0
+    PREFERRED = 1
+    UNCLEAN = 2
+
+
+def settle(
+    before: Partition,
+    *,
+    active: Collection[int],
+    min_insync_replicas: int,
+    election: Election = Election.ONLINE,
+    isr: tuple[int, ...] | None = None,
+    replicas: tuple[int, ...] | None = None,
+    adding: tuple[int, ...] | None = None,
+    removing: tuple[int, ...] | None = None,
+    untrusted: int = NOBODY,
+) -> Partition:
+    """The partition after a change of its lists or of the brokers; `before` itself if the same.
+
+    active: brokers that may lead. min_insync_replicas: as configured, not yet bounded by the
+    number of replicas. isr, replicas, adding, removing: the new lists where they change; the
+    given isr has active members only. untrusted: a node that has lost power.
+    """
+    isr = before.isr if isr is None else isr
+    replicas = before.replicas if replicas is None else replicas
+    adding = before.adding if adding is None else adding
+    removing = before.removing if removing is None else removing
+    replicas, isr, adding, removing = _complete_reassignment(replicas, isr, adding, removing)
+    min_isr = min(min_insync_replicas, len(replicas))
+    elr = _eligible(before, replicas, isr, min_isr, untrusted)
+
+    leader = _elect(before, replicas, isr, elr, active=active, election=election)
+    if leader != NO_LEADER and leader not in isr:
+        is_clean = leader in elr
+        isr = (leader,)
+        # After an unclean election nobody else holds what this leader's log says.
+        elr = tuple(node for node in elr if node != leader) if is_clean else ()
+        if len(isr) >= min_isr:
+            elr = ()
+    if leader != NO_LEADER:
+        last_known_leader = NO_LEADER
+    elif before.leader != NO_LEADER:
+        last_known_leader = before.leader
+    else:
+        last_known_leader = before.last_known_leader
+
+    if (
+        leader == before.leader
+        and isr == before.isr
+        and elr == before.elr
+        and replicas == before.replicas
+        and adding == before.adding
+        and removing == before.removing
+        and last_known_leader == before.last_known_leader
+    ):
+        return before
+    starts_epoch = leader != before.leader or _drops_a_replica(before, replicas)
+    return Partition(
+        replicas,
+        isr,
+        leader,
+        before.leader_epoch + starts_epoch,
+        before.partition_epoch + 1,
+        elr,
+        adding,
+        removing,
+        last_known_leader,
+    )
+
+
+def _complete_reassignment(
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    adding: tuple[int, ...],
+    removing: tuple[int, ...],
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Drop the replicas to be removed once all that stay are in the ISR (KIP-455)."""
+    if not adding and not removing:
+        return replicas, isr, adding, removing
+    staying = tuple(node for node in replicas if node not in removing)
+    if not staying or any(node not in isr for node in staying):
+        return replicas, isr, adding, removing
+    return staying, tuple(node for node in isr if node not in removing), (), ()
+
+
+def _drops_a_replica(before: Partition, replicas: tuple[int, ...]) -> bool:
+    """A replica that is dropped deletes its log, once it hears of it.
+
+    Should it be added again soon, it may still be fetching under its first assignment, be admitted
+    to the ISR for that, and only then delete its log. A new leader epoch ends such fetches.
+    """
+    return replicas != before.replicas and any(n not in replicas for n in before.replicas)
+
+
+def _eligible(
+    before: Partition,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    min_isr: int,
+    untrusted: int,
+) -> tuple[int, ...]:
+    """The ELR that goes with a new ISR, in the order of the replicas."""
+    if len(isr) >= min_isr:
+        return ()
+    holders = tuple(
+        node for node in replicas if node not in isr and (node in before.elr or node in before.isr)
+    )
+    trusted = tuple(node for node in holders if node != untrusted)
+    return trusted if trusted or isr else holders
+
+
+def _elect(
+    before: Partition,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    elr: tuple[int, ...],
+    *,
+    active: Collection[int],
+    election: Election,
+) -> int:
+    candidates = isr or elr
+    if election is Election.PREFERRED:
+        order = (replicas[0], before.leader, *replicas)
+    else:
+        order = (before.leader, before.last_known_leader, *replicas)
+    for node in order:
+        if node in candidates and node in active:
+            return node
+    if election is Election.UNCLEAN:
+        for node in replicas:
+            if node in active:
+                return node
+    return NO_LEADER

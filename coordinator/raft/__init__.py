@@ -1,0 +1,47 @@
+"""The hardened Raft engine: replicated, durable decisions (the only importer of pysyncobj).
+
+Begin with engine.py (the process) and group.py (one group). PySyncObj elects and matches logs
+(library.py); what stands between it and the disk (journal.py, recovery.py), the network
+(messages.py, follower.py, feeds.py) and elections (ballot.py) is ours. Not here: what the
+commands mean, and how frames travel.
+"""
+
+import _socket
+import socket
+
+import pysyncobj  # noqa: F401
+
+# Importing the library puts a function for Windows in the place of socket.inet_ntop on every
+# platform (pysyncobj/win_inet_pton.py); whoever uses it afterwards gets a TypeError.
+socket.inet_ntop = _socket.inet_ntop
+
+# ruff: noqa: E402
+from .applier import StateMachine
+from .engine import RaftEngine
+from .group import RaftGroup
+from .outcomes import (
+    BrokenInvariant,
+    CommandFailed,
+    CorruptJournal,
+    DefinitelyNot,
+    ForeignJournal,
+    OutcomeUnknown,
+)
+from .settings import RaftSettings, check_voters
+from .status import RaftStatus, VoterStatus
+
+__all__ = [
+    "BrokenInvariant",
+    "CommandFailed",
+    "CorruptJournal",
+    "DefinitelyNot",
+    "ForeignJournal",
+    "OutcomeUnknown",
+    "RaftEngine",
+    "RaftGroup",
+    "RaftSettings",
+    "RaftStatus",
+    "StateMachine",
+    "VoterStatus",
+    "check_voters",
+]

@@ -1,0 +1,220 @@
+"""When to stand for election, whom to let stand, and who may vote at all.
+
+*Pre-vote* (Raft thesis, 9.6): before its term changes, a node asks whether a majority would vote
+for it. A node that has heard a leader lately says no, so a node behind a one-way cut or a slow
+link deposes nobody. A closed link to the leader is a hint: it ends that loyalty and shortens
+the deadline.
+
+*The voter's memory*: votes and acknowledgements are promises that a wiped disk forgets. A node
+without memory takes a census under a fresh nonce, and neither votes, nor stands, nor counts for
+a commit until **every** other voter has answered. If none of them has any memory either, this is
+a new cluster and nothing was promised. Otherwise the highest term T among the answers bounds all
+that could have been forgotten: any candidate that had our vote, and any leader that had our
+acknowledgement, was in a term <= T when it answered. So the vote in T is spent, and the node is
+a voter again once its log is level with the leader of a term >= T, which holds all commits.
+from a majority would not do: Michael et al., DISC 2017.)
+"""
+
+from .context import GroupContext
+from .library import LEADER
+from .messages import (
+    Census,
+    CensusAnswer,
+    Message,
+    NewerTerm,
+    PreVote,
+    PreVoteRequest,
+    TimeoutNow,
+    Vote,
+    VoteRequest,
+)
+
+
+class Ballot:
+    """Elections of one group on one node. Times are monotonic milliseconds."""
+
+    def __init__(self, context: GroupContext) -> None:
+        self._node_id = context.node_id
+        self._others = context.others
+        self._core = context.core
+        self._log = context.log
+        self._settings = context.settings
+        self._random = context.random
+        self._post = context.post
+        self._majority = (len(context.others) + 1) // 2 + 1
+        self._last_contact_ms = float("-inf")
+        self._is_suspected = False  # the link to the leader has closed
+        self._asked_term = 0
+        self._supporters: set[int] = set()
+        self._voters: set[int] = set()
+        self._nonce = context.random.getrandbits(62)
+        self._answers: dict[int, tuple[int, int]] = {}  # peer -> (term, last index)
+        self._fence_term: int | None = None  # highest term of a complete census
+        self.deadline_ms = 0.0
+
+    def begin(self, now_ms: float, *, head_start: bool) -> None:
+        """Start: ask early, since a living leader's followers will refuse."""
+        spread = self._settings.heartbeat_interval_ms
+        self.deadline_ms = now_ms + self._random.random() * spread + (0 if head_start else spread)
+        if not self._log.is_voter:
+            self._take_census(now_ms)
+
+    def heard_leader(self, now_ms: float) -> None:
+        """A message of the current leader has arrived."""
+        self._last_contact_ms = now_ms
+        self._is_suspected = False
+        self._asked_term = 0
+        if self._log.is_voter:  # else the deadline is the next question of the census
+            self._postpone(now_ms)
+
+    def peer_down(self, peer: int, now_ms: float) -> None:
+        """The link to a peer has closed and did not come back."""
+        if self._core.leader_id == peer:
+            self._is_suspected = True
+            delay = self._random.random() * self._settings.suspicion_timeout_max_ms
+            self.deadline_ms = min(self.deadline_ms, now_ms + delay)
+
+    def on_deadline(self, now_ms: float) -> None:
+        """No leader for too long: ask whether to stand. Not called on a leader."""
+        if not self._log.is_voter:
+            self.deadline_ms = now_ms + self._settings.census_interval_ms
+            self._take_census(now_ms)
+            return
+        self._postpone(now_ms)
+        if self._is_suspected:
+            self.deadline_ms = now_ms + (0.5 + self._random.random()) * (
+                self._settings.heartbeat_interval_ms
+            )
+        self._asked_term = self._core.term + 1
+        self._supporters = {self._node_id}
+        request = PreVoteRequest(self._asked_term, self._log.last_index, self._log.last_term)
+        for peer in self._others:
+            self._post(peer, request)
+        self._stand_if_supported(now_ms)
+
+    def _stand(self, now_ms: float) -> None:
+        if self._log.is_voter:
+            self._asked_term = 0
+            self._voters = {self._node_id}
+            # If the votes are split, ask again soon: a pre-vote comes first and disturbs nobody.
+            beat_ms = self._settings.heartbeat_interval_ms
+            self.deadline_ms = now_ms + beat_ms * (1 + 2 * self._random.random())
+            self._core.stand()
+
+    def check_level(self, verified_term: int, verified_index: int) -> None:
+        """Become a voter if the log, equal to the leader's so far, holds all that it stated."""
+        leader, term = self._core.leader_id, self._core.term
+        if self._log.is_voter or self._fence_term is None or leader is None:
+            return
+        stated_term, stated_index = self._answers.get(leader, (0, 0))
+        if stated_term < term:
+            if self._answers.pop(leader, None) is not None:
+                self._post(leader, Census(self._nonce))
+        elif term == verified_term >= self._fence_term and verified_index >= stated_index:
+            if term == self._fence_term:
+                self._core.renounce_vote(term)
+            self._log.become_voter()
+
+    def receive(self, peer: int, message: Message, now_ms: float, *, leads: bool) -> None:
+        """Take a message about elections. `leads`: this node leads and hears a majority."""
+        core = self._core
+        match message:
+            case PreVoteRequest():
+                self._on_pre_vote_request(peer, message, now_ms, leads=leads)
+            case PreVote():
+                self._on_pre_vote(peer, message, now_ms)
+            case VoteRequest():
+                self._on_vote_request(peer, message, now_ms)
+            case Vote():
+                self._on_vote(peer, message)
+            case NewerTerm():
+                if message.term > core.term:
+                    core.follow(message.term)
+            case TimeoutNow():
+                if message.term == core.term and peer == core.leader_id:
+                    self._stand(now_ms)
+            case Census():
+                self._post(peer, CensusAnswer(message.nonce, core.term, self._log.last_index))
+            case CensusAnswer():
+                self._on_census_answer(peer, message, now_ms)
+
+    def _on_pre_vote_request(
+        self, peer: int, request: PreVoteRequest, now_ms: float, *, leads: bool
+    ) -> None:
+        """Say whether we would vote for the peer."""
+        core, log = self._core, self._log
+        loyal = leads or (
+            core.leader_id is not None
+            and not self._is_suspected
+            and now_ms - self._last_contact_ms < self._settings.election_timeout_min_ms
+        )
+        up_to_date = (request.last_term, request.last_index) >= (log.last_term, log.last_index)
+        granted = log.is_voter and up_to_date and not loyal and request.term > core.term
+        self._post(peer, PreVote(request.term, granted, core.term))
+
+    def _on_pre_vote(self, peer: int, answer: PreVote, now_ms: float) -> None:
+        """Count an answer; a newer term is adopted, so that the next question can be granted."""
+        core = self._core
+        if core.state == LEADER:
+            return
+        if answer.current_term > core.term:
+            core.follow(answer.current_term)
+            self._asked_term = 0
+            delay = self._random.random() * self._settings.heartbeat_interval_ms
+            self.deadline_ms = min(self.deadline_ms, now_ms + delay)
+        elif answer.granted and answer.term == self._asked_term == core.term + 1:
+            self._supporters.add(peer)
+            self._stand_if_supported(now_ms)
+
+    def _on_vote_request(self, peer: int, request: VoteRequest, now_ms: float) -> None:
+        """Let the library vote, if this node may."""
+        core = self._core
+        if request.term < core.term:
+            self._post(peer, NewerTerm(core.term))
+        elif self._log.is_voter:
+            core.handle(
+                peer,
+                {
+                    "type": "request_vote",
+                    "term": request.term,
+                    "last_log_index": request.last_index,
+                    "last_log_term": request.last_term,
+                },
+            )
+            if self._log.getVotedForNodeId() == peer:
+                self._postpone(now_ms)
+
+    def _on_vote(self, peer: int, vote: Vote) -> None:
+        """Count a vote once: the library would count a repeated message again."""
+        if vote.term == self._core.term and peer not in self._voters:
+            self._voters.add(peer)
+            self._core.handle(peer, {"type": "response_vote", "term": vote.term})
+
+    def _on_census_answer(self, peer: int, answer: CensusAnswer, now_ms: float) -> None:
+        """Collect the answers of this incarnation until all are there."""
+        if answer.nonce == self._nonce and not self._log.is_voter and peer not in self._answers:
+            self._answers[peer] = answer.term, answer.last_index
+            self._take_census(now_ms)
+
+    def _take_census(self, now_ms: float) -> None:
+        missing = [peer for peer in self._others if peer not in self._answers]
+        if missing:
+            for peer in missing:
+                self._post(peer, Census(self._nonce))
+        elif self._fence_term is not None:
+            return
+        elif all(answer == (0, 0) for answer in self._answers.values()):
+            self._log.become_voter()
+            self.deadline_ms = now_ms
+        else:
+            self._fence_term = max(term for term, _ in self._answers.values())
+            if self._fence_term > self._core.term:
+                self._core.follow(self._fence_term)
+
+    def _stand_if_supported(self, now_ms: float) -> None:
+        if len(self._supporters) >= self._majority and self._core.state != LEADER:
+            self._stand(now_ms)
+
+    def _postpone(self, now_ms: float) -> None:
+        low, high = self._settings.election_timeout_min_ms, self._settings.election_timeout_max_ms
+        self.deadline_ms = now_ms + low + self._random.random() * (high - low)

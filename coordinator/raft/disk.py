@@ -1,0 +1,214 @@
+"""The files below the Raft engine: zero-filled log segments and one snapshot per group.
+
+The one place that touches the file system. All methods block; the engine calls the slow ones in
+an executor. The simulator has a Disk of its own that forgets what was not synced.
+"""
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+_ZEROS = bytes(1 << 20)
+
+
+def no_fault_point(name: str) -> None:
+    """The fault point of a released broker: nothing happens."""
+
+
+class Disk(Protocol):
+    """What the journal and the snapshots need of a file system."""
+
+    def open(self) -> None:
+        """Create the directory and lock it; raises BlockingIOError if another process has it."""
+        ...
+
+    def segments(self) -> list[int]:
+        """Numbers of the segments that exist, ascending."""
+        ...
+
+    def segment_name(self, number: int) -> str:
+        """The path to print in an error."""
+        ...
+
+    def read_segment(self, number: int) -> bytes:
+        """The whole segment."""
+        ...
+
+    def ensure_segment(self, number: int, size_bytes: int) -> None:
+        """Make a durable zero-filled segment unless there is one."""
+        ...
+
+    def write(self, number: int, position: int, data: bytes) -> None:
+        """Overwrite bytes of a segment; not yet durable."""
+        ...
+
+    def sync(self, number: int) -> None:
+        """Make the bytes of a segment durable."""
+        ...
+
+    def delete_segment(self, number: int) -> None:
+        """Remove a segment."""
+        ...
+
+    def read_snapshot(self, group_id: int) -> bytes | None:
+        """The published snapshot file, whole."""
+        ...
+
+    def snapshot_name(self, group_id: int) -> str:
+        """The path to print in an error."""
+        ...
+
+    def prepare_snapshot(self, group_id: int, data: bytes) -> None:
+        """Write a new snapshot beside the published one, durably."""
+        ...
+
+    def publish_snapshot(self, group_id: int) -> None:
+        """Put the prepared snapshot in the place of the old one, atomically and durably."""
+        ...
+
+    def close(self) -> None:
+        """Release files and lock."""
+        ...
+
+
+class DirectoryDisk:
+    """A Disk in one directory.
+
+    A segment is filled with zeros and synced before its first use. In a file that grows, every
+    fdatasync would have to write the inode too; here it writes the data and nothing else.
+    """
+
+    def __init__(
+        self, directory: Path, fault_point: Callable[[str], None] = no_fault_point
+    ) -> None:
+        self._directory = directory
+        self._fault_point = fault_point
+        self._files: dict[int, int] = {}
+        self._lock = threading.Lock()  # a segment is prepared beside a write that may need it
+        self._lock_file = -1
+
+    def open(self) -> None:
+        """See Disk."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        lock_file = os.open(self._directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock_file)
+            raise BlockingIOError(f"{self._directory} is in use by another process") from None
+        self._lock_file = lock_file
+        for leftover in self._directory.glob("*.tmp"):
+            leftover.unlink()
+
+    def segments(self) -> list[int]:
+        """See Disk."""
+        return sorted(int(path.stem) for path in self._directory.glob("*.wal"))
+
+    def segment_name(self, number: int) -> str:
+        """See Disk."""
+        return str(self._segment_path(number))
+
+    def read_segment(self, number: int) -> bytes:
+        """See Disk."""
+        return self._segment_path(number).read_bytes()
+
+    def ensure_segment(self, number: int, size_bytes: int) -> None:
+        """See Disk."""
+        with self._lock:
+            path = self._segment_path(number)
+            if path.exists():
+                return
+            temporary = path.with_suffix(".tmp")
+            with open(temporary, "wb") as file:
+                for position in range(0, size_bytes, len(_ZEROS)):
+                    file.write(_ZEROS[: size_bytes - position])
+                file.flush()
+                os.fsync(file.fileno())
+            self._fault_point("raft.segment.before-rename")
+            temporary.rename(path)
+            self._sync_directory()
+            self._fault_point("raft.segment.after-rename")
+
+    def write(self, number: int, position: int, data: bytes) -> None:
+        """See Disk."""
+        file = self._file(number)
+        self._fault_point("raft.journal.before-write")
+        written = 0
+        while written < len(data):
+            written += os.pwrite(file, memoryview(data)[written:], position + written)
+        self._fault_point("raft.journal.after-write")
+
+    def sync(self, number: int) -> None:
+        """See Disk."""
+        self._fault_point("raft.journal.before-sync")
+        os.fdatasync(self._file(number))
+        self._fault_point("raft.journal.after-sync")
+
+    def delete_segment(self, number: int) -> None:
+        """See Disk."""
+        with self._lock:
+            file = self._files.pop(number, None)
+            if file is not None:
+                os.close(file)
+            self._segment_path(number).unlink(missing_ok=True)
+
+    def read_snapshot(self, group_id: int) -> bytes | None:
+        """See Disk."""
+        try:
+            return self._snapshot_path(group_id).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def snapshot_name(self, group_id: int) -> str:
+        """See Disk."""
+        return str(self._snapshot_path(group_id))
+
+    def prepare_snapshot(self, group_id: int, data: bytes) -> None:
+        """See Disk."""
+        self._fault_point("raft.snapshot.before-write")
+        with open(self._snapshot_path(group_id).with_suffix(".tmp"), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        self._fault_point("raft.snapshot.after-write")
+
+    def publish_snapshot(self, group_id: int) -> None:
+        """See Disk."""
+        path = self._snapshot_path(group_id)
+        self._fault_point("raft.snapshot.before-rename")
+        path.with_suffix(".tmp").rename(path)
+        self._sync_directory()
+        self._fault_point("raft.snapshot.after-rename")
+
+    def close(self) -> None:
+        """See Disk."""
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
+
+    def _file(self, number: int) -> int:
+        with self._lock:
+            file = self._files.get(number)
+            if file is None:
+                flags = os.O_RDWR | os.O_CLOEXEC
+                file = self._files[number] = os.open(self._segment_path(number), flags)
+            return file
+
+    def _segment_path(self, number: int) -> Path:
+        return self._directory / f"{number:012d}.wal"
+
+    def _snapshot_path(self, group_id: int) -> Path:
+        return self._directory / f"group-{group_id}.snapshot"
+
+    def _sync_directory(self) -> None:
+        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

@@ -1,0 +1,399 @@
+"""All Raft groups of one process: one write-ahead log, one group commit, one timer, one frame.
+
+The engine runs on the event loop and never blocks it. A *turn* lets every touched group do what
+has become possible, starts a group commit if none is under way, and sends what was posted, one
+frame for each peer. A message that promises something (a vote, an acknowledgement) waits until
+the records written before it are on disk; a leader's entries travel while its own disk works.
+
+Loop, executor, disk, random source and `send` are given, so that a simulator can drive the same
+code under virtual time.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .applier import StateMachine
+from .disk import DirectoryDisk, Disk, no_fault_point
+from .group import RaftGroup
+from .journal import Batch, Journal
+from .messages import MalformedMessage, Message, decode_frame, encode_frame, split
+from .outcomes import ForeignJournal
+from .recovery import RecoveredGroup, recover
+from .settings import RaftSettings, check_voters
+
+T = TypeVar("T")
+_SEAL_AFTER_MS = 1_000
+
+
+def end_process(error: BaseException) -> None:
+    """What a released broker does when Raft's promises are in danger: say why, and die."""
+    sys.stderr.write(f"FATAL: the Raft engine stops this process: {error}\n")
+    sys.stderr.flush()
+    os._exit(70)
+
+
+class RaftEngine:
+    """The Raft groups of this node.
+
+    `send(peer, frame)` hands a frame to the transport and returns False if it cannot go out;
+    frames may be lost or repeated, not changed. `executor` needs two threads, so that preparing
+    a file does not delay a commit. Raises ValueError for a membership that cannot work.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        voters: Sequence[int],
+        directory: Path,
+        send: Callable[[int, bytes], bool],
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        settings: RaftSettings | None = None,
+        random: random.Random,
+        fault_point: Callable[[str], None] = no_fault_point,
+        disk: Disk | None = None,
+        on_fatal: Callable[[BaseException], None] = end_process,
+    ) -> None:
+        check_voters(node_id, tuple(voters))
+        self.node_id = node_id
+        self.others = tuple(voter for voter in voters if voter != node_id)
+        self.majority = len(voters) // 2 + 1
+        self.settings = settings or RaftSettings()
+        self.random = random
+        self.fault_point = fault_point
+        self.disk: Disk = disk or DirectoryDisk(directory, fault_point)
+        self.groups: dict[int, RaftGroup] = {}
+        self._voters = tuple(voters)
+        self._send = send
+        self._loop = loop
+        self._executor = executor
+        self._on_fatal = on_fatal
+        self._logger = logging.getLogger(f"{__name__}.{node_id}")
+        self._is_running = False
+        self._touched: dict[int, RaftGroup] = {}  # in order: the simulator repeats a run exactly
+        self._turn_is_due = False
+        self._outbox: dict[int, list[tuple[int, Message]]] = {peer: [] for peer in self.others}
+        self._held: deque[tuple[int, int, int, Message]] = deque()  # (sequence, peer, group, ...)
+        self._jobs: set[Future[Any]] = set()  # under way in the executor
+        self._batch: Batch | None = None  # the group commit that is under way
+        self._batch_ended_ms = 0.0
+        self._prepared = 0  # the newest segment that was asked for
+        self._is_preparing = False
+        self._garbage: deque[tuple[int, list[int]]] = deque()  # (sequence, segments)
+        self._is_deleting = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0.0
+        self._heartbeat_ms = 0.0
+        self._up_since_ms: dict[int, float] = {}
+
+    def add_group(
+        self, group_id: int, machine: StateMachine, *, preferred_leader: int | None = None
+    ) -> RaftGroup:
+        """Make a group, before `start`. A preferred leader gets the lead when it can take it."""
+        assert not self._is_running
+        if group_id in self.groups:
+            raise ValueError(f"group {group_id} exists")
+        group = self.groups[group_id] = RaftGroup(self, group_id, machine)
+        if preferred_leader in self._voters:
+            group.preferred_leader = preferred_leader
+        return group
+
+    async def start(self) -> None:
+        """Read the journal and begin.
+
+        Raises CorruptJournal, ForeignJournal, or BlockingIOError if the directory is in use.
+        """
+        await asyncio.wrap_future(self._executor.submit(self.recover))
+        self.begin()
+
+    def recover(self) -> None:
+        """Open the disk and read everything back (blocking)."""
+        self.disk.open()
+        try:
+            recovered = recover(self.disk, node_id=self.node_id, voters=self._voters)
+            unknown = recovered.groups.keys() - self.groups.keys()
+            if unknown:
+                name = self.disk.segment_name(min(recovered.segments))
+                problem = f"it holds the groups {sorted(unknown)}, which are not configured"
+                raise ForeignJournal(name, problem)
+            self.journal = Journal(
+                self.disk,
+                recovered,
+                node_id=self.node_id,
+                voters=self._voters,
+                segment_bytes=self.settings.segment_bytes,
+            )
+            for group_id, group in self.groups.items():
+                self.journal.add_group(group_id)
+                group.recover(recovered.groups.get(group_id, RecoveredGroup()))
+        except BaseException:
+            self.disk.close()
+            raise
+
+    def begin(self) -> None:
+        """Take part from now on (after `recover`, on the event loop)."""
+        self._is_running = True
+        now_ms = self.now_ms()
+        for group in self.groups.values():
+            group.begin(now_ms)
+        self._turn()
+
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """Give up leadership in favour of others, write what waits, and release the files."""
+        if hand_over and self._is_running:
+            await asyncio.gather(*(self._hand_over(group) for group in self.groups.values()))
+        if self._is_running:
+            self.halt()
+            self.journal.seal()
+            while self._jobs:
+                await asyncio.wait([asyncio.wrap_future(job) for job in self._jobs])
+            if (batch := self.journal.take()) is not None:
+                writing = self._executor.submit(self.journal.write, batch)
+                await asyncio.wrap_future(writing)
+        self.disk.close()
+
+    def halt(self) -> None:
+        """Stop at once: nothing more is sent or applied; what is pending is unknown."""
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+        for group in self.groups.values():
+            group.stop()
+
+    def receive(self, peer: int, payload: bytes) -> None:
+        """Take a frame from a peer."""
+        if not self._is_running:
+            return
+        try:
+            messages = decode_frame(payload)
+        except MalformedMessage as error:
+            self._logger.warning("frame from node %s dropped: %s", peer, error)
+            return
+        if peer not in self._outbox:
+            self._logger.warning("frame from node %s dropped: it is not a voter", peer)
+            return
+        now_ms = self.now_ms()
+        self._up_since_ms.setdefault(peer, now_ms)
+        try:
+            for group_id, message in messages:
+                group = self.groups.get(group_id)
+                if group is not None:
+                    self._touched[group_id] = group
+                    group.receive(peer, message, now_ms)
+        except Exception as error:
+            self.fail(error)
+        self._turn()
+
+    def peer_up(self, peer: int) -> None:
+        """The transport has a link to the peer (again)."""
+        self._up_since_ms[peer] = self.now_ms()
+        for group in self.groups.values():
+            if self._is_running:
+                group.peer_up(peer)
+                self.touch(group)
+
+    def peer_down(self, peer: int) -> None:
+        """The link closed and did not come back: a hint, not yet a death."""
+        self._up_since_ms.pop(peer, None)
+        for group in self.groups.values():
+            if self._is_running:
+                group.peer_down(peer, self.now_ms())
+                self.touch(group)
+
+    # ---- what groups use
+
+    def now_ms(self) -> float:
+        """Monotonic milliseconds."""
+        return self._loop.time() * 1_000
+
+    def touch(self, group: RaftGroup) -> None:
+        """Let a group advance in the next turn."""
+        self._touched[group.group_id] = group
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._due_turn)
+
+    def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:
+        """Send a message at the end of the turn; a durable one after what is recorded so far."""
+        if durable and self.journal.durable_sequence < self.journal.sequence:
+            self._held.append((self.journal.sequence, peer, group.group_id, message))
+        else:
+            self._outbox[peer].append((group.group_id, message))
+
+    def run_blocking(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Run a job in the executor and then `done` with its result in a turn of its own."""
+
+        def ended(future: Future[T]) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._blocking_ended, future, done)
+
+        future = self._executor.submit(job)
+        self._jobs.add(future)
+        future.add_done_callback(ended)
+
+    def has_been_up(self, peer: int, now_ms: float) -> bool:
+        """Whether a peer has been there long enough to be given a lead."""
+        since_ms = self._up_since_ms.get(peer)
+        return since_ms is not None and now_ms - since_ms >= self.settings.preferred_leader_delay_ms
+
+    def fail(self, error: BaseException) -> None:
+        """Raft's promises cannot be kept any more: stop everything."""
+        if self._is_running:
+            self._logger.critical("the engine stops: %s", error, exc_info=error)
+            self.halt()
+            self._on_fatal(error)
+
+    # ---- inside
+
+    def _due_turn(self) -> None:
+        self._turn_is_due = False
+        self._turn()
+
+    def _turn(self) -> None:
+        if not self._is_running:
+            return
+        try:
+            now_ms = self.now_ms()
+            touched, self._touched = self._touched, {}
+            for group in touched.values():
+                group.advance(now_ms)
+            self._begin_batch()
+            self._flush()
+            self._arm_timer()
+        except Exception as error:
+            self.fail(error)
+
+    def _begin_batch(self) -> None:
+        if self._batch is not None or not self.journal.has_work:
+            return
+        batch = self.journal.take()
+        assert batch is not None
+        self._batch = batch
+        self.run_blocking(lambda: self.journal.write(batch), self._end_batch)
+
+    def _end_batch(self, _written: None) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._batch = None
+        self.journal.finish(batch)
+        self._batch_ended_ms = self.now_ms()
+        for group_id, last_index in batch.log_ends.items():
+            group = self.groups[group_id]
+            group.durable(last_index)
+            self._touched[group_id] = group
+        durable = self.journal.durable_sequence
+        while self._held and self._held[0][0] <= durable:
+            _, peer, group_id, message = self._held.popleft()
+            self._outbox[peer].append((group_id, message))
+        self._tend_segments()
+
+    def _tend_segments(self) -> None:
+        journal = self.journal
+        wanted = journal.needs_next_segment()
+        if wanted is not None and wanted != self._prepared and not self._is_preparing:
+            self._prepared, self._is_preparing = wanted, True
+            self.run_blocking(lambda: journal.prepare(wanted), self._segment_prepared)
+        if journal.segment_count > self.settings.segments_max:
+            for group_id in journal.pinned_by():
+                self.groups[group_id].release_segment()
+        if numbers := journal.deletable():
+            self._garbage.append((journal.sequence, numbers))
+        self._delete_garbage()
+
+    def _segment_prepared(self, _: None) -> None:
+        self._is_preparing = False
+        self._delete_garbage()
+
+    def _delete_garbage(self) -> None:
+        """Delete segments in order, one job at a time: a gap among them would look like damage.
+
+        Not beside a preparation: were that late, it would make a deleted segment again, empty.
+        """
+        if self._is_deleting or self._is_preparing:
+            return
+        if self._garbage and self._garbage[0][0] <= self.journal.durable_sequence:
+            self._is_deleting = True
+            _, numbers = self._garbage.popleft()
+
+            def deleted(_: None) -> None:
+                self._is_deleting = False
+                self._delete_garbage()
+
+            self.run_blocking(lambda: self.journal.delete(numbers), deleted)
+
+    def _blocking_ended(self, future: "Future[T]", done: Callable[[T], None]) -> None:
+        error = future.exception()
+        self._jobs.discard(future)
+        if not self._is_running:
+            return
+        try:
+            if error is not None:
+                raise error
+            done(future.result())
+        except Exception as raised:
+            self.fail(raised)
+        self._turn()
+
+    def _flush(self) -> None:
+        for peer, messages in self._outbox.items():
+            if messages:
+                self._outbox[peer] = []
+                for frame in split(messages, self.settings.frame_bytes_max):
+                    if not self._send(peer, encode_frame(frame)):
+                        for group_id in {group_id: None for group_id, _ in frame}:
+                            self.groups[group_id].lost(peer)
+
+    def _arm_timer(self) -> None:
+        leads, earliest_ms = False, float("inf")
+        for group in self.groups.values():
+            if group.leads:
+                leads = True
+            else:
+                earliest_ms = min(earliest_ms, group.deadline_ms)
+        if leads:
+            earliest_ms = min(earliest_ms, self._heartbeat_ms)
+        if self._timer is not None:
+            if self._timer_ms <= earliest_ms:
+                return  # early is harmless: the timer then looks again
+            self._timer.cancel()
+        if earliest_ms < float("inf"):
+            self._timer_ms = earliest_ms
+            self._timer = self._loop.call_at(earliest_ms / 1_000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._is_running:
+            return
+        now_ms = self.now_ms()
+        beats = now_ms >= self._heartbeat_ms - 0.5
+        if beats:
+            self._heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms
+        try:
+            for group in self.groups.values():
+                if group.leads:
+                    if beats:
+                        group.heartbeat(now_ms)
+                        self._touched[group.group_id] = group
+                elif group.deadline_ms <= now_ms + 0.5:
+                    group.on_deadline(now_ms)
+                    self._touched[group.group_id] = group
+            if self._batch is None and now_ms - self._batch_ended_ms >= _SEAL_AFTER_MS:
+                self.journal.seal()
+        except Exception as error:
+            self.fail(error)
+        self._turn()
+
+    async def _hand_over(self, group: RaftGroup) -> None:
+        if group.is_leader and self.others:
+            voters = [v for v in group.status().voters if v.node_id != self.node_id]
+            best = max(voters, key=lambda voter: (voter.log_end, voter.last_contact_ms))
+            await group.transfer_leadership(best.node_id)

@@ -1,0 +1,147 @@
+"""The follower's side: which of a leader's messages the library may see, and in what form.
+
+The library cuts its log behind `prev_index` of *any* append, also of one that arrives again or
+late, and lets the commit index run over entries that it never compared. So here the part of a
+message that the log already has is taken off first; entries are only cut where one conflicts;
+the commit index stays within what was compared with this leader's log in this term. A conflict
+with a committed entry ends the process.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .context import GroupContext
+from .messages import Append, AppendReply, Commit, SnapshotChunk, SnapshotReply
+from .outcomes import BrokenInvariant
+from .records import Snapshot, decode_snapshot
+
+
+@dataclass(slots=True)
+class _Incoming:
+    key: tuple[int, int, int, int]  # sender, index, term of the snapshot, bytes
+    data: bytearray = field(default_factory=bytearray)
+
+
+class Follower:
+    """The receiving side of one group. Messages of an older term do not come here."""
+
+    def __init__(
+        self,
+        context: GroupContext,
+        install: Callable[[Snapshot, bytes, Callable[[bool], None]], None],
+    ) -> None:
+        self._group_id = context.group_id
+        self._core = context.core
+        self._log = context.log
+        self._settings = context.settings
+        self._post = context.post
+        self._post_durable = context.post_durable
+        self._install = install
+        self._verified_term = 0
+        self._verified_index = 0
+        self._incoming: _Incoming | None = None
+        self._is_installing = False
+
+    @property
+    def verified(self) -> tuple[int, int]:
+        """The term of the last leader heard, and how far the log is equal to that leader's."""
+        return self._verified_term, self._verified_index
+
+    def on_append(self, peer: int, append: Append) -> None:
+        """Match, append, and acknowledge once it is durable."""
+        core, log = self._core, self._log
+        if self._is_installing:
+            core.hear_leader(peer, append.term)
+            return
+        self._enter(append.term)
+        prev_index, prev_term, entries = append.prev_index, append.prev_term, append.entries
+        if prev_index < log.base_index:  # committed and in our snapshot, so it is the same there
+            entries = entries[log.base_index - prev_index :]
+            prev_index, prev_term = log.base_index, log.term_at(log.base_index) or 0
+        if log.term_at(prev_index) != prev_term:
+            core.hear_leader(peer, append.term)
+            lacks = prev_index > log.last_index
+            next_index = (log.last_index if lacks else core.commit_index) + 1
+            self._post(peer, AppendReply(append.term, False, next_index, log.is_voter))
+            return
+        known = 0
+        for term, _ in entries:
+            if log.term_at(prev_index + known + 1) != term:
+                break
+            known += 1
+        index, fresh = prev_index + known, entries[known:]
+        self._verified_index = max(self._verified_index, index + len(fresh))
+        commit_index = min(append.commit_index, self._verified_index)
+        if not fresh:
+            core.hear_leader(peer, append.term, commit_index)
+            self.acknowledge(peer)
+            return
+        if index < min(log.last_index, core.commit_index):
+            raise BrokenInvariant(
+                f"the leader {peer} of term {append.term} wants to replace the committed entry "
+                f"{index + 1} of group {self._group_id}"
+            )
+        core.handle(
+            peer,
+            {
+                "type": "append_entries",
+                "term": append.term,
+                "commit_index": commit_index,
+                "entries": [(e[1], index + i, e[0]) for i, e in enumerate(fresh, 1)],
+                "prevLogIdx": index,
+                "prevLogTerm": log.term_at(index),
+            },
+        )  # the library answers with next_node_idx, which comes back as `acknowledge`
+
+    def acknowledge(self, peer: int) -> None:
+        """Tell the leader how far the log is equal to its own, when that is durable."""
+        reply = AppendReply(self._core.term, True, self._verified_index + 1, self._log.is_voter)
+        self._post_durable(peer, reply)
+
+    def on_commit(self, peer: int, commit: Commit) -> None:
+        """Follow the leader's commit index, within what was compared."""
+        self._enter(commit.term)
+        self._core.hear_leader(
+            peer, commit.term, min(commit.commit_index, self._verified_index, self._log.last_index)
+        )
+
+    def on_chunk(self, peer: int, chunk: SnapshotChunk) -> None:
+        """Collect a snapshot; when it is whole and intact, install it, and only then answer."""
+        self._core.hear_leader(peer, chunk.term)
+        self._enter(chunk.term)
+        if self._is_installing:
+            return
+        if chunk.snapshot_index <= self._core.commit_index:  # known here, so it is the same there
+            self._verified_index = max(self._verified_index, chunk.snapshot_index)
+            self.acknowledge(peer)
+            return
+        if chunk.total_bytes > self._settings.snapshot_bytes_max:
+            return
+        key = peer, chunk.snapshot_index, chunk.snapshot_term, chunk.total_bytes
+        if self._incoming is None or self._incoming.key != key:
+            self._incoming = _Incoming(key)
+        data = self._incoming.data
+        if chunk.offset == len(data) and len(data) + len(chunk.data) <= chunk.total_bytes:
+            data += chunk.data
+        if len(data) < chunk.total_bytes:
+            self._post(peer, SnapshotReply(chunk.term, chunk.snapshot_index, len(data)))
+            return
+        self._incoming = None
+        whole = bytes(data)
+        snapshot = decode_snapshot(self._group_id, whole)
+        if snapshot is None or snapshot[:2] != (chunk.snapshot_index, chunk.snapshot_term):
+            self._post(peer, SnapshotReply(chunk.term, chunk.snapshot_index, 0))
+            return
+        self._is_installing = True
+
+        def installed(loaded: bool) -> None:
+            self._is_installing = False
+            if loaded and self._core.leader_id == peer and self._core.term == chunk.term:
+                self._verified_index = max(self._verified_index, chunk.snapshot_index)
+                self.acknowledge(peer)
+
+        self._install(snapshot, whole, installed)
+
+    def _enter(self, term: int) -> None:
+        if term != self._verified_term:
+            self._verified_term, self._verified_index = term, 0

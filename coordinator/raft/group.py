@@ -1,0 +1,398 @@
+"""One Raft group on this node: submitting, committing, applying, snapshots.
+
+The parts decide (`Ballot` who leads, `Follower` what is taken from a leader, `Feeds` what is sent
+to followers, the library what terms and votes mean); this file puts them together and owns what
+the rest of the broker sees. Nothing here blocks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import messages
+from .applier import Applier, StateMachine
+from .ballot import Ballot
+from .context import GroupContext
+from .feeds import Feeds
+from .follower import Follower
+from .group_log import GroupLog
+from .library import COMMAND, LEADER, LibraryMessage, RaftCore
+from .messages import Message
+from .outcomes import BrokenInvariant, DefinitelyNot
+from .records import Snapshot
+from .recovery import RecoveredGroup
+from .status import RaftStatus, describe
+from .submissions import OnDone, Submissions
+from .transfer import Transfer
+
+if TYPE_CHECKING:
+    from .engine import RaftEngine
+
+
+class RaftGroup:
+    """A replicated state machine. Made by `RaftEngine.add_group`, alive once that has started."""
+
+    def __init__(self, engine: "RaftEngine", group_id: int, machine: StateMachine) -> None:
+        self._engine = engine
+        self._settings = engine.settings
+        self._logger = logging.getLogger(f"{__name__}.{engine.node_id}.{group_id}")
+        self._applier = Applier(engine, group_id, machine, self._logger)
+        self._submissions = Submissions(self._logger)
+        self._transfer = Transfer()
+        self._elected: list[Callable[[int], None]] = []
+        self._resigned: list[Callable[[], None]] = []
+        self._applied: list[Callable[[int], None]] = []
+        self._led_term = 0  # the term in which this node leads, serving or not
+        self._is_serving = False
+        self._is_stopped = True
+        self.group_id = group_id
+        self.preferred_leader: int | None = None
+
+    # ---- what the rest of the broker uses
+
+    @property
+    def is_leader(self) -> bool:
+        """Leads, and the barrier of this term is committed and applied: the state is current."""
+        return self._is_serving
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return 0 if self._is_stopped else self._core.term
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader last heard of in this term."""
+        return None if self._is_stopped else self._core.leader_id
+
+    @property
+    def applied_index(self) -> int:
+        """The last entry that the state machine has seen."""
+        return self._applier.applied_index
+
+    @property
+    def commit_index(self) -> int:
+        """The last entry known to be committed."""
+        return 0 if self._is_stopped else self._core.commit_index
+
+    def on_elected(self, callback: Callable[[int], None]) -> None:
+        """Call back with the term each time this node begins to serve as leader."""
+        self._elected.append(callback)
+
+    def on_resigned(self, callback: Callable[[], None]) -> None:
+        """Call back each time this node, after serving, ceases to lead."""
+        self._resigned.append(callback)
+
+    def on_applied(self, callback: Callable[[int], None]) -> None:
+        """Call back after a run of commands was applied, with the index of the last."""
+        self._applied.append(callback)
+
+    async def submit(self, command: bytes, *, timeout_ms: float = 5_000) -> Any:
+        """Replicate a command and return what `apply` returned here.
+
+        Raises DefinitelyNot, OutcomeUnknown (after `timeout_ms` and a heartbeat interval at the
+        latest) or CommandFailed; see outcomes.py.
+        """
+        future = asyncio.get_running_loop().create_future()
+
+        def done(result: Any, error: Exception | None) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+
+        self.propose(command, timeout_ms, done)
+        return await future
+
+    def propose(self, command: bytes, timeout_ms: float, on_done: OnDone) -> None:
+        """As `submit`, with a callback that gets (result, None) or (None, exception)."""
+        if (reason := self._refusal(command)) is not None:
+            on_done(None, DefinitelyNot(reason))
+            return
+        self._engine.fault_point("raft.propose.before")
+        core = self._core
+        index = self._log.last_index + 1
+        self._log.add(COMMAND + command, index, core.term)
+        deadline_ms = self._engine.now_ms() + timeout_ms
+        self._submissions.add(index, core.term, deadline_ms, on_done)
+        self._engine.fault_point("raft.propose.after")
+        self._engine.touch(self)
+
+    async def transfer_leadership(self, to: int) -> bool:
+        """Hand the group to another voter once it has the whole log; False if it did not take it.
+
+        While this runs, commands are refused. The result says whether this node has stepped down.
+        """
+        future = asyncio.get_running_loop().create_future()
+
+        def ended(moved: bool) -> None:
+            if not future.done():
+                future.set_result(moved)
+
+        self.begin_transfer(to, ended)
+        return await future
+
+    def begin_transfer(self, to: int, on_done: Callable[[bool], None]) -> None:
+        """As `transfer_leadership`, with a callback."""
+        known = not self._is_stopped and to in self._feeds.by_peer
+        if not self._is_serving or not known or self._transfer.to is not None:
+            on_done(False)
+            return
+        deadline_ms = self._engine.now_ms() + self._settings.transfer_timeout_ms
+        self._transfer.begin(to, deadline_ms, on_done)
+        self._engine.touch(self)
+
+    def status(self) -> RaftStatus:
+        """Where the group stands; the followers' progress only on the leader."""
+        if self._is_stopped:
+            return RaftStatus(None, 0, 0, 0, 0, 0, False, [])
+        now_ms = self._engine.now_ms()
+        return describe(self._context, self._feeds, applied_index=self.applied_index, now_ms=now_ms)
+
+    # ---- what the engine calls
+
+    def recover(self, recovered: RecoveredGroup) -> None:
+        """Load snapshot and log from disk (blocking); raises CorruptJournal."""
+        self._log = GroupLog(self.group_id, self._engine.journal, recovered)
+        self._applier.recover(self._log)
+
+    def begin(self, now_ms: float) -> None:
+        """Take part in elections from now on."""
+        engine, log = self._engine, self._log
+        self._applier.begin()
+        self._core = core = RaftCore(engine.node_id, engine.others, log, self._on_library_message)
+        core.commit_index = self.applied_index
+        self._context = context = GroupContext(
+            group_id=self.group_id,
+            node_id=engine.node_id,
+            others=engine.others,
+            core=core,
+            log=log,
+            settings=self._settings,
+            random=engine.random,
+            post=self._post,
+            post_durable=self._post_durable,
+        )
+        self._ballot = Ballot(context)
+        self._follower = Follower(context, self._install_snapshot)
+        self._feeds = Feeds(context, self._applier.read_snapshot)
+        self._is_stopped = False
+        is_preferred = self.preferred_leader in (None, engine.node_id)
+        self._ballot.begin(now_ms, head_start=is_preferred)
+        engine.touch(self)
+
+    def receive(self, peer: int, message: Message, now_ms: float) -> None:
+        """Take one message of this group."""
+        core = self._core
+        match message:
+            case messages.Append() | messages.Commit() | messages.SnapshotChunk():
+                self._on_leader_message(peer, message, now_ms)
+            case messages.AppendReply() | messages.SnapshotReply():
+                if message.term > core.term:
+                    core.follow(message.term)
+                elif message.term == core.term == self._led_term and core.state == LEADER:
+                    if isinstance(message, messages.AppendReply):
+                        self._feeds.on_reply(peer, message, now_ms)
+                    else:
+                        self._feeds.on_snapshot_reply(peer, message, now_ms)
+            case _:
+                leads = self._has_quorum(now_ms)
+                self._ballot.receive(peer, message, now_ms, leads=leads)
+
+    def advance(self, now_ms: float) -> None:
+        """Do what has become possible: take or give up leadership, commit, apply, send."""
+        core = self._core
+        if self._led_term and (core.state != LEADER or core.term != self._led_term):
+            self._resign()
+        if core.state == LEADER:
+            if not self._led_term:
+                self._led_term = core.term
+                self._feeds.begin(now_ms)
+            self._advance_commit()
+        self._apply_committed()
+        if core.state == LEADER:
+            if not self._is_serving and self.applied_index >= core.no_op_index:
+                self._is_serving = True
+                self._call_all(self._elected, core.term)
+            self._feeds.pump()
+            target = self._transfer.to
+            has_log = target is not None and core.match_index(target) == self._log.last_index
+            if self._transfer.is_due(has_log, now_ms) and target is not None:
+                self._post(target, messages.TimeoutNow(core.term))
+
+    def heartbeat(self, now_ms: float) -> None:
+        """The leader's beat: followers, check-quorum, timeouts."""
+        if self._core.state == LEADER:
+            if not self._has_quorum(now_ms):
+                self._core.follow(self._core.term)
+            elif self._led_term:
+                self._feeds.heartbeat()
+                self._prefer_leader(now_ms)
+        self._submissions.expire(now_ms)
+
+    def on_deadline(self, now_ms: float) -> None:
+        """The election deadline has passed; not called while `leads`."""
+        self._ballot.on_deadline(now_ms)
+
+    @property
+    def deadline_ms(self) -> float:
+        """When `on_deadline` is due."""
+        return self._ballot.deadline_ms
+
+    @property
+    def leads(self) -> bool:
+        """Whether heartbeats are due."""
+        return self._core.state == LEADER
+
+    def durable(self, last_index: int) -> None:
+        """Entries up to here are durable on this node."""
+        log = self._log
+        log.durable_index = max(log.durable_index, min(last_index, log.last_index))
+
+    def peer_up(self, peer: int) -> None:
+        """A link is up."""
+        if self._core.state == LEADER:
+            self._feeds.found(peer)
+
+    def peer_down(self, peer: int, now_ms: float) -> None:
+        """A link has closed and did not come back at once."""
+        self._ballot.peer_down(peer, now_ms)
+        self.lost(peer)
+
+    def lost(self, peer: int) -> None:
+        """A frame to the peer could not be sent."""
+        if self._core.state == LEADER:
+            self._feeds.lost(peer)
+
+    def stop(self) -> None:
+        """Resolve what is pending; afterwards nothing happens any more."""
+        if not self._is_stopped:
+            self._resign()
+            self._is_stopped = True
+
+    def release_segment(self) -> None:
+        """Free the oldest segment of the journal of this group's entries."""
+        self._applier.release_segment()
+
+    # ---- inside
+
+    def _refusal(self, command: bytes) -> str | None:
+        if self._is_stopped:
+            return "the group is not running"
+        if not self._is_serving:
+            return f"node {self._engine.node_id} does not lead; the leader is {self.leader_id}"
+        if self._transfer.to is not None:
+            return f"leadership is being handed to node {self._transfer.to}"
+        if len(command) > self._settings.command_bytes_max:
+            limit = self._settings.command_bytes_max
+            return f"a command of {len(command)} bytes exceeds {limit}: split it"
+        if len(self._submissions) >= self._settings.pending_commands_max:
+            return "too many commands are waiting"
+        return None
+
+    def _post(self, peer: int, message: Message) -> None:
+        self._engine.post(peer, self, message, durable=False)
+
+    def _post_durable(self, peer: int, message: Message) -> None:
+        self._engine.post(peer, self, message, durable=True)
+
+    def _on_library_message(self, peer: int, message: LibraryMessage) -> None:
+        match message["type"]:
+            case "request_vote":
+                request = (message["term"], message["last_log_index"], message["last_log_term"])
+                self._post_durable(peer, messages.VoteRequest(*request))
+            case "response_vote":
+                self._post_durable(peer, messages.Vote(message["term"]))
+            case "next_node_idx" if message["success"]:
+                self._follower.acknowledge(peer)
+            case kind:
+                raise BrokenInvariant(f"the library wants to send {kind}")
+
+    def _on_leader_message(
+        self,
+        peer: int,
+        message: messages.Append | messages.Commit | messages.SnapshotChunk,
+        now_ms: float,
+    ) -> None:
+        core, follower = self._core, self._follower
+        if message.term < core.term:
+            self._post(peer, messages.NewerTerm(core.term))
+            return
+        if message.term == core.term and core.leader_id not in (None, peer):
+            raise BrokenInvariant(f"two leaders in term {core.term}: {core.leader_id} and {peer}")
+        if isinstance(message, messages.Append):
+            follower.on_append(peer, message)
+        elif isinstance(message, messages.Commit):
+            follower.on_commit(peer, message)
+        else:
+            follower.on_chunk(peer, message)
+        self._ballot.heard_leader(now_ms)
+        if not self._log.is_voter:
+            self._ballot.check_level(*follower.verified)
+
+    def _has_quorum(self, now_ms: float) -> bool:
+        if self._core.state != LEADER or not self._led_term:
+            return self._core.state == LEADER
+        since = now_ms - self._settings.election_timeout_max_ms
+        return self._feeds.has_quorum_since(since, self._engine.majority)
+
+    def _advance_commit(self) -> None:
+        core, log = self._core, self._log
+        indexes = [core.match_index(peer) for peer in self._engine.others]
+        indexes.append(log.durable_index)  # the leader's own copy counts once it is on disk
+        indexes.sort(reverse=True)
+        index = indexes[self._engine.majority - 1]
+        if index > core.commit_index and log.term_at(index) == core.term:
+            core.commit_index = index
+
+    def _apply_committed(self) -> None:
+        commit_index = self._core.commit_index
+        first = self.applied_index + 1
+        if first > commit_index:
+            return
+        last = min(commit_index, first + self._settings.apply_batch_max - 1)
+        apply, applied = self._applier.apply, self._submissions.applied
+        for entry, index, term in self._log.read(first, last):
+            applied(index, term, *apply(entry, index, term))
+        self._call_all(self._applied, last)
+        if last < commit_index:
+            self._engine.touch(self)
+        self._applier.snapshot_if_due()
+
+    def _install_snapshot(
+        self, snapshot: Snapshot, data: bytes, done: Callable[[bool], None]
+    ) -> None:
+        def installed(loaded: bool) -> None:
+            if self.applied_index > self._core.commit_index:
+                self._core.commit_index = self.applied_index
+                self._call_all(self._applied, self.applied_index)
+            done(loaded)
+
+        self._applier.install(snapshot, data, installed)
+
+    def _resign(self) -> None:
+        was_serving, self._is_serving, self._led_term = self._is_serving, False, 0
+        self._feeds.by_peer.clear()
+        self._submissions.abandon()
+        self._transfer.resigned()
+        if was_serving:
+            self._call_all(self._resigned)
+
+    def _call_all(self, callbacks: list[Callable[..., None]], *arguments: int) -> None:
+        for callback in callbacks:
+            try:
+                callback(*arguments)
+            except Exception:
+                self._logger.exception("a callback raised")
+
+    def _prefer_leader(self, now_ms: float) -> None:
+        preferred = self.preferred_leader
+        if preferred is None or not self._is_serving or self._transfer.to is not None:
+            return
+        feed = self._feeds.by_peer.get(preferred)
+        if feed is None or not self._engine.has_been_up(preferred, now_ms):
+            return
+        if feed.match_index >= self._log.last_index - self._settings.retained_entries:
+            self.begin_transfer(preferred, lambda moved: None)

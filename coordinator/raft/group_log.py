@@ -1,0 +1,136 @@
+"""The entries of one group in memory, in the shape of PySyncObj's journal.
+
+The first tuple is not an entry: it holds the index and term of the last entry that the snapshot
+covers, so that the log-matching check has something to compare the first real entry with. Every
+change is recorded in the shared write-ahead log before anybody can see it.
+"""
+
+from pysyncobj.journal import Journal as LibraryJournal
+
+from .journal import Journal
+from .recovery import Entry, RecoveredGroup
+
+
+class GroupLog(LibraryJournal):
+    """One group's log: (command, index, term) tuples, contiguous from `base_index` on."""
+
+    def __init__(self, group_id: int, journal: Journal, recovered: RecoveredGroup) -> None:
+        state = recovered.state
+        self.group_id = group_id
+        self._journal = journal
+        self._entries: list[Entry] = [(b"", state.base_index, state.base_term), *recovered.log()]
+        self._term = state.term
+        self._voted_for = state.voted_for
+        self.is_voter = state.is_voter
+        self.size_bytes = sum(len(entry[0]) for entry in self._entries)
+        self.durable_index = self.last_index  # what was read from disk had been synced or is now
+
+    @property
+    def base_index(self) -> int:
+        """The last index that is no longer in the log (0: nothing was dropped)."""
+        return self._entries[0][1]
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry, or `base_index`."""
+        return self._entries[-1][1]
+
+    @property
+    def last_term(self) -> int:
+        """The term of the last entry."""
+        return self._entries[-1][2]
+
+    def term_at(self, index: int) -> int | None:
+        """The term of an entry (or of the base); None outside the log."""
+        offset = index - self._entries[0][1]
+        return self._entries[offset][2] if 0 <= offset < len(self._entries) else None
+
+    def read(self, first_index: int, last_index: int) -> list[Entry]:
+        """The entries of a closed range that lies behind the base."""
+        base = self._entries[0][1]
+        return self._entries[first_index - base : last_index - base + 1]
+
+    def read_bytes(self, first_index: int, bytes_max: int) -> list[Entry]:
+        """Entries from `first_index` on, at least one, while they fit in `bytes_max`."""
+        start = position = first_index - self._entries[0][1]
+        size = 0
+        while position < len(self._entries):
+            size += len(self._entries[position][0]) + 16
+            if size > bytes_max and position > start:
+                break
+            position += 1
+        return self._entries[start:position]
+
+    def cut_to(self, index: int) -> None:
+        """Drop the entries up to `index`; their effect is in a durable snapshot."""
+        offset = index - self.base_index
+        if offset <= 0:
+            return
+        term = self._entries[offset][2]
+        self._journal.append_base(self.group_id, index, term)
+        self.size_bytes -= sum(len(entry[0]) for entry in self._entries[: offset + 1])
+        self._entries = [(b"", index, term), *self._entries[offset + 1 :]]
+
+    def reset_to(self, index: int, term: int) -> None:
+        """Replace the log by a durable snapshot that came from the leader."""
+        self._journal.append_reset(self.group_id, index, term)
+        self._entries = [(b"", index, term)]
+        self.size_bytes = 0
+        self.durable_index = index
+
+    def repeat_to(self, index: int) -> None:
+        """Record entries again up to `index`, so that an old segment is free of them."""
+        for command, entry_index, term in self.read(self.base_index + 1, index):
+            self._journal.append_entry(self.group_id, entry_index, term, command)
+
+    def become_voter(self) -> None:
+        """Remember that this node may vote."""
+        self.is_voter = True
+        self._journal.append_voter(self.group_id)
+
+    # What PySyncObj calls, under its names. `entryFrom` and `[...]` count from the base tuple.
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append an entry."""
+        assert idx == self.last_index + 1, "a gap in the log"
+        self._entries.append((command, idx, term))
+        self.size_bytes += len(command)
+        self._journal.append_entry(self.group_id, idx, term, command)
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Take back entries that conflict with the leader's."""
+        index = self._entries[entryFrom][1]
+        self.size_bytes -= sum(len(entry[0]) for entry in self._entries[entryFrom:])
+        del self._entries[entryFrom:]
+        self._journal.append_truncate(self.group_id, index)
+        self.durable_index = min(self.durable_index, index - 1)
+
+    def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:
+        """Remember term and vote."""
+        self._term = term
+        self._voted_for = -1 if votedForNodeId is None else votedForNodeId
+        self._journal.append_term(self.group_id, term, self._voted_for)
+
+    def getCurrentTerm(self) -> int:
+        """The term."""
+        return self._term
+
+    def getVotedForNodeId(self) -> int | None:
+        """Who has this node's vote in the term."""
+        return None if self._voted_for < 0 else self._voted_for
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Nothing: the commit index is learnt again from the leader after a restart."""
+
+    def getRaftCommitIndex(self) -> int:
+        """What is certainly committed."""
+        return self.base_index
+
+    def __getitem__(self, item):
+        return self._entries[item]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _destroy(self) -> None:
+        """Nothing: the write-ahead log outlives its groups."""

@@ -1,0 +1,232 @@
+"""The write-ahead log of all Raft groups of a process, and its group commit.
+
+Records are added on the event loop and only counted; `take` hands out everything that waits as
+one batch, `write` (blocking, in an executor) writes and syncs it, `finish` tells that it is
+durable. One batch is under way at a time: the rule by which recovery tells a torn tail from
+damage. Votes, terms and truncations are records like entries, so the order on disk is the order
+of events.
+
+Segments are deleted whole, oldest first, when every entry in them is covered by a snapshot. The
+head of a segment repeats the state of every group, so nothing else of the older ones is needed.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .disk import Disk
+from .records import (
+    FORMAT_VERSION,
+    FRAME,
+    NO_STATE,
+    RecordKind,
+    encode_frame,
+    encode_record,
+    encode_state,
+)
+from .recovery import RecoveredJournal
+
+
+class _Frame(NamedTuple):
+    segment: int
+    position: int
+    number: int
+    records: list[bytes]
+
+
+class Batch(NamedTuple):
+    """What one group commit makes durable."""
+
+    frames: list[_Frame]
+    sequence: int
+    log_ends: dict[int, int]  # last index of each group that the batch contains entries of
+
+
+class Journal:
+    """The log of one process. Not thread-safe, except that `write` may run beside the rest."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        recovered: RecoveredJournal,
+        *,
+        node_id: int,
+        voters: Sequence[int],
+        segment_bytes: int,
+    ) -> None:
+        self._disk = disk
+        self._node_id = node_id
+        self._voters = b"".join(voter.to_bytes(4, "little") for voter in voters)
+        self._segment_bytes = segment_bytes
+        self._groups = {group_id: group.state for group_id, group in recovered.groups.items()}
+        self._segments = recovered.segments  # number -> {group: its highest index in there}
+        self._segment = recovered.last_segment
+        self._position = recovered.position
+        self._next_frame = recovered.next_frame
+        self._frames: list[_Frame] = []
+        self._open: _Frame | None = None
+        self._log_ends: dict[int, int] = {}
+        self._log_ends_under_way: dict[int, int] = {}
+        self._sealed = False
+        self.sequence = 0  # of the newest record
+        self.durable_sequence = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether records wait for `take`."""
+        return bool(self._frames) or self._open is not None
+
+    @property
+    def segment_count(self) -> int:
+        """Segments in use."""
+        return len(self._segments)
+
+    def append_entry(self, group_id: int, index: int, term: int, command: bytes) -> None:
+        """Add an entry behind the group's last, or repeat one that lies in an old segment."""
+        self._append(RecordKind.ENTRY, group_id, index, term, command)
+        state = self._groups[group_id]
+        if index > state.end_index:
+            self._groups[group_id] = state._replace(end_index=index)
+        ends = self._segments[self._segment]
+        ends[group_id] = max(index, ends.get(group_id, 0))
+        self._log_ends[group_id] = max(index, self._log_ends.get(group_id, 0))
+
+    def append_term(self, group_id: int, term: int, voted_for: int) -> None:
+        """Remember the term, and the vote given in it (-1 for none)."""
+        self._append(RecordKind.TERM, group_id, term, voted_for + 1)
+        self._groups[group_id] = self._groups[group_id]._replace(term=term, voted_for=voted_for)
+
+    def append_truncate(self, group_id: int, first_index: int) -> None:
+        """Take back the entries from `first_index` on."""
+        self._append(RecordKind.TRUNCATE, group_id, first_index, 0)
+        self._groups[group_id] = self._groups[group_id]._replace(end_index=first_index - 1)
+        for ends in (*self._segments.values(), self._log_ends, self._log_ends_under_way):
+            if ends.get(group_id, 0) >= first_index:
+                ends[group_id] = first_index - 1
+
+    def append_base(self, group_id: int, index: int, term: int) -> None:
+        """Drop the entries up to `index`; a durable snapshot holds them."""
+        self._append(RecordKind.BASE, group_id, index, term)
+        state = self._groups[group_id]
+        self._groups[group_id] = state._replace(base_index=index, base_term=term)
+
+    def append_reset(self, group_id: int, index: int, term: int) -> None:
+        """Drop the whole log; a durable snapshot from the leader takes its place."""
+        self._append(RecordKind.RESET, group_id, index, term)
+        self._groups[group_id] = self._groups[group_id]._replace(
+            base_index=index, base_term=term, end_index=index
+        )
+        for ends in (*self._segments.values(), self._log_ends, self._log_ends_under_way):
+            ends.pop(group_id, None)
+
+    def append_voter(self, group_id: int) -> None:
+        """Remember that this node may vote in the group."""
+        self._append(RecordKind.VOTER, group_id, 0, 0)
+        self._groups[group_id] = self._groups[group_id]._replace(is_voter=True)
+
+    def seal(self) -> None:
+        """Prove, on a log at rest, that its last frame was synced; once until the next record."""
+        if not self._sealed and self._segment:
+            self._append(RecordKind.SEAL, 0, 0, 0)
+            self._sealed = True
+
+    def add_group(self, group_id: int) -> None:
+        """Make a group known that has no record yet."""
+        self._groups.setdefault(group_id, NO_STATE)
+
+    def take(self) -> Batch | None:
+        """Everything that waits, as the next batch to write; None if nothing does."""
+        self._close_frame()
+        if not self._frames:
+            return None
+        batch = Batch(self._frames, self.sequence, self._log_ends)
+        self._frames, self._log_ends = [], {}
+        self._log_ends_under_way = batch.log_ends
+        return batch
+
+    def write(self, batch: Batch) -> None:
+        """Write and sync a batch (blocking). Frame n is durable before frame n+1 is written."""
+        for i, (segment, position, number, records) in enumerate(batch.frames):
+            if position == 0:
+                self._disk.ensure_segment(segment, self._segment_bytes)
+            self._disk.write(segment, position, encode_frame(number, records))
+            if i == len(batch.frames) - 1 or batch.frames[i + 1].segment != segment:
+                self._disk.sync(segment)
+
+    def finish(self, batch: Batch) -> None:
+        """Note that a batch is durable."""
+        self.durable_sequence = batch.sequence
+
+    def needs_next_segment(self) -> int | None:
+        """The number of a segment that should be prepared, once the last one is half full."""
+        return self._segment + 1 if self._position > self._segment_bytes // 2 else None
+
+    def prepare(self, segment: int) -> None:
+        """Make a segment ready (blocking)."""
+        self._disk.ensure_segment(segment, self._segment_bytes)
+
+    def pinned_by(self) -> list[int]:
+        """Groups whose entries keep the oldest segment from being deleted."""
+        oldest = min(self._segments)
+        if oldest == self._segment:
+            return []
+        return [g for g, end in self._segments[oldest].items() if end > self._groups[g].base_index]
+
+    def unpin(self, group_id: int) -> int:
+        """Forget a group's hold on the oldest segment, since the caller repeats its entries.
+
+        Returns the highest index that has to be repeated.
+        """
+        return self._segments[min(self._segments)].pop(group_id, 0)
+
+    def deletable(self) -> list[int]:
+        """Segments without a live entry; forgets them. Only when all BASE records are durable."""
+        numbers = []
+        for number in sorted(self._segments):
+            ends = self._segments[number]
+            if number == self._segment or any(
+                end > self._groups[group_id].base_index for group_id, end in ends.items()
+            ):
+                break
+            numbers.append(number)
+        for number in numbers:
+            del self._segments[number]
+        return numbers
+
+    def delete(self, numbers: Sequence[int]) -> None:
+        """Delete segments, oldest first (blocking)."""
+        for number in numbers:
+            self._disk.delete_segment(number)
+
+    def _append(
+        self, kind: int, group_id: int, first: int, second: int, payload: bytes = b""
+    ) -> None:
+        record = encode_record(kind, group_id, first, second, payload)
+        head = FRAME.size if self._open is None else 0
+        if not self._segment or self._position + head + len(record) > self._segment_bytes:
+            self._begin_segment()
+        self._put(record)
+        self._sealed = False
+
+    def _put(self, record: bytes) -> None:
+        if self._open is None:
+            self._open = _Frame(self._segment, self._position, self._next_frame, [])
+            self._next_frame += 1
+            self._position += FRAME.size
+        self._open.records.append(record)
+        self._position += len(record)
+        self.sequence += 1
+
+    def _close_frame(self) -> None:
+        if self._open is not None:
+            self._frames.append(self._open)
+            self._open = None
+
+    def _begin_segment(self) -> None:
+        self._close_frame()
+        self._segment += 1
+        self._position = 0
+        self._segments[self._segment] = {}
+        version = (FORMAT_VERSION, self._voters)
+        self._put(encode_record(RecordKind.SEGMENT, 0, self._node_id, *version))
+        for group_id, state in self._groups.items():
+            self._put(encode_record(RecordKind.STATE, group_id, 0, 0, encode_state(state)))

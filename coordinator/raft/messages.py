@@ -1,0 +1,212 @@
+"""What the Raft engines of two nodes say to one another, and its msgpack bytes.
+
+A frame is a list of messages of any groups: `[[group, kind, field, ...], ...]`. Kinds are
+numbers for ever. A message that does not have the fields of its kind, with their types, is
+dropped with the rest of its frame: it cannot come from a peer of this version.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgpack
+
+_SMALL_BYTES = 64  # a message without its payload, roughly
+
+
+class MalformedMessage(ValueError):
+    """A frame that no engine of this version writes."""
+
+
+class Append(NamedTuple):
+    """Leader to follower: entries behind (prev_index, prev_term); a heartbeat if there are none."""
+
+    term: int
+    commit_index: int
+    prev_index: int
+    prev_term: int
+    entries: list[tuple[int, bytes]]  # (term, command)
+
+
+class AppendReply(NamedTuple):
+    """Durable up to `next_index` - 1 in this term, or "send from `next_index`"."""
+
+    term: int
+    success: bool
+    next_index: int
+    is_voter: bool  # an acknowledgement that counts for the commit
+
+
+class Commit(NamedTuple):
+    """Leader to follower, at once when the commit index moves; not answered."""
+
+    term: int
+    commit_index: int
+
+
+class VoteRequest(NamedTuple):
+    """A candidate of `term` asks for a vote."""
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+class Vote(NamedTuple):
+    """Yes, in `term`."""
+
+    term: int
+
+
+class PreVoteRequest(NamedTuple):
+    """Would you vote for me in `term`? Nobody's term changes (Raft thesis, 9.6)."""
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+class PreVote(NamedTuple):
+    """The answer for `term`, and the term that the voter is in."""
+
+    term: int
+    granted: bool
+    current_term: int
+
+
+class TimeoutNow(NamedTuple):
+    """The leader of `term` wants the receiver to stand at once (leader transfer)."""
+
+    term: int
+
+
+class NewerTerm(NamedTuple):
+    """Your term is over."""
+
+    term: int
+
+
+class SnapshotChunk(NamedTuple):
+    """A part of a snapshot file; empty `data` asks how far the follower is."""
+
+    term: int
+    snapshot_index: int
+    snapshot_term: int
+    offset: int
+    total_bytes: int
+    data: bytes
+
+
+class SnapshotReply(NamedTuple):
+    """The follower has the first `next_offset` bytes of the snapshot at `snapshot_index`."""
+
+    term: int
+    snapshot_index: int
+    next_offset: int
+
+
+class Census(NamedTuple):
+    """A node without a voter's memory asks what the others know; `nonce` names its incarnation."""
+
+    nonce: int
+
+
+class CensusAnswer(NamedTuple):
+    """Term and log end of the one asked; both 0 from a node that has no memory either."""
+
+    nonce: int
+    term: int
+    last_index: int
+
+
+Message = (
+    Append
+    | AppendReply
+    | Commit
+    | VoteRequest
+    | Vote
+    | PreVoteRequest
+    | PreVote
+    | TimeoutNow
+    | NewerTerm
+    | SnapshotChunk
+    | SnapshotReply
+    | Census
+    | CensusAnswer
+)
+_KINDS: dict[int, type] = {
+    1: Append,
+    2: AppendReply,
+    3: Commit,
+    4: VoteRequest,
+    5: Vote,
+    6: PreVoteRequest,
+    7: PreVote,
+    8: TimeoutNow,
+    9: NewerTerm,
+    10: SnapshotChunk,
+    11: SnapshotReply,
+    12: Census,
+    13: CensusAnswer,
+}
+_NUMBERS = {message: number for number, message in _KINDS.items()}
+_TYPES = {
+    message: tuple(t if t in (int, bool, bytes) else list for t in message.__annotations__.values())
+    for message in _NUMBERS
+}
+
+
+def encode_frame(messages: Iterable[tuple[int, Message]]) -> bytes:
+    """The bytes of (group, message) pairs."""
+    frame = msgpack.packb([(group, _NUMBERS[type(m)], *m) for group, m in messages])
+    assert frame is not None
+    return frame
+
+
+def split(
+    messages: Sequence[tuple[int, Message]], bytes_max: int
+) -> Iterator[list[tuple[int, Message]]]:
+    """Parts of `messages` whose frames stay below `bytes_max`, unless one message exceeds it."""
+    part: list[tuple[int, Message]] = []
+    size = 0
+    for pair in messages:
+        cost = _SMALL_BYTES
+        match pair[1]:
+            case Append(entries=entries):
+                cost += sum(len(command) + 16 for _, command in entries)
+            case SnapshotChunk(data=data):
+                cost += len(data)
+        if part and size + cost > bytes_max:
+            yield part
+            part, size = [], 0
+        part.append(pair)
+        size += cost
+    if part:
+        yield part
+
+
+def decode_frame(payload: bytes) -> list[tuple[int, Message]]:
+    """The (group, message) pairs of a frame; raises MalformedMessage."""
+    try:
+        rows = msgpack.unpackb(payload, use_list=True)
+        return [_decode(row) for row in rows]
+    except MalformedMessage:
+        raise
+    except Exception as error:
+        raise MalformedMessage(f"not a Raft frame: {error!r}") from None
+
+
+def _decode(row: list) -> tuple[int, Message]:
+    group_id, kind, *fields = row
+    message_class = _KINDS[kind]
+    types = _TYPES[message_class]
+    if type(group_id) is not int or len(fields) != len(types):
+        raise MalformedMessage(f"kind {kind} has {len(fields)} fields")
+    for value, expected in zip(fields, types, strict=True):
+        if type(value) is not expected or (type(value) is int and value < 0):
+            raise MalformedMessage(f"kind {kind} has a field {type(value).__name__}")
+    if message_class is Append:
+        for entry in fields[4]:
+            term, command = entry
+            if type(term) is not int or type(command) is not bytes or not command or term < 0:
+                raise MalformedMessage("an entry is not (term, command)")
+    return group_id, message_class(*fields)

@@ -1,0 +1,158 @@
+"""The bytes of the write-ahead log.
+
+A segment is a row of frames, a frame is the unit of damage: `magic, crc32c, length, number` and
+then records. All records that one group commit made durable are one frame (two, when it crosses
+a segment). Frames are numbered without gaps, and frame n+1 is written only after frame n was
+synced. So an intact frame behind a broken one tells which it is: number n+2 behind a broken n+1
+means that synced bytes are damaged; nothing behind it means a write that a crash interrupted,
+of which nobody has heard.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+FORMAT_VERSION = 1
+FRAME = struct.Struct("<4sIIQ")  # magic, crc32c of what follows it, length of the records, number
+FRAME_MAGIC = b"OLF1"
+RECORD = struct.Struct("<BHQQI")  # kind, group, two numbers, length of the payload
+_AFTER_CRC = struct.Struct("<IQ")
+_STATE = struct.Struct("<QqQQQ?")
+_SNAPSHOT = struct.Struct(
+    "<4sIHQQQ"
+)  # magic, crc32c of what follows it, group, index, term, length
+_SNAPSHOT_MAGIC = b"OLS1"
+
+
+class RecordKind(IntEnum):
+    """What a record says; the two numbers of the record in brackets."""
+
+    SEGMENT = 1  # first record of a segment: (node id, format version), payload: the voters
+    STATE = 2  # a group when the segment was begun
+    ENTRY = 3  # (index, term), payload: the command
+    TERM = 4  # (term, voted for + 1; 0 = nobody)
+    TRUNCATE = 5  # (first index that is gone, -)
+    BASE = 6  # (index, term): entries up to it are in the snapshot and gone; the rest stays
+    RESET = 7  # (index, term): as BASE, but the rest is gone too (a snapshot was installed)
+    VOTER = 8  # the group may vote here
+    SEAL = 9  # proves that the frame before it had been synced
+
+
+class Record(NamedTuple):
+    """One decoded record."""
+
+    kind: int
+    group_id: int
+    first: int
+    second: int
+    payload: bytes
+
+
+class GroupState(NamedTuple):
+    """What a segment's head says of a group, so that older segments may be deleted."""
+
+    term: int
+    voted_for: int  # -1: nobody
+    base_index: int
+    base_term: int
+    end_index: int  # last entry of the log when the segment was begun
+    is_voter: bool
+
+
+NO_STATE = GroupState(0, -1, 0, 0, 0, False)
+
+
+class Frame(NamedTuple):
+    """One intact frame."""
+
+    number: int
+    records: bytes
+    next_position: int
+
+
+def encode_record(kind: int, group_id: int, first: int, second: int, payload: bytes = b"") -> bytes:
+    """The bytes of one record."""
+    return RECORD.pack(kind, group_id, first, second, len(payload)) + payload
+
+
+def encode_state(state: GroupState) -> bytes:
+    """The payload of a STATE record."""
+    return _STATE.pack(*state)
+
+
+def decode_state(payload: bytes) -> GroupState:
+    """The payload of a STATE record."""
+    return GroupState(*_STATE.unpack(payload))
+
+
+def encode_frame(number: int, records: Sequence[bytes]) -> bytes:
+    """Head and records; the checksum covers length and number too."""
+    body = b"".join(records)
+    rest = _AFTER_CRC.pack(len(body), number)
+    return FRAME_MAGIC + struct.pack("<I", crc32c(body, crc32c(rest))) + rest + body
+
+
+def decode_frame(segment: bytes, position: int) -> Frame | None:
+    """The frame at `position`, or None if there is no intact one."""
+    if position + FRAME.size > len(segment):
+        return None
+    magic, checksum, length, number = FRAME.unpack_from(segment, position)
+    start = position + FRAME.size
+    if magic != FRAME_MAGIC or start + length > len(segment):
+        return None
+    records = segment[start : start + length]
+    if crc32c(records, crc32c(_AFTER_CRC.pack(length, number))) != checksum:
+        return None
+    return Frame(number, records, start + length)
+
+
+def decode_records(records: bytes) -> Iterator[Record]:
+    """The records of an intact frame."""
+    position = 0
+    while position < len(records):
+        kind, group_id, first, second, length = RECORD.unpack_from(records, position)
+        position += RECORD.size
+        yield Record(kind, group_id, first, second, records[position : position + length])
+        position += length
+
+
+def find_frame_after(data: bytes, number: int) -> int | None:
+    """Where an intact frame numbered above `number` begins, if anywhere."""
+    position = 0
+    while (position := data.find(FRAME_MAGIC, position)) >= 0:
+        frame = decode_frame(data, position)
+        if frame is not None and frame.number > number:
+            return position
+        position += 1
+    return None
+
+
+class Snapshot(NamedTuple):
+    """A state machine's state with everything up to `last_index` applied."""
+
+    last_index: int
+    last_term: int
+    payload: bytes
+
+
+def encode_snapshot(group_id: int, snapshot: Snapshot) -> bytes:
+    """The bytes of a snapshot file, which are also what travels to a follower."""
+    rest = struct.pack("<HQQQ", group_id, *snapshot[:2], len(snapshot.payload))
+    checksum = crc32c(snapshot.payload, crc32c(rest))
+    return _SNAPSHOT_MAGIC + struct.pack("<I", checksum) + rest + snapshot.payload
+
+
+def decode_snapshot(group_id: int, data: bytes) -> Snapshot | None:
+    """The snapshot in a file, or None if the bytes are damaged or of another group."""
+    if len(data) < _SNAPSHOT.size:
+        return None
+    magic, checksum, owner, index, term, length = _SNAPSHOT.unpack_from(data)
+    payload = data[_SNAPSHOT.size :]
+    if magic != _SNAPSHOT_MAGIC or owner != group_id or length != len(payload):
+        return None
+    if crc32c(payload, crc32c(data[8 : _SNAPSHOT.size])) != checksum:
+        return None
+    return Snapshot(index, term, payload)

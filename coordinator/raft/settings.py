@@ -1,0 +1,60 @@
+"""Limits and times of the Raft engine: one frozen value, checked once."""
+
+from dataclasses import dataclass
+
+VOTER_COUNTS = (1, 3, 4, 5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftSettings:
+    """All durations are milliseconds of the monotonic clock.
+
+    The election timeout must exceed several heartbeats, or one delayed heartbeat starts an
+    election (Ongaro's thesis, 3.9). Every queue, message and file below has a bound.
+    """
+
+    heartbeat_interval_ms: int = 150
+    election_timeout_min_ms: int = 600
+    election_timeout_max_ms: int = 1_200
+    suspicion_timeout_max_ms: int = 40  # spread of candidates after the leader's link was closed
+    census_interval_ms: int = 100
+    transfer_timeout_ms: int = 1_000
+    preferred_leader_delay_ms: int = 3_000
+
+    command_bytes_max: int = 1 << 20
+    pending_commands_max: int = 50_000
+    append_bytes_max: int = 256 << 10  # of one message; a single larger command travels alone
+    in_flight_bytes_max: int = 4 << 20  # to one follower
+    frame_bytes_max: int = 4 << 20
+    apply_batch_max: int = 256  # commands applied before the event loop gets a turn
+
+    segment_bytes: int = 8 << 20
+    segments_max: int = 6  # above this, a group that pins the oldest segment is snapshotted
+    snapshot_entries: int = 20_000
+    snapshot_log_bytes: int = 16 << 20
+    retained_entries: int = 2_000  # kept behind a snapshot for followers that lag a little
+    snapshot_chunk_bytes: int = 256 << 10
+    snapshot_bytes_max: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if self.election_timeout_min_ms < 3 * self.heartbeat_interval_ms:
+            raise ValueError("election_timeout_min_ms must be at least three heartbeat intervals")
+        if self.election_timeout_max_ms <= self.election_timeout_min_ms:
+            raise ValueError("election_timeout_max_ms must exceed election_timeout_min_ms")
+        if self.segment_bytes < 2 * self.command_bytes_max + 4096:
+            raise ValueError("a segment must hold at least two commands of the largest size")
+
+
+def check_voters(node_id: int, voters: tuple[int, ...]) -> None:
+    """Raise ValueError, with a sentence for the operator, for a membership that cannot work."""
+    if len(set(voters)) != len(voters) or node_id not in voters:
+        raise ValueError(f"node {node_id} must be listed exactly once among the voters {voters}")
+    if len(voters) == 2:
+        raise ValueError(
+            "two voters have no majority without each other, so either's death stops the cluster: "
+            "use one node, or three and more"
+        )
+    if len(voters) not in VOTER_COUNTS:
+        raise ValueError(f"a cluster has 1, 3, 4 or 5 voters, not {len(voters)}")
+    if not all(0 <= voter < 1 << 31 for voter in voters):
+        raise ValueError("node ids are non-negative 32-bit integers")

@@ -1,0 +1,54 @@
+"""What can be told about a group from one of its nodes."""
+
+from typing import NamedTuple
+
+from .context import GroupContext
+from .feeds import Feeds
+from .library import LEADER
+
+
+class VoterStatus(NamedTuple):
+    """One voter as the leader sees it; -1 where it is not known (on a follower)."""
+
+    node_id: int
+    log_end: int  # index after the last entry that the voter has acknowledged
+    last_contact_ms: float  # monotonic
+    last_caught_up_ms: float  # monotonic
+
+
+class RaftStatus(NamedTuple):
+    """A snapshot of a group for DescribeQuorum and for people."""
+
+    leader_id: int | None
+    term: int
+    commit_index: int
+    applied_index: int
+    log_start: int
+    log_end: int
+    is_voter: bool  # False: without a voter's memory, until the census is done
+    voters: list[VoterStatus]
+
+
+def describe(
+    context: GroupContext, feeds: Feeds, *, applied_index: int, now_ms: float
+) -> RaftStatus:
+    """The status of a running group."""
+    core, log = context.core, context.log
+    voters = [VoterStatus(context.node_id, log.durable_index + 1, now_ms, now_ms)]
+    for peer in context.others:
+        feed = feeds.by_peer.get(peer) if core.state == LEADER else None
+        if feed is None:
+            voters.append(VoterStatus(peer, -1, -1, -1))
+        else:
+            times = feed.last_contact_ms, feed.last_caught_up_ms
+            voters.append(VoterStatus(peer, feed.match_index + 1, *times))
+    return RaftStatus(
+        leader_id=core.leader_id,
+        term=core.term,
+        commit_index=core.commit_index,
+        applied_index=applied_index,
+        log_start=log.base_index + 1,
+        log_end=log.last_index + 1,
+        is_voter=log.is_voter,
+        voters=voters,
+    )

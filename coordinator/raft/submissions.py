@@ -1,0 +1,60 @@
+"""Commands that were proposed here and whose submitters wait: each gets exactly one outcome."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .outcomes import DefinitelyNot, OutcomeUnknown
+
+OnDone = Callable[[Any, Exception | None], None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    term: int
+    deadline_ms: float
+    on_done: OnDone
+
+
+class Submissions:
+    """The waiting submitters of one group, by log index. Their exceptions stay here."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._waiting: dict[int, _Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, index: int, term: int, deadline_ms: float, on_done: OnDone) -> None:
+        """Wait for the entry at `index`, proposed in `term`."""
+        self._waiting[index] = _Waiting(term, deadline_ms, on_done)
+
+    def applied(self, index: int, term: int, result: Any, error: Exception | None) -> None:
+        """The committed entry at `index` was applied."""
+        waiting = self._waiting.pop(index, None)
+        if waiting is None:
+            return
+        if waiting.term != term:
+            result, error = None, DefinitelyNot("another command was committed in its place")
+        self._tell(waiting, result, error)
+
+    def expire(self, now_ms: float) -> None:
+        """Give up waiting where the time is over."""
+        overdue = [index for index, w in self._waiting.items() if w.deadline_ms <= now_ms]
+        for index in overdue:
+            error = OutcomeUnknown("no majority answered in time")
+            self._tell(self._waiting.pop(index), None, error)
+
+    def abandon(self) -> None:
+        """Leadership was lost: nothing that waits can be known any more."""
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            self._tell(one, None, OutcomeUnknown("leadership was lost before the commit"))
+
+    def _tell(self, waiting: _Waiting, result: Any, error: Exception | None) -> None:
+        try:
+            waiting.on_done(result, error)
+        except Exception:
+            self._logger.exception("a submitter's callback raised")

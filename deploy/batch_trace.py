@@ -1,0 +1,75 @@
+"""What became of each batch, by librdkafka's own account (its debug context `msg`).
+
+Pure. librdkafka says when it sends a batch (PRODUCE), when the batch is acknowledged and when it
+ends without an answer (both MSGSET). That is the exact way to know how many batches were in flight
+when a broker died, and how many were sent again; the statistics come at intervals and count a
+repeated batch nowhere. A batch of an idempotent producer is known by its first sequence number;
+without idempotence batches bear no name, and those that were put back into the queue count as sent
+again.
+"""
+
+import re
+from dataclasses import dataclass
+
+_SENT = re.compile(r" \[(\d+)\]: Produce MessageSet with (\d+) message\(s\) .*BaseSeq (-?\d+),")
+_ENDED = re.compile(
+    r" \[(\d+)\]: MessageSet with (\d+) message\(s\) \(MsgId \d+, BaseSeq (-?\d+)\) "
+    r"(?:(delivered)|encountered error: (.*) \(actions ([^)]*)\))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCounts:
+    """Totals since the start; the difference of two is what happened between."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    unanswered: int = 0
+    unanswered_records: int = 0
+    sent_again: int = 0
+
+    def since(self, earlier: "TraceCounts") -> "TraceCounts":
+        """What was added after `earlier`."""
+        return TraceCounts(
+            self.sent - earlier.sent,
+            self.acknowledged - earlier.acknowledged,
+            self.unanswered - earlier.unanswered,
+            self.unanswered_records - earlier.unanswered_records,
+            self.sent_again - earlier.sent_again,
+        )
+
+
+class BatchTrace:
+    """Counts batches from log lines, fed in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.counts = TraceCounts()
+        self._seen: set[tuple[int, int]] = set()  # (partition, base sequence) that left once
+
+    def feed(self, line: str) -> None:
+        """Read one log line; lines of other kinds are skipped."""
+        c = self.counts
+        if match := _SENT.search(line):
+            batch = (int(match[1]), int(match[3]))
+            again = batch[1] >= 0 and batch in self._seen
+            if batch[1] >= 0:
+                self._seen.add(batch)
+            self.counts = TraceCounts(
+                c.sent + 1, c.acknowledged, c.unanswered, c.unanswered_records, c.sent_again + again
+            )
+        elif match := _ENDED.search(line):
+            if match[4]:
+                self.counts = TraceCounts(
+                    c.sent, c.acknowledged + 1, c.unanswered, c.unanswered_records, c.sent_again
+                )
+                return
+            # an error that came as an answer (NOT_LEADER) proves that nothing was appended
+            is_unanswered = "PossiblyPersisted" in match[6]
+            is_requeued = int(match[3]) < 0 and ("Refresh" in match[6] or "Retry" in match[6])
+            self.counts = TraceCounts(
+                c.sent,
+                c.acknowledged,
+                c.unanswered + is_unanswered,
+                c.unanswered_records + (int(match[2]) if is_unanswered else 0),
+                c.sent_again + is_requeued,
+            )

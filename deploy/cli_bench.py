@@ -1,0 +1,156 @@
+"""Commands that run for a while: the demo and the benchmarks."""
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, say
+from .failure import Failure
+
+Break = Literal["none", "acks=1", "acks=0", "idempotence=off", "unclean"]
+JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
+HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    app.command(demo)
+    bench = App(name="bench", help="What guarantees cost, what faults cost.")
+    bench.command(replication)
+    bench.command(failover)
+    app.command(bench)
+
+
+def demo(
+    *,
+    seed: Annotated[int | None, Parameter(help="Repeats the faults of another run.")] = None,
+    broken: Annotated[
+        Break, Parameter(name="--break", help="Take one guarantee away, to see what it is for.")
+    ] = "none",
+    format: Format = "table",
+) -> int:
+    """Real flights through a cluster whose leaders are killed; then a judge looks.
+
+    Exit code 0: exactly once. 1: violated. 3: no kill hit a batch in flight, so nothing is proved.
+    """
+    _require("confluent_kafka", "demo")
+    from . import demo_report, flights
+    from .demo import Demo
+    from .local_cluster import Cluster
+
+    flights.archive()
+    chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
+    screen = demo_report.Screen(chosen, broken)
+    cluster = Cluster(3)
+    cluster.up()
+    is_over = False
+    try:
+        screen.started(cluster)
+        report = Demo(cluster, chosen, broken, screen.say).run(screen.follow)
+        screen.end()
+        is_over = True
+    finally:
+        cluster.down(purge=is_over)  # what could not be judged stays to be looked at
+    if format == "json":
+        print(json.dumps(demo_report.as_json(report)))
+    else:
+        demo_report.print_verdict(report)
+    return report.exit_code
+
+
+def replication(
+    *,
+    rf: Annotated[str, Parameter(help="Replication factors.")] = "1,3",
+    acks: Annotated[str, Parameter(help="0, 1, all.")] = "1,all",
+    min_isr: Annotated[str, Parameter(help="min.insync.replicas; only with acks=all.")] = "2",
+    record_size: Annotated[str, Parameter(help="Bytes of a record's value.")] = "100,1000",
+    batch_size: Annotated[str, Parameter(help="batch.size in bytes.")] = "16384,1000000",
+    repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 2,
+    seconds: Annotated[float, Parameter(help="Of load for each figure.")] = 3.0,
+    rate: Annotated[float, Parameter(help="Records/s of the latency run.")] = 1_000.0,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    json_file: JsonFile = None,
+    html_file: HtmlFile = None,
+) -> None:
+    """What a replica costs: throughput, latency, CPU, memory, bytes between nodes."""
+    _require("confluent_kafka", "bench")
+    _require("hdrh", "bench")
+    from . import bench_html, bench_report
+    from .bench_cluster import bench_target
+    from .bench_replication import Grid, run_grid
+
+    grid = Grid(
+        replication_factors=_numbers(rf),
+        acks=acks.split(","),
+        min_insync=_numbers(min_isr),
+        record_bytes=_numbers(record_size),
+        batch_bytes=_numbers(batch_size),
+        repetitions=repetitions,
+        seconds=seconds,
+        rate=rate,
+    )
+    if rate <= 0 or seconds <= 0 or repetitions < 1:
+        raise Failure("--rate, --seconds and --repetitions are above 0.", exit_code=2)
+    with bench_target(data, bootstrap) as target:
+        results = run_grid(target, grid, say)
+        described = bench_report.environment(target, grid.as_json())
+    bench_report.print_table(results)
+    for result in results:
+        print(f"{result.cell.name}: {result.perf_line}")
+    if json_file:
+        content = {"environment": described, "results": [r.as_json() for r in results]}
+        json_file.write_text(json.dumps(content, indent=1))
+        say(f"figures: {json_file}")
+    if html_file:
+        html_file.write_text(bench_html.page(described, results))
+        say(f"page: {html_file}")
+
+
+def failover(
+    *,
+    kills: Annotated[int, Parameter(name=["--kills", "-n"])] = 10,
+    data: Data = DEFAULT_DATA,
+    json_file: JsonFile = None,
+    format: Format = "table",
+) -> None:
+    """kill -9 of a leader until the next acknowledged write, again and again: p50, p99."""
+    _require("confluent_kafka", "bench")
+    from . import bench_report
+    from .bench_cluster import bench_target
+    from .bench_failover import run_failovers
+
+    with bench_target(data, None) as target:
+        if target.cluster is None:
+            raise Failure("Fail-over needs a local cluster: it kills its nodes.")
+        figures = run_failovers(target.cluster, kills, say)
+        described = bench_report.environment(target, {"kills": kills})
+    content: dict[str, Any] = {"environment": described, **figures}
+    if json_file:
+        json_file.write_text(json.dumps(content, indent=1))
+    if format == "json":
+        print(json.dumps(content))
+        return
+    print(
+        f"{figures['kills']} kills: p50 {figures['p50_ms']:.0f} ms, p99 {figures['p99_ms']:.0f} ms,"
+        f" max {figures['max_ms']:.0f} ms until the next acknowledged write"
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(item) for item in text.split(",")]
+    except ValueError:
+        raise Failure(f"{text!r} is not a list of numbers such as 1,3.", exit_code=2) from None
+
+
+def _require(module: str, extra: str) -> None:
+    import importlib.util
+
+    if importlib.util.find_spec(module) is None:
+        command = f"{Path(sys.executable).name} -m pip install 'oncelog[{extra}]'"
+        raise Failure(f"This needs {module}. Install it with: {command}", exit_code=2)

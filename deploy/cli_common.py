@@ -1,0 +1,131 @@
+"""What the commands share: options, tables, finding the cluster."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from .failure import Failure
+
+if TYPE_CHECKING:
+    from .blocking import BlockingAdmin
+    from .local_cluster import Cluster
+
+DEFAULT_DATA = Path(".oncelog")
+Data = Annotated[Path, Parameter(help="The cluster's directory.")]
+Format = Annotated[Literal["table", "json"], Parameter(help="How to print the result.")]
+Bootstrap = Annotated[
+    str | None, Parameter(help="HOST:PORT,... of any Kafka-compatible cluster, instead of --data.")
+]
+Pairs = Annotated[
+    list[str] | None,
+    Parameter(name=["--config", "-c"], help="key=value; may be given several times.", negative=()),
+]
+
+
+def open_cluster(data: Path) -> "Cluster":
+    """The cluster of a directory."""
+    from .local_cluster import Cluster
+
+    return Cluster.open(data)
+
+
+def bootstrap_line(data: Path, bootstrap: str | None) -> str:
+    """Where to connect: what was given, else the cluster of the directory."""
+    if bootstrap:
+        return bootstrap
+    from . import layout
+
+    file = layout.read(data.resolve())
+    if file is None:
+        raise Failure(
+            f"There is no cluster in {data.resolve()}. Start one with `oncelog up`, "
+            "or name one with --bootstrap HOST:PORT."
+        )
+    return file.bootstrap
+
+
+@contextmanager
+def admin_of(data: Path, bootstrap: str | None) -> Iterator["BlockingAdmin"]:
+    """An admin of the cluster that was meant."""
+    from .blocking import BlockingAdmin
+
+    line = bootstrap_line(data, bootstrap)
+    try:
+        admin = BlockingAdmin(line, timeout_ms=10_000)
+    except ValueError as problem:
+        raise Failure(f"{problem}.") from None
+    with admin:
+        yield admin
+
+
+def pairs(texts: Sequence[str] | None) -> dict[str, str]:
+    """`key=value` texts as a dictionary."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise Failure(f"{text!r} is not key=value.", exit_code=2)
+        found[key.strip()] = value.strip()
+    return found
+
+
+def show(
+    rows: Sequence[Mapping[str, Any]], output: str, *, columns: Mapping[str, str] | None = None
+) -> None:
+    """Print rows as a table (`columns`: key -> heading) or as a JSON array."""
+    if output == "json":
+        print(json.dumps(list(rows), default=str))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = columns or {key: key for key in (rows[0] if rows else {})}
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for key, heading in shown.items():
+        is_number = any(isinstance(row.get(key), (int, float)) for row in rows)
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        # Text, lest the table take "oncelog[bench]" for markup
+        table.add_row(*[Text(_cell(row.get(key))) for key in shown])
+    console().print(table)
+
+
+def show_one(values: Mapping[str, Any], output: str) -> None:
+    """Print one object as `key value` lines or as JSON."""
+    if output == "json":
+        print(json.dumps(dict(values), default=str))
+        return
+    width = max((len(key) for key in values), default=0)
+    for key, value in values.items():
+        print(f"{key:<{width}}  {_cell(value)}")
+
+
+def say(text: str) -> None:
+    """A word about progress, for the person who waits."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def console() -> Any:
+    """The console of stdout; wide when its reader is a program."""
+    from rich.console import Console
+
+    is_terminal = sys.stdout.isatty()
+    return Console(width=None if is_terminal else 200, highlight=False, soft_wrap=not is_terminal)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(item) for item in value) or "-"
+    return str(value)

@@ -1,0 +1,190 @@
+"""The data directory of a local cluster: cluster.json, a folder a node, the peers' sockets.
+
+Rules of this file. What will be started is written down before it is started, so that `down` finds
+it even when `up` was killed halfway. One `up`, `down` or `start` at a time works on a directory: a
+file lock, released by the kernel when its holder dies. The peers' sockets need a short path (107
+bytes), so they live outside, in a folder of mode 0700 whose name is in cluster.json.
+"""
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from .failure import Failure
+
+FORMAT = 1
+CLUSTER_FILE, LOCK_FILE = "cluster.json", ".lock"
+SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux without its final zero
+LONGEST_SOCKET_NAME = "/control-99999"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEntry:
+    """A node of the cluster: its id and where it listens."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class ClusterFile:
+    """What cluster.json says."""
+
+    cluster_id: str
+    peer_directory: str
+    profile: str
+    nodes: list[NodeEntry]
+    settings: dict[str, str] = field(default_factory=dict[str, str])
+    is_complete: bool = False  # False while `up` has not finished
+    format: int = FORMAT
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The ids in order."""
+        return [node.node_id for node in self.nodes]
+
+    @property
+    def bootstrap(self) -> str:
+        """The bootstrap line for clients."""
+        return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+
+    def entry(self, node_id: int) -> NodeEntry:
+        """The entry of one node; Failure when there is none."""
+        for node in self.nodes:
+            if node.node_id == node_id:
+                return node
+        have = ", ".join(str(i) for i in self.node_ids)
+        raise Failure(f"There is no node {node_id}; the cluster has nodes {have}.")
+
+
+def new_cluster_id() -> str:
+    """22 characters, as Kafka's random ids; never begins with a dash, which tools take badly."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def node_directory(data: Path, node_id: int) -> Path:
+    """The folder of a node."""
+    return data / f"node-{node_id}"
+
+
+def properties_path(data: Path, node_id: int) -> Path:
+    """The file that a node is started with; it stands in the node's command line."""
+    return node_directory(data, node_id) / "server.properties"
+
+
+def read(data: Path) -> ClusterFile | None:
+    """cluster.json, or None when there is none; Failure when it cannot be understood."""
+    file = data / CLUSTER_FILE
+    try:
+        text = file.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        values = json.loads(text)
+        if values["format"] != FORMAT:
+            raise Failure(
+                f"{file} has format {values['format']}, this oncelog reads format {FORMAT}. "
+                "Use the oncelog that made it, or another --data."
+            )
+        values["nodes"] = [NodeEntry(**node) for node in values["nodes"]]
+        return ClusterFile(**values)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise Failure(
+            f"{file} is not a cluster file of oncelog ({problem}). Use another --data."
+        ) from None
+
+
+def write(data: Path, cluster: ClusterFile) -> None:
+    """Replace cluster.json in one step."""
+    part = data / f".{CLUSTER_FILE}.part"
+    with part.open("w") as file:
+        json.dump(asdict(cluster), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(data / CLUSTER_FILE)
+
+
+def require_usable(data: Path) -> None:
+    """Failure when `data` is a file or holds things that `up` did not put there."""
+    if data.exists() and not data.is_dir():
+        raise Failure(f"{data} is a file; --data wants a directory.")
+    foreign = [p.name for p in data.iterdir() if p.name != LOCK_FILE] if data.exists() else []
+    if foreign:
+        raise Failure(
+            f"{data} is not empty ({', '.join(sorted(foreign)[:3])}) and no cluster of oncelog: "
+            "it may belong to something else. Choose another --data."
+        )
+
+
+def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
+    """Failure when a node's folder was made by another cluster than cluster.json names."""
+    for node_id in cluster.node_ids:
+        file = node_directory(data, node_id) / "meta.properties"
+        if not file.exists():
+            continue
+        lines = dict(line.split("=", 1) for line in file.read_text().splitlines() if "=" in line)
+        theirs = lines.get("cluster.id", cluster.cluster_id)
+        if theirs != cluster.cluster_id:
+            raise Failure(
+                f"{file.parent} belongs to cluster {theirs}, but {data / CLUSTER_FILE} names "
+                f"cluster {cluster.cluster_id}. Put the right folder back, or use another --data."
+            )
+
+
+@contextlib.contextmanager
+def locked(data: Path) -> Iterator[None]:
+    """Hold the directory's lock; Failure when another command holds it."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / LOCK_FILE).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(
+                f"Another oncelog command is working on {data}. Wait for it, then try again."
+            ) from None
+        yield
+
+
+def peer_directory_for(cluster_id: str) -> Path:
+    """A short path for the peers' sockets, one for each cluster."""
+    digest = hashlib.sha256(cluster_id.encode()).hexdigest()[:12]
+    name = f"oncelog-{os.getuid()}-{digest}"
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
+        if base and Path(base).is_dir() and os.access(base, os.W_OK):
+            path = Path(base) / name
+            if len(os.fsencode(path)) + len(LONGEST_SOCKET_NAME) <= SOCKET_PATH_BYTES_MAX:
+                return path
+    raise Failure("No writable temporary directory has a path short enough for Unix sockets.")
+
+
+def make_peer_directory(path: Path) -> None:
+    """Make the folder, or take it when it is ours alone: who can write there can forge frames."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not is_ours or stat.S_IMODE(status.st_mode) != 0o700:
+        raise Failure(
+            f"{path} exists and is not a directory that only you can enter (mode 0700). "
+            "Remove it and try again."
+        )
+
+
+def remove_peer_directory(path: Path) -> None:
+    """Remove the folder of sockets; not there is fine."""
+    if path.name.startswith("oncelog-") and path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)

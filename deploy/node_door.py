@@ -1,0 +1,32 @@
+"""The door that each node keeps open for its owner: counters, and faults on its links.
+
+A Unix socket beside the peers' sockets, one JSON object a line each way.
+"""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from .failure import Failure
+
+TIMEOUT_S = 2.0
+
+
+def ask(peer_directory: Path, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
+    """One question to one node; Failure when it does not answer."""
+    path = peer_directory / f"admin-{node_id}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+            door.settimeout(TIMEOUT_S)
+            door.connect(str(path))
+            door.sendall(json.dumps(request).encode() + b"\n")
+            with door.makefile("rb") as answers:
+                answer = json.loads(answers.readline())
+    except (OSError, ValueError) as problem:
+        raise Failure(
+            f"Node {node_id} does not answer at {path} ({problem}). Is it running? oncelog ps"
+        ) from None
+    if "error" in answer:
+        raise Failure(f"Node {node_id} refused: {answer['error']}.")
+    return answer

@@ -1,0 +1,222 @@
+"""A node as a process of the operating system: find it, start it, signal it, and prove the effect.
+
+Rules of this file. A process is this node when its command line is `-m oncelog.node --config` with
+this node's own file: a number in a pid file proves nothing, the number may have a new owner. Every
+signal goes through psutil, which compares the process's start time first. A fault is reported only
+when it is seen: dead means gone and the port refuses, paused means state T.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from . import ports
+from .failure import Failure
+from .layout import NodeEntry, node_directory, properties_path
+
+POLL_S = 0.002
+STOP_TIMEOUT_S = 30.0
+FAULT_TIMEOUT_S = 10.0
+# A node gets only what a process needs to live; settings come from its file alone.
+KEPT_ENVIRONMENT = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+    "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """What the operating system says of a node."""
+
+    node_id: int
+    address: str
+    pid: int | None
+    state: str  # running, paused, down
+    rss_bytes: int = 0
+    cpu_s: float = 0.0
+    started_s: float = 0.0  # wall clock
+
+
+class NodeProcess:
+    """One node of a cluster in `data`."""
+
+    def __init__(self, data: Path, entry: NodeEntry) -> None:
+        self.data, self.entry, self.node_id = data, entry, entry.node_id
+        self.directory = node_directory(data, entry.node_id)
+        self.properties = properties_path(data, entry.node_id)
+        self.log, self.pid_file = self.directory / "node.log", self.directory / "node.pid"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def find(self, *, thorough: bool = False) -> psutil.Process | None:
+        """The living process, or None.
+
+        `thorough` also looks through all processes, which finds a node whose starter was killed
+        before it could write the pid down.
+        """
+        self._reap()
+        if self._child is not None and self._child.returncode is None:
+            with contextlib.suppress(psutil.Error):
+                return psutil.Process(self._child.pid)
+        with contextlib.suppress(OSError, ValueError, psutil.Error):
+            process = psutil.Process(int(self.pid_file.read_text()))
+            if self._is_ours(process):
+                return process
+        if thorough:
+            for process in psutil.process_iter():
+                if self._is_ours(process):
+                    return process
+        return None
+
+    def spawn(self) -> int:
+        """Start the process detached, log to node.log, write node.pid; it is not ready yet."""
+        environment = {k: v for k, v in os.environ.items() if k in KEPT_ENVIRONMENT}
+        # -P: the working directory must not be able to shadow a module
+        command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(self.properties)]
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env=environment,
+                start_new_session=True,
+            )
+        self.pid_file.write_text(f"{self._child.pid}\n")
+        return self._child.pid
+
+    def exit_code(self) -> int | None:
+        """The exit code when the node was started from here and has ended."""
+        return self._child.poll() if self._child else None
+
+    def kill(self) -> int:
+        """SIGKILL; returns the pid once it is gone and the port refuses."""
+        process = self._require()
+        process.send_signal(signal.SIGKILL)
+        self._wait_until_gone(process, FAULT_TIMEOUT_S)
+        return process.pid
+
+    def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM; returns the pid once the node has stopped by itself."""
+        process = self._require()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() == psutil.STATUS_STOPPED:
+                process.resume()  # a paused node cannot hear
+            process.terminate()
+        self._wait_until_gone(process, timeout_s)
+        return process.pid
+
+    def pause(self) -> int:
+        """SIGSTOP; returns the pid once its state is T."""
+        process = self._require()
+        process.suspend()
+        self._wait_for_state(process, is_stopped=True)
+        return process.pid
+
+    def resume(self) -> int:
+        """SIGCONT; returns the pid once it is no longer in state T."""
+        process = self._require()
+        process.resume()
+        self._wait_for_state(process, is_stopped=False)
+        return process.pid
+
+    def owns_its_port(self, pid: int) -> bool:
+        """Whether this process itself listens on the node's port."""
+        try:
+            connections = psutil.Process(pid).net_connections(kind="tcp")
+        except psutil.Error:
+            return False
+        return any(
+            c.status == psutil.CONN_LISTEN and c.laddr.port == self.entry.port for c in connections
+        )
+
+    def status(self) -> NodeStatus:
+        """State, memory and CPU; `down` when there is no such process."""
+        address = f"{self.entry.host}:{self.entry.port}"
+        process = self.find()
+        try:
+            if process is None:
+                return NodeStatus(self.node_id, address, None, "down")
+            with process.oneshot():
+                times = process.cpu_times()
+                is_stopped = process.status() == psutil.STATUS_STOPPED
+                return NodeStatus(
+                    self.node_id,
+                    address,
+                    process.pid,
+                    "paused" if is_stopped else "running",
+                    process.memory_info().rss,
+                    times.user + times.system,
+                    process.create_time(),
+                )
+        except psutil.NoSuchProcess:
+            return NodeStatus(self.node_id, address, None, "down")
+
+    def log_tail(self, lines: int = 15) -> str:
+        """The end of node.log."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - 64 * 1024))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        if self._child is not None and self._child.pid == process.pid:
+            return self._child.poll() is None  # inside exec the command line is empty for a moment
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            command = process.cmdline()
+        except psutil.Error:
+            return False
+        return "oncelog.node" in command and str(self.properties) in command
+
+    def _require(self) -> psutil.Process:
+        process = self.find(thorough=True)
+        if process is None:
+            raise Failure(
+                f"Node {self.node_id} is not running. Start it with: oncelog start {self.node_id}"
+            )
+        return process
+
+    def _wait_until_gone(self, process: psutil.Process, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while self._is_alive(process) or not ports.is_refused(self.entry.port, self.entry.host):
+            if time.monotonic() > deadline:
+                what = "is still alive" if self._is_alive(process) else "left its port in use"
+                raise Failure(
+                    f"Node {self.node_id} (pid {process.pid}) {what} {timeout_s:.0f} s after the "
+                    f"signal. See {self.log}, or end it with: oncelog kill {self.node_id}"
+                )
+            time.sleep(POLL_S)
+        self.pid_file.unlink(missing_ok=True)
+
+    def _is_alive(self, process: psutil.Process) -> bool:
+        if self._child is not None and self._child.pid == process.pid:
+            return self._child.poll() is None  # state Z alone may hide threads that still die
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    def _wait_for_state(self, process: psutil.Process, *, is_stopped: bool) -> None:
+        deadline = time.monotonic() + FAULT_TIMEOUT_S
+        while (process.status() == psutil.STATUS_STOPPED) != is_stopped:
+            if time.monotonic() > deadline:
+                word = "stop" if is_stopped else "go on"
+                raise Failure(f"Node {self.node_id} (pid {process.pid}) did not {word}.")
+            time.sleep(POLL_S)
+
+    def _reap(self) -> None:
+        """Collect the exit code of a child of ours, else it would stay a zombie."""
+        if self._child is not None:
+            self._child.poll()

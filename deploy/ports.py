@@ -1,0 +1,89 @@
+"""Ports: which are free, and who holds one that is not.
+
+Free ports are drawn from below the range that the kernel gives to outgoing connections: a node
+that was killed must find its port again after the restart, and a client that keeps knocking at a
+dead port of the outgoing range would sooner or later connect to itself.
+"""
+
+import random
+import socket
+from pathlib import Path
+
+import psutil
+
+from .failure import Failure
+
+LOWEST_PORT, HIGHEST_PORT = 15_000, 65_535
+DEFAULT_FIRST_EPHEMERAL_PORT = 32_768  # Linux; read from the kernel where it says
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether a node could listen there now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the node does
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def is_refused(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether a connection is refused: nobody listens."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect((host, port))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def free_ports(count: int, *, avoid: frozenset[int] = frozenset()) -> list[int]:
+    """`count` ports that nobody listens on at this moment."""
+    highest = _first_ephemeral_port() - 1
+    lowest = LOWEST_PORT if highest - LOWEST_PORT > 1000 else 1024
+    found: list[int] = []
+    for _ in range(5_000):
+        port = random.randint(lowest, highest)
+        if port not in avoid and port not in found and is_free(port):
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise Failure(f"No {count} free ports were found between {lowest} and {highest}.")
+
+
+def holder_of(port: int) -> str:
+    """Who listens on a port, in words: `python3 (pid 77)`; as much as this user may see."""
+    try:
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.status == psutil.CONN_LISTEN and port in connection.laddr:
+                if connection.pid is None:
+                    return "a process of another user"
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+    except psutil.Error:
+        pass
+    return "another process"
+
+
+def require_free(ports: list[int]) -> None:
+    """Failure naming the holder when one of these ports is taken, or is no port."""
+    for port in ports:
+        if not 0 < port <= HIGHEST_PORT:
+            raise Failure(f"{port} is not a port: --port and what follows it go up to 65535.")
+        if not is_free(port):
+            raise Failure(
+                f"Port {port} is taken by {holder_of(port)}. "
+                "Stop it, choose others with --port, or leave --port out to get free ones."
+            )
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+        return int(text.split()[0])
+    except (OSError, ValueError):
+        return DEFAULT_FIRST_EPHEMERAL_PORT

@@ -1,0 +1,85 @@
+"""server.properties: what `up` writes for a node, in Kafka's format and with Kafka's names.
+
+Two profiles. `local` is made to be watched: fail-over in a second, few internal partitions. `kafka`
+leaves every key at Kafka's own default. Whatever a person gives with --config wins over both.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+PROFILES: dict[str, dict[str, str]] = {
+    "local": {
+        "broker.session.timeout.ms": "1500",
+        "broker.heartbeat.interval.ms": "300",
+        "replica.lag.time.max.ms": "3000",
+        "offsets.topic.num.partitions": "8",
+        "transaction.state.log.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+    },
+    "kafka": {},
+}
+
+
+def node_properties(
+    *,
+    node_id: int,
+    address: tuple[str, int],
+    cluster_id: str,
+    voters: list[int],
+    directory: Path,
+    peer_directory: Path,
+    settings: Mapping[str, str],
+) -> dict[str, str]:
+    """Everything one node must know; `settings` are the cluster-wide ones and win."""
+    listener = f"PLAINTEXT://{address[0]}:{address[1]}"
+    own = {
+        "node.id": str(node_id),
+        "cluster.id": cluster_id,
+        "listeners": listener,
+        "advertised.listeners": listener,
+        "log.dirs": str(directory),
+        "oncelog.voters": ",".join(str(v) for v in voters),
+        "oncelog.peer.directory": str(peer_directory),
+    }
+    return own | dict(settings)
+
+
+def cluster_settings(
+    profile: str,
+    *,
+    nodes: int,
+    replication_factor: int,
+    min_insync_replicas: int,
+    transaction_shards: int | None,
+    overrides: Mapping[str, str],
+) -> dict[str, str]:
+    """The settings shared by all nodes of a cluster, the profile's first, a person's last."""
+    settings = dict(PROFILES[profile])
+    settings["default.replication.factor"] = str(replication_factor)
+    settings["min.insync.replicas"] = str(min_insync_replicas)
+    settings["offsets.topic.replication.factor"] = str(min(3, nodes))
+    if transaction_shards is not None:
+        settings["transaction.state.log.num.partitions"] = str(transaction_shards)
+    return settings | dict(overrides)
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """The file's text; keys sorted, so that two files can be compared by eye."""
+    return "".join(f"{key}={_escaped(properties[key])}\n" for key in sorted(properties))
+
+
+def parse(text: str) -> dict[str, str]:
+    """Read `key=value` lines; comments and blank lines are skipped."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and stripped[0] not in "#!":
+            key, _, value = stripped.partition("=")
+            found[key.strip()] = value.strip().replace("\\\\", "\\")
+    return found
+
+
+def _escaped(value: str) -> str:
+    if "\n" in value or "\r" in value:
+        raise ValueError("a configuration value cannot span lines")
+    return value.replace("\\", "\\\\")

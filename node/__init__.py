@@ -1,0 +1,1 @@
+"""One broker, one process (floor 5)."""

@@ -1,0 +1,79 @@
+"""`python -m oncelog.node --config FILE`: one broker in the foreground."""
+
+import argparse
+import asyncio
+import logging
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from ..coordinator.raft.outcomes import CorruptJournal
+from ..replication.peer_address import PeerSocketError
+from ..storage.corrupt_file import CorruptFile
+from ..storage.log_directory import DirectoryInUse, WrongCluster
+from ..wire.errors import KafkaError
+from .broker import Broker
+from .config import BrokerConfig
+from .liveness import Replaced
+
+FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+# What a person can do something about: told in a sentence, without a traceback.
+_TOLD_IN_WORDS = (
+    CorruptFile,
+    CorruptJournal,
+    DirectoryInUse,
+    KafkaError,
+    OSError,
+    PeerSocketError,
+    Replaced,
+    ValueError,
+    WrongCluster,
+)
+
+
+def _allow_many_files() -> None:
+    """Take as many file descriptors as we may have: a partition and a connection cost some."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _serve(config: BrokerConfig) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = Broker(config)
+    starting = asyncio.ensure_future(broker.start())
+    interrupted = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+    interrupted.cancel()
+    if not starting.done():
+        sys.exit(0)  # asked to stop before it served: recovery will find everything
+    starting.result()
+    await broker.run(stop)
+    await broker.stop()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run until SIGTERM; the exit code says whether it ended as it should."""
+    parser = argparse.ArgumentParser(prog="oncelog node", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="server.properties of this node")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, format=FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr
+    )
+    _allow_many_files()
+    try:
+        uvloop.run(_serve(BrokerConfig.from_file(options.config)))
+    except _TOLD_IN_WORDS as problem:
+        logging.getLogger(__name__).debug("the end", exc_info=True)
+        print(f"oncelog: this node stops: {problem}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

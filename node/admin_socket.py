@@ -1,0 +1,80 @@
+"""A local door for the people who run the cluster: counters, and faults on the peer links.
+
+A Unix socket `admin-<node>` beside the peers' sockets (a directory of mode 0700, so only the
+owner of the cluster comes in). One JSON object a line, answered by one a line:
+
+    {"op": "metrics"}                                  counters of this process
+    {"op": "cut", "peer": 2, "inbound": true, "outbound": true}
+    {"op": "delay", "peer": 2, "delay_ms": 50}
+    {"op": "heal"}
+
+Faults live in this process only: a restart heals them.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..replication.link_gate import LinkGate
+
+LINE_BYTES_MAX = 4096
+Metrics = Callable[[], dict[str, Any]]
+
+
+class AdminSocket:
+    """Serves the door of one node."""
+
+    def __init__(self, path: Path, gate: LinkGate, metrics: Metrics) -> None:
+        self._path = path
+        self._gate = gate
+        self._metrics = metrics
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen; a socket left by a killed process is replaced."""
+        self._path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(
+            self._serve, str(self._path), limit=LINE_BYTES_MAX
+        )
+        os.chmod(self._path, 0o600)
+
+    async def stop(self) -> None:
+        """Close the door."""
+        if self._server is not None:
+            self._server.close()
+        self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(json.dumps(self._answer(line)).encode() + b"\n")
+                await writer.drain()
+        except (ValueError, OSError):
+            pass  # a line too long, or gone
+        finally:
+            writer.close()
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            asked = json.loads(line)
+            match asked["op"]:
+                case "metrics":
+                    return self._metrics()
+                case "cut":
+                    self._gate.cut(
+                        int(asked["peer"]),
+                        inbound=bool(asked.get("inbound", True)),
+                        outbound=bool(asked.get("outbound", True)),
+                    )
+                case "delay":
+                    self._gate.delay(int(asked["peer"]), int(asked["delay_ms"]))
+                case "heal":
+                    self._gate.heal(asked.get("peer"))
+                case other:
+                    return {"error": f"unknown op {other}"}
+        except (KeyError, TypeError, ValueError) as error:
+            return {"error": f"not understood: {error}"}
+        return {"ok": True}

@@ -1,0 +1,346 @@
+"""The composition root: builds all parts of one broker, starts them, stops them in reverse.
+
+Order of a start, and why:
+  directory      is it ours, and nobody else's now?
+  Raft           this node's memory of the cluster; it votes before it serves
+  logs           those that the remembered metadata names are opened in an executor
+  registration   a death and a birth: from here on the cluster knows this incarnation
+  roles          every replica leads, follows, or waits, as the metadata says
+  listener       clients may come
+  heartbeats     which end the fence: only now may the controller elect this broker
+"""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ..coordinator.cluster_state import ClusterState
+from ..coordinator.commands import Command
+from ..coordinator.config_checks import ConfigJudges
+from ..coordinator.controller import ControllerSettings
+from ..coordinator.controller_client import ControllerClient
+from ..coordinator.controller_service import ControllerService
+from ..coordinator.raft.engine import RaftEngine
+from ..coordinator.results import Result
+from ..replication.link_gate import LinkGate
+from ..replication.messages import PeerMessage
+from ..replication.transport import PeerTransport
+from ..storage.log_directory import LogDirectory
+from ..storage.topic_configs import validate_topic_configs
+from .admin_socket import AdminSocket
+from .api_table import prepare_codecs, served_apis
+from .clock import SystemClock
+from .config import BrokerConfig
+from .dispatch import Dispatcher
+from .follower_service import FollowerService
+from .handlers import fetch, offsets, produce
+from .handlers.config_entries import (
+    judge_broker_configs,
+    judge_cluster_configs,
+    topic_defaults_in_force,
+)
+from .isr_proposer import IsrProposer
+from .liveness import Liveness
+from .log_compaction import LogCompaction
+from .log_maintenance import LogMaintenance
+from .logs import Logs
+from .partition_roles import PartitionRoles
+from .replica_fetcher import FetchSettings, ReplicaFetchers
+from .replica_manager import ReplicaManager, no_fault_point
+from .server import KafkaServer, ServerLimits
+from .services import BrokerServices
+from .storage_failures import StorageFailures
+
+logger = logging.getLogger(__name__)
+METADATA_GROUP = 0
+PEER_MESSAGE_BYTES_MARGIN = 16 * 1024 * 1024
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+CONTROLLED_SHUTDOWN_S = 5.0
+
+
+def machine_boot_id() -> str:
+    """What changes whenever the machine was without power."""
+    try:
+        return BOOT_ID_FILE.read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+class Broker:
+    """One broker process. `fault_point` is called by name around what may fail; tests use it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        fault_point: Callable[[str], None] = no_fault_point,
+        gate: LinkGate | None = None,
+    ) -> None:
+        self.config = config
+        self.state = ClusterState(listener_failed=self._listener_failed)
+        self._fault_point = fault_point
+        self._gate = gate or LinkGate()
+        self._clock = SystemClock()
+        self._failure: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        """Return when this broker serves. Raises what tells people why it cannot."""
+        config, loop = self.config, asyncio.get_running_loop()
+        self._failure = loop.create_future()
+        codecs = loop.run_in_executor(None, prepare_codecs)
+        boot_id = machine_boot_id()
+        self._raft_executor = ThreadPoolExecutor(2, "raft")
+        self._log_executor = ThreadPoolExecutor(1, "logs")
+        self._directory = LogDirectory(
+            config.log_directory,
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            boot_id=boot_id,
+            new_directory_id=os.urandom(16),
+            fault_point=self._fault_point,
+        )
+        self.transport = PeerTransport(
+            config.node_id,
+            Path(config.peer_directory),
+            config.voter_ids,
+            max_message_bytes=config.socket_request_max_bytes + PEER_MESSAGE_BYTES_MARGIN,
+            gate=self._gate,
+        )
+        self._build_controller(loop)
+        self._build_replicas(loop)
+        await self.transport.start()
+        await self._engine.start()
+        self._service.start()
+        await self._controller.until_applied(self._group.commit_index, self._in_ms(60_000))
+        await loop.run_in_executor(self._log_executor, self._open_known_logs)
+        # A data directory that was replaced holds as little as one that lost its unsynced end.
+        trusted_while = f"{boot_id}/{self._directory.meta.directory_id.hex()}"
+        self._liveness = Liveness(
+            config, self._controller, self._group, self.state, boot_id=trusted_while
+        )
+        request_log = logging.getLogger("oncelog.requests")
+        log_apis = (*produce.apis(), *fetch.apis(), *offsets.apis())
+        self._server = KafkaServer(
+            Dispatcher(served_apis(request_log, log_apis), request_log),
+            self.services,
+            ServerLimits.of(config),
+            logging.getLogger("oncelog.server"),
+        )
+        await codecs
+        broker_epoch = await self._liveness.register(config.listener.port)
+        self._start_replicas(broker_epoch)
+        await self._server.start(config.listener.host, config.listener.port)
+        self._admin = AdminSocket(
+            Path(config.peer_directory) / f"admin-{config.node_id}", self._gate, self._metrics
+        )
+        await self._admin.start()
+        self._liveness.start()
+        await self._liveness.until_unfenced()
+        logger.info(
+            "node %d serves on port %d, broker epoch %d",
+            config.node_id,
+            self._server.port,
+            broker_epoch,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, or until something makes going on wrong."""
+        assert self._failure is not None
+        stopping = asyncio.ensure_future(stop.wait())
+        watched = {stopping, self._failure, self._liveness.replaced}
+        done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        for future in done - {stopping}:
+            future.result()  # raises
+
+    async def stop(self) -> None:
+        """Hand over, answer what was asked, and leave the logs clean."""
+        if self.config.controlled_shutdown_enable and len(self.config.voter_ids) > 1:
+            handed_over = await self._liveness.shut_down(CONTROLLED_SHUTDOWN_S)
+            logger.info("controlled shutdown %s", "done" if handed_over else "timed out")
+        await self._admin.stop()
+        await self._server.stop()
+        await self._liveness.stop()
+        await self._isr_proposer.stop()
+        await self._storage_failures.stop()
+        if self._compaction is not None:
+            await self._compaction.stop()
+        await self._maintenance.stop()
+        self._fetchers.stop()
+        self._followers.stop()
+        await self._service.stop()
+        self._controller.close()
+        await self._engine.stop()
+        await self.transport.stop()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(
+            self._log_executor, self._directory.close, self._liveness.broker_epoch
+        )
+        self._raft_executor.shutdown()
+        self._log_executor.shutdown()
+
+    # -- parts
+
+    def _build_controller(self, loop: asyncio.AbstractEventLoop) -> None:
+        config, transport = self.config, self.transport
+        self._engine = RaftEngine(
+            node_id=config.node_id,
+            voters=config.voter_ids,
+            directory=config.log_directory / "raft",
+            send=lambda peer, frame: transport.send(peer, PeerMessage.RAFT, frame),
+            loop=loop,
+            executor=self._raft_executor,
+            random=random.Random(),
+            fault_point=self._fault_point,
+        )
+        self._group = self._engine.add_group(METADATA_GROUP, self.state)
+        transport.on_message(PeerMessage.RAFT, self._engine.receive)
+        transport.on_peer_change(self._peer_changed)
+        self._service = ControllerService(
+            node_id=config.node_id,
+            state=self.state,
+            group=self._group,
+            links=transport,
+            settings=ControllerSettings(
+                cluster_id=config.cluster_id,
+                defaults=config.cluster_defaults,
+                session_timeout_ms=config.broker_session_timeout_ms,
+                rebalances_leaders=config.auto_leader_rebalance_enable,
+                rebalance_interval_ms=config.leader_imbalance_check_interval_seconds * 1000,
+            ),
+            now_ms=self._clock.monotonic_ms,
+            fault_point=self._fault_point,
+        )
+        self._controller = ControllerClient(
+            node_id=config.node_id,
+            state=self.state,
+            group=self._group,
+            links=transport,
+            service=self._service,
+            now_ms=self._clock.monotonic_ms,
+            judges=ConfigJudges(
+                topic=self._judge_topic_configs,
+                broker=judge_broker_configs,
+                cluster=judge_cluster_configs,
+            ),
+        )
+
+    def _build_replicas(self, loop: asyncio.AbstractEventLoop) -> None:
+        config = self.config
+        self._replicas = ReplicaManager(
+            loop=loop,
+            clock=self._clock,
+            partition_exists=lambda topic, index: self.state.partition(topic, index) is not None,
+            fault_point=self._fault_point,
+        )
+        self._fetchers = ReplicaFetchers(
+            self.transport,
+            self._replicas,
+            FetchSettings(
+                max_wait_ms=config.replica_fetch_wait_max_ms,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                backoff_ms=config.replica_fetch_backoff_ms,
+            ),
+        )
+        self._logs = Logs(self._directory, config, self.state, self._clock, self._fault_point)
+        self._replicas.truncated = lambda partition, offset: self._logs.cleaner.truncated(
+            partition.topic, partition.index, offset
+        )
+        self._roles = PartitionRoles(
+            node_id=config.node_id,
+            state=self.state,
+            replicas=self._replicas,
+            logs=self._logs,
+            followers=self._fetchers,
+            lag_time_max_ms=config.replica_lag_time_max_ms,
+        )
+        self.services = BrokerServices(
+            config=config,
+            state=self.state,
+            controller=self._controller,
+            metadata_group=self._group,
+            replicas=self._replicas,
+            clock=self._clock,
+        )
+        self.state.on_change(self._roles.apply)
+
+    def _open_known_logs(self) -> None:
+        """Recover, off the event loop, what the remembered metadata places here."""
+        for name, index in list(self.state.partitions_held_by(self.config.node_id)):
+            self._logs.open_ahead(self.state.topics[name], index)
+
+    def _start_replicas(self, broker_epoch: int) -> None:
+        config = self.config
+        self.services.broker_epoch = broker_epoch
+        self._fetchers.broker_epoch = broker_epoch
+        self._followers = FollowerService(
+            self.transport,
+            self._replicas,
+            broker_epoch=broker_epoch,
+            response_bytes_max=config.replica_fetch_response_max_bytes,
+        )
+        self._storage_failures = StorageFailures(
+            self._propose, node_id=config.node_id, broker_epoch=broker_epoch
+        )
+        self._replicas.storage_failed = self._storage_failures.report
+        self._roles.log_unusable = self._storage_failures.report_key
+        self._isr_proposer = IsrProposer(
+            self._replicas,
+            self._propose,
+            node_id=config.node_id,
+            broker_epoch=broker_epoch,
+            tick_ms=max(50, config.replica_lag_time_max_ms // 2),
+            fault_point=self._fault_point,
+        )
+        self._maintenance = LogMaintenance(
+            self._replicas, self._directory, config, self._log_executor
+        )
+        self._compaction = (
+            LogCompaction(
+                self._directory,
+                self._logs.cleaner,
+                self._clock,
+                self._log_executor,
+                backoff_ms=config.log_cleaner_backoff_ms,
+            )
+            if config.log_cleaner_enable
+            else None
+        )
+        self._roles.start(broker_epoch)
+
+    def _metrics(self) -> dict[str, object]:
+        return {
+            "node_id": self.config.node_id,
+            "pid": os.getpid(),
+            "peer_bytes_sent": sum(self.transport.bytes_sent.values()),
+            "peer_bytes_received": sum(self.transport.bytes_received.values()),
+            "client_connections": self._server.connection_count,
+            "partitions": len(self._replicas),
+            "partitions_led": sum(1 for p in self._replicas if p.leader is not None),
+        }
+
+    async def _propose(self, command: Command) -> Result:
+        return await self._controller.submit(command, timeout_ms=self.config.request_timeout_ms)
+
+    def _judge_topic_configs(self, configs: Mapping[str, str]) -> None:
+        defaults = topic_defaults_in_force(self.config, self.state.broker_configs)
+        validate_topic_configs({**defaults, **configs})
+
+    def _peer_changed(self, peer: int, is_up: bool) -> None:
+        if is_up:
+            self._engine.peer_up(peer)
+        else:
+            self._engine.peer_down(peer)
+
+    def _listener_failed(self, error: Exception) -> None:
+        """The metadata moved and this node could not follow: a wrong leader is worse than none."""
+        logger.critical("this node cannot follow the cluster's metadata", exc_info=error)
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+    def _in_ms(self, delay_ms: int) -> int:
+        return self._clock.monotonic_ms() + delay_ms

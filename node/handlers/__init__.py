@@ -1,0 +1,1 @@
+"""One function an API; each header names versions and KIPs."""

@@ -1,0 +1,95 @@
+"""Topics that are made because somebody asks for them (`auto.create.topics.enable`).
+
+Many clients ask for the same new topic at once, on several brokers. On one broker they share one
+request to the controller; between brokers the controller decides, and who comes second finds the
+topic there. A topic that cannot be made, for want of brokers say, stays unknown to its clients,
+who go on asking, as with Kafka; the reason is in the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from ...coordinator.commands import CreateTopics, NewTopic
+from ...coordinator.topic_names import why_invalid
+from ...wire.errors import ErrorCode, KafkaError
+from ..config import BrokerConfig
+from ..log_limit import LimitedLog
+from ..services import BrokerServices
+from .topic_ids import new_topic_id
+
+OFFSETS_TOPIC = "__consumer_offsets"
+# Kafka keeps these itself; transactions are decided elsewhere here, shares not at all.
+NEVER_AUTOMATIC = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
+PATIENCE_MS = 1000  # how long a question waits for the topic that it creates
+
+
+class AutoCreation:
+    """One for each broker."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = LimitedLog(log)
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    @staticmethod
+    def may_create(name: str) -> bool:
+        """Whether a topic of this name may be made without being asked for by name."""
+        return why_invalid(name) is None and name not in NEVER_AUTOMATIC
+
+    async def create(self, broker: BrokerServices, names: Sequence[str]) -> dict[str, int]:
+        """Make the topics, or wait for whoever makes them already, but not for ever.
+
+        Returns the error that stands for a topic which is still missing.
+        """
+        new = [name for name in names if name not in self._under_way]
+        if new:
+            task = asyncio.get_running_loop().create_task(self._create(broker, new))
+            self._under_way |= dict.fromkeys(new, task)
+            task.add_done_callback(lambda _: self._settled(new))
+        waiting = {self._under_way[name] for name in names if name in self._under_way}
+        done, _ = await asyncio.wait(waiting, timeout=PATIENCE_MS / 1000)
+        return {
+            name: (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if self._under_way.get(name) in (None, *done)
+                else ErrorCode.LEADER_NOT_AVAILABLE
+            )
+            for name in names
+        }
+
+    async def _create(self, broker: BrokerServices, names: Sequence[str]) -> None:
+        now_s = asyncio.get_running_loop().time()
+        command = CreateTopics(tuple(new_topic(broker.config, name) for name in names))
+        try:
+            result = await broker.controller.submit(
+                command, timeout_ms=broker.config.request_timeout_ms
+            )
+        except KafkaError as error:
+            self._log.info("auto-creation", now_s, "cannot create %s: %s", names, error)
+            return
+        for item in result.items:
+            if item.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self._log.info(
+                    "auto-creation", now_s, "cannot create %s: %s", item.name, item.message
+                )
+
+    def _settled(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._under_way.pop(name, None)
+
+
+def new_topic(config: BrokerConfig, name: str) -> NewTopic:
+    """A topic with the defaults for its name."""
+    if name == OFFSETS_TOPIC:
+        return NewTopic(
+            name=name,
+            topic_id=new_topic_id(),
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    return NewTopic(name=name, topic_id=new_topic_id())

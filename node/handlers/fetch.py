@@ -1,0 +1,199 @@
+"""Fetch (API 1), versions 4-18, for consumers.
+
+KIP-74 (the first batch comes whatever its size) · KIP-98 (isolation) · KIP-227 (sessions: refused
+by session id 0, so every fetch names everything) · KIP-320 (leader epochs) · KIP-392 (no
+preferred replica) · KIP-516 (topic ids) · KIP-595 (divergence) · KIP-951 (the new leader).
+
+Replicas fetch over the peer link only: a replica id on the client port is refused
+(CVE-2018-1288), since it would show data above the high watermark.
+"""
+
+from functools import partial
+
+from ...replication.purgatory import DelayedFetch
+from ...wire.errors import ErrorCode, InvalidRequest, KafkaError, OffsetOutOfRange
+from ...wire.framing import RequestHeader
+from ...wire.messages import fetch
+from ...wire.messages.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from ..dispatch import Api, Buffer, PendingAnswer, RequestContext
+from ..hosted_partition import HostedPartition
+from ..replica_manager import ReplicaManager
+from .leader_hints import LeaderHints
+
+FETCH = 1
+READ_COMMITTED = 1
+NO_EPOCH = -1
+NEW_SESSION, NO_SESSION = 0, -1  # epochs of a request that names all it wants (KIP-227)
+_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class _Read:
+    """One pass over a request's partitions."""
+
+    __slots__ = (
+        "_context",
+        "_hints",
+        "_limit_bytes",
+        "_read_committed",
+        "_replicas",
+        "_request",
+        "bytes_read",
+        "must_answer",
+        "watched",
+    )
+
+    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+        self._context = context
+        self._replicas: ReplicaManager = context.broker.replicas
+        self._request = request
+        self._hints = LeaderHints(context.broker.state)
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._limit_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self.bytes_read = 0
+        self.must_answer = False  # an error or a divergence does not wait
+        self.watched: dict[HostedPartition, int] = {}
+
+    def run(self) -> FetchResponse:
+        """Read every partition, within the limits."""
+        topics = [
+            FetchedTopic(
+                topic.name, topic.topic_id, [self._partition(topic, p) for p in topic.partitions]
+            )
+            for topic in self._request.topics
+        ]
+        return FetchResponse(topics, node_endpoints=self._hints.endpoints)
+
+    def _partition(self, topic: FetchTopic, wanted: FetchPartition) -> FetchedPartition:
+        answer = FetchedPartition(wanted.index)
+        name = topic.name
+        try:
+            if topic.topic_id is not None:
+                known = self._context.broker.state.topic_by_id(topic.topic_id)
+                name = None if known is None else known.name
+                partition = self._replicas.partition_by_id(topic.topic_id, name, wanted.index)
+            else:
+                assert name is not None
+                partition = self._replicas.partition(name, wanted.index)
+            self._read(partition, wanted, answer)
+        except KafkaError as error:
+            self.must_answer = True
+            answer = FetchedPartition(wanted.index, error.number)
+            if error.code in _LEADER_ERRORS and name is not None:
+                answer.current_leader = self._hints.leader_of(name, wanted.index)
+        return answer
+
+    def _read(
+        self, partition: HostedPartition, wanted: FetchPartition, answer: FetchedPartition
+    ) -> None:
+        leader = partition.leading(max(NO_EPOCH, wanted.current_leader_epoch))
+        log, offset = partition.log, wanted.fetch_offset
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < 0 and wanted.last_fetched_epoch != leader.leader_epoch:
+                raise OffsetOutOfRange("the epoch that was fetched last is not known here")
+            if epoch >= 0 and (epoch < wanted.last_fetched_epoch or end_offset < offset):
+                answer.diverging_epoch = (epoch, end_offset)
+                self.must_answer = True
+        answer.high_watermark = leader.high_watermark
+        answer.last_stable_offset = log.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        if self._read_committed:
+            answer.aborted_transactions = []
+        if answer.diverging_epoch is not None:
+            return
+        upper = answer.last_stable_offset if self._read_committed else answer.high_watermark
+        room = self._limit_bytes - self.bytes_read
+        first = self.bytes_read == 0
+        read = log.read(
+            offset,
+            max(0, min(wanted.max_bytes, room)) if (first or room > 0) else 0,
+            upper_offset=upper,
+            min_one_batch=first,
+        )
+        if read.data:
+            answer.records = read.data
+            self.bytes_read += len(read.data)
+            if self._read_committed:
+                answer.aborted_transactions = log.aborted_transactions(offset, read.next_offset)
+        self.watched[partition] = max(offset, upper)
+
+
+def handle(
+    context: RequestContext, header: RequestHeader, body: memoryview
+) -> list[Buffer] | PendingAnswer:
+    """Answer at once when there is enough, else when there is or the wait is over."""
+    version = header.api_version
+    request = fetch.decode_request(body, version)
+    if request.replica_id >= 0:
+        raise InvalidRequest("replicas fetch over the peer link, not here")
+    if request.session_epoch not in (NEW_SESSION, NO_SESSION):
+        return _session_refused(version)
+    first = _Read(context, request)
+    response = first.run()
+    if _is_enough(first, request):
+        return fetch.encode_response(response, version)
+    replicas: ReplicaManager = context.broker.replicas
+    deadline_ms = replicas.clock.monotonic_ms() + request.max_wait_ms
+    pending = PendingAnswer()
+
+    def wait_for_more(read: _Read) -> None:
+        operation = DelayedFetch(
+            {**read.watched}, max(1, request.min_bytes - read.bytes_read), deadline_ms, look_again
+        )
+        replicas.wait_fetch(operation)
+        pending.on_abandon = partial(replicas.purgatory.cancel, operation)
+
+    def look_again(_: DelayedFetch) -> None:
+        if pending.is_done:
+            return
+        read = _Read(context, request)
+        answer = read.run()
+        if _is_enough(read, request) or replicas.clock.monotonic_ms() >= deadline_ms:
+            pending.complete(fetch.encode_response(answer, version))
+        else:
+            wait_for_more(read)
+
+    wait_for_more(first)
+    return pending
+
+
+def _is_enough(read: _Read, request: FetchRequest) -> bool:
+    return (
+        read.must_answer
+        or read.bytes_read >= request.min_bytes
+        or request.max_wait_ms <= 0
+        or not read.watched
+    )
+
+
+def _session_refused(version: int) -> list[Buffer]:
+    return fetch.encode_response(
+        FetchResponse([], error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), version
+    )
+
+
+def _on_error(
+    context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
+) -> list[Buffer]:
+    request = fetch.decode_request(body, header.api_version)
+    topics = [
+        FetchedTopic(
+            topic.name,
+            topic.topic_id,
+            [FetchedPartition(p.index, error.number) for p in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return fetch.encode_response(FetchResponse(topics, error_code=error.number), header.api_version)
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of the dispatch table."""
+    return (Api(FETCH, fetch.OLDEST, fetch.NEWEST, handle, _on_error),)

@@ -1,0 +1,308 @@
+"""Topics and their leaders, for every client and again and again.
+
+Metadata 0-13   v0: [] asks for all topics, and a replica on a dead broker is an error; v1: null
+                asks for all; v4: auto-creation can be declined; v5: offline replicas; v7: leader
+                epochs (KIP-320); v8: authorized operations (KIP-430), v11 without the cluster's;
+                v10: topic ids in answers, v12 in questions (KIP-516); v13: a top-level error.
+DescribeTopicPartitions 0   KIP-966: the eligible leader replicas too, page by page.
+
+The encoded answer is kept by the bytes of the question until the metadata changes, so the
+hundredth client that asks for the same costs a dictionary lookup.
+
+Against Kafka: a topic that the question itself creates is usually in the answer already, since a
+decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which all clients retry.
+"""
+
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
+
+from ...coordinator.cluster_model import NO_LEADER, Partition, Topic
+from ...coordinator.cluster_state import ClusterState
+from ...coordinator.topic_names import why_invalid
+from ...wire.errors import ErrorCode, InvalidRequest, KafkaError
+from ...wire.framing import RequestHeader
+from ...wire.messages import control
+from ..dispatch import Api, RequestContext, Values, control_api
+from .auto_creation import AutoCreation
+from .cluster import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, address_of, in_order
+
+METADATA = 3
+ZERO_ID = bytes(16)
+CACHED_QUESTION_BYTES_MAX = 4096
+CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
+
+
+class MetadataAnswers:
+    """Answers Metadata; one for each broker, because it keeps what it has encoded."""
+
+    def __init__(self, creation: AutoCreation) -> None:
+        self._creation = creation
+        self._cached: dict[tuple[int, bytes], bytes] = {}
+        self._cached_bytes = 0
+        self._cached_at: tuple[int, int] = (-1, -1)
+
+    def handle(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
+        """See `dispatch.Handler`."""
+        broker = context.broker
+        now_at = (broker.state.revision, broker.controller_id)
+        if now_at != self._cached_at:
+            self._cached.clear()
+            self._cached_bytes = 0
+            self._cached_at = now_at
+        key = (header.api_version, bytes(body)) if len(body) <= CACHED_QUESTION_BYTES_MAX else None
+        if key in self._cached:
+            return [self._cached[key]]
+        version = header.api_version
+        request = control.decode_request(METADATA, version, body)
+        names, by_id = _asked(broker.state, request, version)
+        to_create = self._to_create(context, request, names, by_id)
+        if to_create:
+            return self._create_and_answer(context, request, version, names, to_create)
+        answer = _encode(context, request, version, names, {})
+        if key is not None and self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX:
+            self._cached[key] = answer
+            self._cached_bytes += len(answer)
+        return [answer]
+
+    def _to_create(
+        self,
+        context: RequestContext,
+        request: Any,
+        names: Sequence[str | bytes] | None,
+        by_id: bool,
+    ) -> list[str]:
+        config = context.broker.config
+        if (
+            names is None
+            or by_id
+            or not config.auto_create_topics_enable
+            or not getattr(request, "allow_auto_topic_creation", True)
+        ):
+            return []
+        topics = context.broker.state.topics
+        return [
+            name
+            for name in names
+            if isinstance(name, str) and name not in topics and self._creation.may_create(name)
+        ]
+
+    async def _create_and_answer(
+        self,
+        context: RequestContext,
+        request: Any,
+        version: int,
+        names: Sequence[str | bytes] | None,
+        to_create: list[str],
+    ) -> list[Any]:
+        errors = await self._creation.create(context.broker, to_create)
+        return [_encode(context, request, version, names, errors)]
+
+
+def _asked(
+    state: ClusterState, request: Any, version: int
+) -> tuple[Sequence[str | bytes] | None, bool]:
+    """The topics asked for: names, or unknown ids as bytes; None for all. Whether by id."""
+    if request.topics is None or (version == 0 and not request.topics):
+        return None, False
+    for topic in request.topics:
+        topic_id = getattr(topic, "topic_id", ZERO_ID)
+        if topic.name is None and version < 12:
+            raise InvalidRequest(f"Topic name can not be null for version {version}")
+        if topic_id != ZERO_ID and version < 12:
+            raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
+    ids = [getattr(topic, "topic_id", ZERO_ID) for topic in request.topics]
+    if any(topic_id != ZERO_ID for topic_id in ids):
+        found: dict[str | bytes, None] = {}
+        for topic_id in ids:
+            if topic_id != ZERO_ID:
+                topic = state.topic_by_id(topic_id)
+                found[topic_id if topic is None else topic.name] = None
+        return list(found), True
+    return list(dict.fromkeys(topic.name or "" for topic in request.topics)), False
+
+
+def _encode(
+    context: RequestContext,
+    request: Any,
+    version: int,
+    names: Iterable[str | bytes] | None,
+    errors: dict[str, int],
+) -> bytes:
+    broker = context.broker
+    state = broker.state
+    with_operations = getattr(request, "include_topic_authorized_operations", False)
+    extra = {"topic_authorized_operations": TOPIC_OPERATIONS} if with_operations else {}
+    topics = []
+    for name in list(state.topics) if names is None else names:
+        if isinstance(name, bytes):
+            values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
+        elif topic := state.topics.get(name):
+            values = topic_values(state, topic, version)
+        else:
+            values = missing_topic(name, errors.get(name)) | extra
+        topics.append(values | extra if values.get("name") is not None else values)
+    with_cluster = getattr(request, "include_cluster_authorized_operations", False)
+    return control.encode_response(
+        METADATA,
+        version,
+        {
+            "brokers": [
+                address_of(b, "node_id") for b in in_order(state.brokers) if not b.is_fenced
+            ],
+            "cluster_id": state.cluster_id,
+            "controller_id": broker.controller_id,
+            "topics": topics,
+            "cluster_authorized_operations": CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
+        },
+    )
+
+
+def topic_values(state: ClusterState, topic: Topic, version: int) -> dict[str, Any]:
+    """A topic with all its partitions, in the terms of Metadata."""
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [
+            partition_values(state, index, partition, hides_dead=version == 0)
+            for index, partition in enumerate(topic.partitions)
+        ],
+    }
+
+
+def partition_values(
+    state: ClusterState, index: int, partition: Partition, *, hides_dead: bool = False
+) -> dict[str, Any]:
+    """One partition; hides_dead is the way of version 0."""
+    offline = [
+        node
+        for node in partition.replicas
+        if (broker := state.brokers.get(node)) is None or broker.is_fenced
+    ]
+    replicas, isr = partition.replicas, partition.isr
+    error = ErrorCode.NONE
+    if partition.leader == NO_LEADER:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    if hides_dead and offline:
+        replicas = tuple(node for node in replicas if node not in offline)
+        isr = tuple(node for node in isr if node not in offline)
+        error = error or ErrorCode.REPLICA_NOT_AVAILABLE
+    return {
+        "error_code": error,
+        "partition_index": index,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": isr,
+        "offline_replicas": offline,
+    }
+
+
+def missing_topic(name: str, error: int | None = None) -> dict[str, Any]:
+    """A name that has no topic: wrong by itself, or just not there."""
+    if error is None:
+        error = (
+            ErrorCode.INVALID_TOPIC_EXCEPTION
+            if why_invalid(name)
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    return {
+        "error_code": error,
+        "name": name,
+        "is_internal": Topic(name, ZERO_ID, [], {}).is_internal,
+    }
+
+
+def describe_topic_partitions(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Values:
+    """Topics in the order of their names, from the cursor on, as many partitions as fit."""
+    state, config = context.broker.state, context.broker.config
+    cursor = request.cursor
+    asked = {topic.name for topic in request.topics}
+    names = sorted(asked or state.topics)
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        if asked and cursor.topic_name not in asked:
+            raise InvalidRequest(
+                "DescribeTopicPartitionsRequest topic list should contain the cursor topic: "
+                f"{cursor.topic_name}"
+            )
+        if cursor.partition_index < 0:
+            raise InvalidRequest(
+                "DescribeTopicPartitionsRequest cursor partition must be valid: "
+                f"{cursor.partition_index}"
+            )
+    limit = min(config.max_request_partition_size_limit, request.response_partition_limit)
+    remaining = max(limit, 1)
+    topics: list[dict[str, Any]] = []
+    for name in names:
+        if remaining == 0:
+            return _page(topics, name, 0)
+        topic = state.topics.get(name)
+        if topic is None:
+            topics.append(missing_topic(name) | {"topic_authorized_operations": TOPIC_OPERATIONS})
+            continue
+        start = cursor.partition_index if cursor and cursor.topic_name == name else 0
+        end = min(len(topic.partitions), start + remaining)
+        topics.append(
+            {
+                "name": name,
+                "topic_id": topic.topic_id,
+                "is_internal": topic.is_internal,
+                "partitions": [
+                    partition_values(state, index, partition)
+                    | {
+                        "error_code": ErrorCode.NONE,
+                        "eligible_leader_replicas": partition.elr,
+                        "last_known_elr": [],
+                    }
+                    for index, partition in enumerate(topic.partitions[start:end], start)
+                ],
+                "topic_authorized_operations": TOPIC_OPERATIONS,
+            }
+        )
+        if end < len(topic.partitions):
+            return _page(topics, name, end)
+        remaining -= max(0, end - start)
+    return {"topics": topics}
+
+
+def _page(topics: list[dict[str, Any]], next_name: str, next_index: int) -> Values:
+    return {
+        "topics": topics,
+        "next_cursor": {"topic_name": next_name, "partition_index": next_index},
+    }
+
+
+def _metadata_error(
+    context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
+) -> list[Any]:
+    request = control.decode_request(METADATA, header.api_version, body)
+    topics = [
+        {
+            "error_code": error.number,
+            "name": topic.name if header.api_version >= 12 else topic.name or "",
+            "topic_id": getattr(topic, "topic_id", ZERO_ID),
+        }
+        for topic in request.topics or ()
+    ]
+    values = {"error_code": error.number, "topics": topics}
+    return [control.encode_response(METADATA, header.api_version, values)]
+
+
+def _description_error(request: Any, error: KafkaError) -> Values:
+    return {
+        "topics": [{"error_code": error.number, "name": topic.name} for topic in request.topics]
+    }
+
+
+def apis(creation: AutoCreation) -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        Api(METADATA, 0, 13, MetadataAnswers(creation).handle, _metadata_error),
+        control_api(75, (0, 0), describe_topic_partitions, _description_error),
+    )

@@ -1,0 +1,281 @@
+"""ListOffsets 1-11, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2.
+
+KIP-79 (offsets by time) · KIP-98 (isolation) · KIP-207 (not before the new leader knows its
+high watermark) · KIP-320 (leader epochs) · KIP-734 (-3, largest timestamp) · KIP-405 and
+KIP-1005 (-4, -5: of a log without tiers) · KIP-107 (DeleteRecords, which waits for the
+followers).
+"""
+
+import asyncio
+from typing import Any
+
+from ...wire.errors import (
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    KafkaStorageError,
+    LeaderNotAvailable,
+    OffsetOutOfRange,
+    PolicyViolation,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from ...wire.framing import RequestHeader
+from ..dispatch import Api, RequestContext, Values, control_api
+from ..hosted_partition import HostedPartition
+
+LIST_OFFSETS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 21, 23
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+EARLIEST_PENDING_UPLOAD = -6
+_SINCE_VERSION = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+DEBUGGING_REPLICA = -2
+READ_COMMITTED = 1
+_POLL_S = 0.01
+Found = tuple[int, int, int]  # offset, timestamp, leader epoch; -1 where unknown
+_NOTHING: Found = (-1, -1, -1)
+
+
+# -- ListOffsets
+
+
+def list_offsets(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """An offset for each asked timestamp."""
+    asked = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    twice = {key for key in asked if asked.count(key) > 1} if len(asked) < 1000 else set()
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _listed(context, header.api_version, request, topic.name, wanted, twice)
+                    for wanted in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _listed(
+    context: RequestContext,
+    version: int,
+    request: Any,
+    name: str,
+    wanted: Any,
+    twice: set[tuple[str, int]],
+) -> dict[str, Any]:
+    index = wanted.partition_index
+    try:
+        if (name, index) in twice:
+            raise InvalidRequest("the request names a partition twice")
+        if version < _SINCE_VERSION.get(wanted.timestamp, 0) or wanted.timestamp < (
+            EARLIEST_PENDING_UPLOAD
+        ):
+            raise UnsupportedVersion
+        partition = context.broker.replicas.partition(name, index)
+        isolation = getattr(request, "isolation_level", 0) == READ_COMMITTED
+        epoch = getattr(wanted, "current_leader_epoch", -1)
+        is_debugging = request.replica_id == DEBUGGING_REPLICA
+        offset, timestamp, leader_epoch = _find(
+            partition, wanted.timestamp, isolation, epoch, is_debugging
+        )
+    except KafkaError as error:
+        code = error.number
+        if version < 5 and code == ErrorCode.OFFSET_NOT_AVAILABLE:
+            code = LeaderNotAvailable.code
+        return {"partition_index": index, "error_code": code}
+    return {
+        "partition_index": index,
+        "error_code": ErrorCode.NONE,
+        "timestamp": timestamp,
+        "offset": offset,
+        "leader_epoch": leader_epoch,
+    }
+
+
+def _find(
+    partition: HostedPartition,
+    timestamp: int,
+    read_committed: bool,
+    current_leader_epoch: int,
+    is_debugging: bool,
+) -> Found:
+    leader = partition.leading(current_leader_epoch)
+    log = partition.log
+    if timestamp == LATEST:
+        if is_debugging:
+            return log.log_end_offset, -1, leader.leader_epoch
+        latest = partition.latest_offset(read_committed, current_leader_epoch)
+        return latest, -1, leader.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.leader_epochs.epoch_for(log.log_start_offset)
+        return log.log_start_offset, -1, -1 if epoch is None else epoch
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOTHING
+    if timestamp == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp()
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    upper = log.log_end_offset if is_debugging else partition.readable_end(read_committed)
+    if found is None or found.offset >= upper:
+        # What lies beyond may still be found once the new leader knows its high watermark.
+        if found is not None and leader.high_watermark < leader.epoch_start_offset:
+            partition.latest_offset(read_committed, current_leader_epoch)
+        return _NOTHING
+    return found.offset, found.timestamp, found.leader_epoch
+
+
+def _list_offsets_error(request: Any, error: KafkaError) -> Values:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": p.partition_index, "error_code": error.number}
+                    for p in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+# -- OffsetForLeaderEpoch
+
+
+def offset_for_leader_epoch(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Where an epoch ends: the largest one known up to the asked, and its end offset."""
+
+    def one(name: str, wanted: Any) -> dict[str, Any]:
+        try:
+            partition = context.broker.replicas.partition(name, wanted.partition)
+            leader = partition.leading(getattr(wanted, "current_leader_epoch", -1))
+            if wanted.leader_epoch == leader.leader_epoch:
+                epoch, end_offset = leader.leader_epoch, partition.log.log_end_offset
+            else:
+                epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+        except KafkaError as error:
+            return {"partition": wanted.partition, "error_code": error.number}
+        return {
+            "partition": wanted.partition,
+            "error_code": ErrorCode.NONE,
+            "leader_epoch": epoch,
+            "end_offset": end_offset,
+        }
+
+    return {
+        "topics": [
+            {"topic": topic.topic, "partitions": [one(topic.topic, p) for p in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
+
+
+def _epoch_error(request: Any, error: KafkaError) -> Values:
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [
+                    {"partition": p.partition, "error_code": error.number} for p in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+# -- DeleteRecords
+
+
+async def delete_records(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Move log starts, and wait until every live replica has moved its own."""
+    deadline_ms = context.broker.clock.monotonic_ms() + max(0, request.timeout)
+    results = []
+    waiting: list[tuple[HostedPartition, int, dict[str, Any]]] = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            answer: dict[str, Any] = {"partition_index": wanted.partition_index}
+            partitions.append(answer)
+            try:
+                partition, offset = _move_start(context, topic.name, wanted)
+                waiting.append((partition, offset, answer))
+            except KafkaError as error:
+                answer |= {"low_watermark": -1, "error_code": error.number}
+        results.append({"name": topic.name, "partitions": partitions})
+    while waiting:
+        waiting = [entry for entry in waiting if not _is_settled(*entry)]
+        if not waiting:
+            break
+        if context.broker.clock.monotonic_ms() >= deadline_ms:
+            for _, _, answer in waiting:
+                answer |= {"low_watermark": -1, "error_code": RequestTimedOut.code}
+            break
+        await asyncio.sleep(_POLL_S)
+    return {"topics": results}
+
+
+def _move_start(context: RequestContext, name: str, wanted: Any) -> tuple[HostedPartition, int]:
+    replicas = context.broker.replicas
+    partition = replicas.partition(name, wanted.partition_index)
+    leader = partition.leading()
+    log = partition.log
+    if log.config.is_compacted and not log.config.is_deleted_by_retention:
+        raise PolicyViolation("records of a topic that is only compacted are not deleted")
+    offset = leader.high_watermark if wanted.offset == -1 else wanted.offset
+    if offset < 0 or offset > leader.high_watermark:
+        raise OffsetOutOfRange(f"offset {offset} is beyond the high watermark")
+    if offset > log.log_start_offset:
+        try:
+            log.advance_log_start_offset(offset)
+        except KafkaStorageError:
+            replicas.fail(partition)
+            raise
+        replicas.watermark_moved(partition)
+    return partition, offset
+
+
+def _is_settled(partition: HostedPartition, offset: int, answer: dict[str, Any]) -> bool:
+    leader = partition.leader
+    if leader is None:
+        answer |= {"low_watermark": -1, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        return True
+    low_watermark = leader.low_watermark(partition.log.log_start_offset)
+    if low_watermark < offset:
+        return False
+    answer |= {"low_watermark": low_watermark, "error_code": ErrorCode.NONE}
+    return True
+
+
+def _delete_records_error(request: Any, error: KafkaError) -> Values:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": p.partition_index,
+                        "low_watermark": -1,
+                        "error_code": error.number,
+                    }
+                    for p in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of the dispatch table."""
+    return (
+        control_api(LIST_OFFSETS, (1, 11), list_offsets, _list_offsets_error),
+        control_api(DELETE_RECORDS, (0, 2), delete_records, _delete_records_error),
+        control_api(OFFSET_FOR_LEADER_EPOCH, (2, 4), offset_for_leader_epoch, _epoch_error),
+    )

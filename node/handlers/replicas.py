@@ -1,0 +1,275 @@
+"""Where partitions live, who leads them, and who decides that.
+
+ElectLeaders 0-2                  KIP-183; v1 unclean elections (KIP-460).
+AlterPartitionReassignments 0-1   KIP-455; v1 can forbid another replication factor (KIP-1073).
+ListPartitionReassignments 0      KIP-455.
+DescribeLogDirs 1-5               v3 top-level error, v4 size of the volume (KIP-827), v5 cordoned.
+DescribeQuorum 0-2                KIP-595; v1 times (KIP-836), v2 nodes (KIP-853). The quorum is the
+                                  Raft group of the metadata; its offsets are log indexes.
+
+Simplification: a broker that does not lead the quorum says what it knows itself: who leads, but
+not how far the other voters are (-1).
+"""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from ...coordinator.commands import (
+    PREFERRED,
+    UNCLEAN,
+    AlterPartitionReassignments,
+    ElectLeaders,
+    Reassignment,
+)
+from ...coordinator.results import Item
+from ...wire.errors import (
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    UnknownTopicOrPartition,
+    error_for,
+)
+from ...wire.framing import RequestHeader
+from ..dispatch import Api, RequestContext, Values, control_api
+from ..services import BrokerServices
+from .cluster import code_and_message
+from .topics import timeout_of
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+async def elect_leaders(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Per partition: elected, not needed, or why not."""
+    election_type = getattr(request, "election_type", PREFERRED)
+    if election_type not in (PREFERRED, UNCLEAN):
+        raise InvalidRequest(f"Unknown election type {election_type}")
+    partitions = None
+    if request.topic_partitions is not None:
+        partitions = tuple(
+            (topic.topic, index) for topic in request.topic_partitions for index in topic.partitions
+        )
+        if not partitions:
+            return {"replica_election_results": []}
+    result = await context.broker.controller.submit(
+        ElectLeaders(election_type, partitions), timeout_ms=timeout_of(request)
+    )
+    if result.error:
+        raise error_for(result.error, result.message)
+    return {
+        "replica_election_results": _election_results(
+            item
+            for item in result.items
+            if partitions is not None or item.error != ErrorCode.ELECTION_NOT_NEEDED
+        )
+    }
+
+
+def _election_results(items: Iterable[Item]) -> list[dict[str, Any]]:
+    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for item in items:
+        by_topic[item.name].append({"partition_id": item.partition, **_error_of(item)})
+    return [{"topic": topic, "partition_result": results} for topic, results in by_topic.items()]
+
+
+def _election_error(request: Any, error: KafkaError) -> Values:
+    refused = [
+        Item(name=topic.topic, partition=index, error=error.number, message=str(error))
+        for topic in request.topic_partitions or ()
+        for index in topic.partitions
+    ]
+    return {"error_code": error.number, "replica_election_results": _election_results(refused)}
+
+
+async def alter_partition_reassignments(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Values:
+    """Per partition: its move began, or was taken back, or why not."""
+    wanted = tuple(
+        Reassignment(
+            topic.name,
+            partition.partition_index,
+            None if partition.replicas is None else tuple(partition.replicas),
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    items: Iterable[Item] = ()
+    may_change_factor = getattr(request, "allow_replication_factor_change", True)
+    if wanted:
+        result = await context.broker.controller.submit(
+            AlterPartitionReassignments(wanted, may_change_factor), timeout_ms=timeout_of(request)
+        )
+        if result.error:
+            raise error_for(result.error, result.message)
+        items = result.items
+    in_order = iter(items)
+    return {
+        "error_message": None,
+        "allow_replication_factor_change": may_change_factor,
+        "responses": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": partition.partition_index,
+                        **_error_of(next(in_order)),
+                    }
+                    for partition in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+    }
+
+
+def list_partition_reassignments(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Values:
+    """The moves that are under way, as this broker knows them."""
+    state = context.broker.state
+    asked = None
+    if request.topics is not None:
+        asked = {(t.name, index) for t in request.topics for index in t.partition_indexes}
+    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name, index in sorted(state.reassigning_partitions()):
+        partition = state.partition(name, index)
+        if partition is not None and (asked is None or (name, index) in asked):
+            by_topic[name].append(
+                {
+                    "partition_index": index,
+                    "replicas": partition.replicas,
+                    "adding_replicas": partition.adding,
+                    "removing_replicas": partition.removing,
+                }
+            )
+    return {
+        "error_message": None,
+        "topics": [
+            {"name": name, "partitions": partitions} for name, partitions in by_topic.items()
+        ],
+    }
+
+
+def describe_log_dirs(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """The data directory: its partitions and their sizes, the volume's size and room."""
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for hosted in context.broker.replicas:
+        if asked is None or (hosted.topic, hosted.index) in asked:
+            log = hosted.log
+            by_topic[hosted.topic].append(
+                {
+                    "partition_index": hosted.index,
+                    "partition_size": log.size_bytes,
+                    "offset_lag": max(0, log.high_watermark - log.log_end_offset),
+                }
+            )
+    directory = context.broker.config.log_directory
+    volume = {"log_dir": str(directory.absolute())}
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return {"results": [volume | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}]}
+    return {
+        "results": [
+            volume
+            | {
+                "topics": [
+                    {"name": name, "partitions": partitions}
+                    for name, partitions in sorted(by_topic.items())
+                ],
+                "total_bytes": usage.total,
+                "usable_bytes": usage.free,
+            }
+        ]
+    }
+
+
+def describe_quorum(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Who leads the metadata, and how far its voters are."""
+    topics = [
+        {
+            "topic_name": topic.topic_name,
+            "partitions": [
+                _quorum_partition(context.broker, topic.topic_name, partition.partition_index)
+                for partition in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
+    voters = {
+        voter["replica_id"]
+        for topic in topics
+        for partition in topic["partitions"]
+        for voter in partition.get("current_voters", ())
+    }
+    brokers = context.broker.state.brokers
+    return {
+        "topics": topics,
+        "nodes": [
+            {
+                "node_id": node,
+                "listeners": [
+                    {
+                        "name": context.listener,
+                        "host": brokers[node].host,
+                        "port": brokers[node].port,
+                    }
+                ],
+            }
+            for node in sorted(voters)
+            if node in brokers
+        ],
+    }
+
+
+def _quorum_partition(broker: BrokerServices, topic: str, index: int) -> dict[str, Any]:
+    if topic != METADATA_TOPIC or index != 0:
+        return {"partition_index": index, **code_and_message(UnknownTopicOrPartition())}
+    status = broker.metadata_group.status()
+    wall_from_monotonic_ms = broker.clock.wall_ms() - broker.clock.monotonic_ms()
+
+    def wall_ms(monotonic_ms: float) -> int:
+        return -1 if monotonic_ms < 0 else round(monotonic_ms) + wall_from_monotonic_ms
+
+    return {
+        "partition_index": index,
+        "leader_id": -1 if status.leader_id is None else status.leader_id,
+        "leader_epoch": status.term,
+        "high_watermark": status.commit_index + 1,
+        "current_voters": [
+            {
+                "replica_id": voter.node_id,
+                "log_end_offset": voter.log_end,
+                "last_fetch_timestamp": wall_ms(voter.last_contact_ms),
+                "last_caught_up_timestamp": wall_ms(voter.last_caught_up_ms),
+            }
+            for voter in status.voters
+        ],
+        "observers": [],
+    }
+
+
+def _error_of(item: Item) -> dict[str, Any]:
+    if not item.error:
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+    return code_and_message(error_for(item.error, item.message))
+
+
+def _code_and_message(request: Any, error: KafkaError) -> Values:
+    return code_and_message(error)
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(35, (1, 5), describe_log_dirs, _code_and_message),
+        control_api(43, (0, 2), elect_leaders, _election_error),
+        control_api(45, (0, 1), alter_partition_reassignments, _code_and_message),
+        control_api(46, (0, 0), list_partition_reassignments, _code_and_message),
+        control_api(55, (0, 2), describe_quorum, _code_and_message),
+    )

@@ -1,0 +1,228 @@
+"""Topics come, grow, and go; any broker takes the request and has the controller decide.
+
+CreateTopics 2-7      v4 takes -1 for "the default" (KIP-464), v5 answers with the topic's configs
+                      (KIP-525), v7 with its id.
+DeleteTopics 1-6      v5 explains errors, v6 takes ids (KIP-516).
+CreatePartitions 0-3  KIP-195.
+
+An answer leaves when this broker's own metadata shows the change; other brokers follow within
+milliseconds. A request that timed out may still take effect.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ...coordinator.commands import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    MorePartitions,
+    NewTopic,
+    TopicReference,
+)
+from ...coordinator.results import Item, Result
+from ...wire.errors import ErrorCode, KafkaError, error_for
+from ...wire.framing import RequestHeader
+from ..dispatch import Api, RequestContext, Values, control_api
+from .cluster import code_and_message
+from .config_entries import effective_topic_configs
+from .topic_ids import new_topic_id
+
+ZERO_ID = bytes(16)
+TIMEOUT_MS_MIN = 100  # a shorter one would time out what has been done
+NO_ERROR = {"error_code": ErrorCode.NONE, "error_message": None}
+
+
+def timeout_of(request: Any) -> int:
+    """How long the client wants to wait, in bounds."""
+    return max(TIMEOUT_MS_MIN, min(request.timeout, 10 * 60 * 1000))
+
+
+async def create_topics(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Per topic: what came of it."""
+    times = Counter(topic.name for topic in request.topics)
+    refused: dict[str, KafkaError] = {}
+    wanted: list[NewTopic] = []
+    for topic in request.topics:
+        if times[topic.name] > 1:
+            refused[topic.name] = error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif nulls := [config.name for config in topic.configs if config.value is None]:
+            refused[topic.name] = error_for(
+                ErrorCode.INVALID_CONFIG,
+                f"Null value not supported for topic configs: {', '.join(nulls)}",
+            )
+        else:
+            wanted.append(_wanted(topic))
+    items: dict[str, Item] = {}
+    if wanted:
+        result = await context.broker.controller.submit(
+            CreateTopics(tuple(wanted), request.validate_only), timeout_ms=timeout_of(request)
+        )
+        items = _by_name(result, [topic.name for topic in wanted])
+    configs = {topic.name: topic.configs for topic in wanted}
+    answers = []
+    for name in times:
+        if name in refused:
+            answers.append(_refused_topic(name, code_and_message(refused[name])))
+        elif items[name].error:
+            answers.append(_refused_topic(name, _error_of(items[name])))
+        else:
+            answers.append(_created(context, items[name], configs[name]))
+    return {"topics": answers}
+
+
+def _wanted(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        topic_id=new_topic_id(),
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            (assignment.partition_index, tuple(assignment.broker_ids))
+            for assignment in topic.assignments
+        ),
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _created(context: RequestContext, item: Item, configs: dict[str, str]) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "topic_id": item.topic_id,
+        **NO_ERROR,
+        "num_partitions": item.partition_count,
+        "replication_factor": item.replication_factor,
+        "configs": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": False,
+                "config_source": entry.source,
+                "is_sensitive": False,
+            }
+            for entry in effective_topic_configs(context.broker, configs)
+        ],
+    }
+
+
+def _refused_topic(name: str, error: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, **error, "num_partitions": -1, "replication_factor": -1, "configs": []}
+
+
+async def delete_topics(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Per topic, asked for by name or by id."""
+    if header.api_version < 6:
+        references = [TopicReference(name=name) for name in request.topic_names]
+    else:
+        references = [
+            TopicReference(
+                name=topic.name, topic_id=b"" if topic.topic_id == ZERO_ID else topic.topic_id
+            )
+            for topic in request.topics
+        ]
+    if not context.broker.config.delete_topic_enable:
+        code = (
+            ErrorCode.TOPIC_DELETION_DISABLED
+            if header.api_version >= 3
+            else ErrorCode.INVALID_REQUEST
+        )
+        error = code_and_message(error_for(code, "Topic deletion is disabled."))
+        return {"responses": [_deleted(reference, error) for reference in references]}
+    if not references:
+        return {"responses": []}
+    result = await context.broker.controller.submit(
+        DeleteTopics(tuple(references)), timeout_ms=timeout_of(request)
+    )
+    if result.error:
+        error = code_and_message(error_for(result.error, result.message))
+        return {"responses": [_deleted(reference, error) for reference in references]}
+    answers = {}  # Kafka says once what is wrong with a topic that is asked for twice
+    for reference, item in zip(references, result.items, strict=True):
+        name = item.name or reference.name
+        topic_id = item.topic_id or ZERO_ID
+        answers[name, topic_id] = {"name": name, "topic_id": topic_id, **_error_of(item)}
+    return {"responses": list(answers.values())}
+
+
+def _deleted(reference: TopicReference, error: dict[str, Any]) -> dict[str, Any]:
+    return {"name": reference.name, "topic_id": reference.topic_id or ZERO_ID, **error}
+
+
+async def create_partitions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Per topic: more partitions, placed by the cluster or by the client."""
+    times = Counter(topic.name for topic in request.topics)
+    wanted = [
+        MorePartitions(
+            name=topic.name,
+            total_count=topic.count,
+            assignments=(
+                None
+                if topic.assignments is None
+                else tuple(tuple(assignment.broker_ids) for assignment in topic.assignments)
+            ),
+        )
+        for topic in request.topics
+        if times[topic.name] == 1
+    ]
+    items: dict[str, Item] = {}
+    if wanted:
+        result = await context.broker.controller.submit(
+            CreatePartitions(tuple(wanted), request.validate_only), timeout_ms=timeout_of(request)
+        )
+        items = _by_name(result, [topic.name for topic in wanted])
+    duplicate = code_and_message(error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+    return {
+        "results": [
+            {"name": name, **(_error_of(items[name]) if name in items else duplicate)}
+            for name in times
+        ]
+    }
+
+
+def _by_name(result: Result, names: Sequence[str]) -> dict[str, Item]:
+    """The items of a result; all of them the same when the command failed as a whole."""
+    if result.error:
+        return {name: Item(name=name, error=result.error, message=result.message) for name in names}
+    items = {item.name: item for item in result.items}
+    assert items.keys() == set(names), "the controller answered for other topics"
+    return items
+
+
+def _error_of(item: Item) -> dict[str, Any]:
+    if not item.error:
+        return NO_ERROR
+    return code_and_message(error_for(item.error, item.message))
+
+
+def _creation_error(request: Any, error: KafkaError) -> Values:
+    return {
+        "topics": [_refused_topic(topic.name, code_and_message(error)) for topic in request.topics]
+    }
+
+
+def _deletion_error(request: Any, error: KafkaError) -> Values:
+    topics: Sequence[Any] = getattr(request, "topics", ())
+    names: Sequence[str] = getattr(request, "topic_names", ())
+    return {
+        "responses": [{"name": name, **code_and_message(error)} for name in names]
+        + [
+            {"name": topic.name, "topic_id": topic.topic_id, **code_and_message(error)}
+            for topic in topics
+        ]
+    }
+
+
+def _extension_error(request: Any, error: KafkaError) -> Values:
+    return {
+        "results": [{"name": topic.name, **code_and_message(error)} for topic in request.topics]
+    }
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(19, (2, 7), create_topics, _creation_error),
+        control_api(20, (1, 6), delete_topics, _deletion_error),
+        control_api(37, (0, 3), create_partitions, _extension_error),
+    )

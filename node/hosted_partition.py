@@ -1,0 +1,165 @@
+"""One replica that this broker hosts: its log, and the part it plays for it.
+
+A replica leads (a `PartitionLeader` judges its followers), follows (a `PartitionFollower`
+judges the leader's answers), or waits without a leader. The part changes only with the
+replicated metadata, one leader epoch at a time; this file is where a change of part touches
+the log: a new leader opens its epoch at its log end, so that the first batch of an epoch and
+the epoch's start offset can never disagree.
+"""
+
+from collections.abc import Callable
+
+from ..coordinator.cluster_model import Partition
+from ..replication.follower import PartitionFollower
+from ..replication.leader import PartitionLeader, PeerView
+from ..storage.partition_log import AppendInfo, PartitionLog
+from ..wire.errors import (
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    UnknownLeaderEpoch,
+)
+from ..wire.record_batch import BatchHeader
+
+ACKS_ALL = -1
+ANY_EPOCH = -1
+
+
+class HostedPartition:
+    """A replica on this broker; also the key under which requests wait for it."""
+
+    __slots__ = (
+        "follower",
+        "index",
+        "is_changed",
+        "key",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "next_flush_ms",
+        "partition_epoch",
+        "readers",
+        "replicas",
+        "topic",
+        "topic_id",
+        "unseen_bytes",
+    )
+
+    def __init__(self, topic: str, index: int, topic_id: bytes, log: PartitionLog) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.key = (topic_id, index)
+        self.log = log
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.unseen_bytes = 0  # appended, not yet readable by consumers
+        self.is_changed = False  # on the list of partitions to tell followers about
+        self.next_flush_ms = 0
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # -- the part it plays
+
+    def lead(
+        self,
+        record: Partition,
+        *,
+        node_id: int,
+        broker_epoch: int,
+        min_insync_replicas: int,
+        peers: PeerView,
+        now_ms: int,
+        lag_time_max_ms: int,
+    ) -> None:
+        """Begin a term of leading; now_ms is monotonic. Raises KafkaStorageError."""
+        self.log.assign_leader_epoch(record.leader_epoch)
+        self.leader = PartitionLeader(
+            node_id=node_id,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            replicas=record.replicas,
+            isr=record.isr,
+            min_insync_replicas=min_insync_replicas,
+            log_end_offset=self.log.log_end_offset,
+            high_watermark=self.log.high_watermark,
+            now_ms=now_ms,
+            lag_time_max_ms=lag_time_max_ms,
+            broker_epoch=broker_epoch,
+            peers=peers,
+        )
+        self.follower = None
+        self._adopt(record)
+
+    def follow(self, record: Partition) -> None:
+        """Begin to follow the leader of this epoch."""
+        self.leader = None
+        self.follower = PartitionFollower(record.leader, record.leader_epoch)
+        self._adopt(record)
+
+    def wait_for_a_leader(self, record: Partition) -> None:
+        """There is no leader now, or our own storage failed."""
+        self.leader = self.follower = None
+        self._adopt(record)
+
+    def _adopt(self, record: Partition) -> None:
+        self.leader_id = record.leader
+        self.leader_epoch = record.leader_epoch
+        self.partition_epoch = record.partition_epoch
+        self.replicas = tuple(record.replicas)
+
+    # -- for clients
+
+    def leading(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLeader:
+        """Our leadership, if the client's view of it is not another epoch's (KIP-320)."""
+        if self.log.is_failed:
+            raise KafkaStorageError(f"the log of {self} failed on this broker's disk")
+        if current_leader_epoch != ANY_EPOCH:
+            if current_leader_epoch < self.leader_epoch:
+                raise FencedLeaderEpoch
+            if current_leader_epoch > self.leader_epoch:
+                raise UnknownLeaderEpoch
+        if self.leader is None:
+            raise NotLeaderOrFollower(f"this broker does not lead {self}")
+        return self.leader
+
+    def append(
+        self, records: memoryview, header: BatchHeader, *, acks: int, now_ms: int
+    ) -> AppendInfo:
+        """Append a client's validated batch; now_ms is wall-clock.
+
+        Raises NotEnoughReplicas before anything is written when acks=all could not be kept.
+        """
+        leader = self.leader
+        if leader is None or self.log.is_failed:
+            leader = self.leading()
+        if acks == ACKS_ALL and leader.is_under_min_isr:
+            raise NotEnoughReplicas(
+                f"{self} has {len(leader.isr)} in-sync replicas,"
+                f" min.insync.replicas is {leader.min_insync_replicas}"
+            )
+        return self.log.append_as_leader(
+            records, header, leader_epoch=leader.leader_epoch, now_ms=now_ms
+        )
+
+    def readable_end(self, is_read_committed: bool) -> int:
+        """Exclusive: where a consumer's read ends."""
+        return self.log.last_stable_offset if is_read_committed else self.log.high_watermark
+
+    def latest_offset(self, is_read_committed: bool, current_leader_epoch: int) -> int:
+        """ListOffsets' "latest"; right after an election it may not be known yet (KIP-207)."""
+        leader = self.leading(current_leader_epoch)
+        if leader.high_watermark < leader.epoch_start_offset:
+            raise OffsetNotAvailable
+        return self.readable_end(is_read_committed)
+
+
+PartitionCallback = Callable[[HostedPartition], None]

@@ -1,0 +1,135 @@
+"""Proposes ISR changes to the controller: one command under way, everything else in the next.
+
+A partition is looked at when a follower caught up, when a broker came or went, after each
+answer of the controller, and on a slow tick, which is also what notices a follower that has
+stopped fetching. An incremental session does not repeat an unchanged position, so a partition
+must be looked at again after every change that was in its way.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ..coordinator.commands import AlterPartition, Command, IsrProposal
+from ..coordinator.results import Result
+from ..replication.leader import IsrChange, PartitionLeader
+from ..wire.errors import ErrorCode, KafkaError
+from .hosted_partition import HostedPartition
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+Propose = Callable[[Command], Awaitable[Result]]
+RETRY_MS = 50
+CHANGES_MAX = 500  # in one command: it must stay well below the Raft command bound
+Pending = tuple[HostedPartition, PartitionLeader, IsrChange]
+
+
+def no_fault_point(name: str) -> None:
+    """Nothing happens at this point outside tests."""
+
+
+class IsrProposer:
+    """The ISR changes of all partitions that this broker leads."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        propose: Propose,
+        *,
+        node_id: int,
+        broker_epoch: int,
+        tick_ms: int,
+        fault_point: Callable[[str], None] = no_fault_point,
+    ) -> None:
+        self._replicas = replicas
+        self._propose = propose
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._tick_ms = tick_ms
+        self._fault_point = fault_point
+        self._waiting: dict[HostedPartition, None] = {}
+        self._wake = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
+        replicas.isr_may_change = self.isr_may_change
+
+    def isr_may_change(self, partition: HostedPartition) -> None:
+        """Look at this partition soon."""
+        self._waiting[partition] = None
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End the work; a change under way has no outcome then."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick_ms / 1000)
+            now_ms = self._replicas.clock.monotonic_ms()
+            for partition in self._replicas:
+                if partition.leader is not None:
+                    if partition.leader.tick(now_ms):
+                        self._replicas.high_watermark_advanced(partition)
+                    self.isr_may_change(partition)
+
+    async def _run(self) -> None:
+        again: list[Pending] = []
+        while True:
+            if not again:
+                await self._wake.wait()
+            self._wake.clear()
+            waiting, self._waiting = self._waiting, {}
+            now_ms = self._replicas.clock.monotonic_ms()
+            pending = again
+            for partition in waiting:
+                leader = partition.leader
+                if leader is not None and (change := leader.next_isr_change(now_ms)):
+                    pending.append((partition, leader, change))
+            again = []
+            for start in range(0, len(pending), CHANGES_MAX):
+                again += await self._ask(pending[start : start + CHANGES_MAX])
+            if again:
+                await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _ask(self, pending: list[Pending]) -> list[Pending]:
+        """Propose the changes; returns those to be sent again."""
+        changes = tuple(
+            IsrProposal(
+                partition.topic_id,
+                partition.index,
+                change.leader_epoch,
+                change.partition_epoch,
+                tuple((member.node_id, member.broker_epoch) for member in change.isr),
+            )
+            for partition, _, change in pending
+        )
+        self._fault_point("isr.before-change")
+        try:
+            result = await self._propose(AlterPartition(self._node_id, self._broker_epoch, changes))
+        except KafkaError as error:
+            logger.debug("ISR changes have no outcome yet: %s", error)
+            return [entry for entry in pending if entry[0].leader is entry[1]]
+        self._fault_point("isr.after-change")
+        if result.error:
+            return self._failed(pending, [result.error] * len(pending))
+        for (partition, leader, change), item in zip(pending, result.items, strict=True):
+            if item.error == ErrorCode.NONE and partition.leader is leader:
+                now_ms = self._replicas.clock.monotonic_ms()
+                if leader.isr_change_succeeded(change, item.isr, item.partition_epoch, now_ms):
+                    self._replicas.high_watermark_advanced(partition)
+                partition.partition_epoch = max(partition.partition_epoch, item.partition_epoch)
+                logger.info("%r: ISR is now %s", partition, list(item.isr))
+                self.isr_may_change(partition)
+        return self._failed(pending, [item.error for item in result.items])
+
+    def _failed(self, pending: list[Pending], errors: list[int]) -> list[Pending]:
+        again = []
+        for entry, error in zip(pending, errors, strict=True):
+            partition, leader, change = entry
+            if error == ErrorCode.NONE or partition.leader is not leader:
+                continue
+            logger.info("%r: the controller refused an ISR change with error %d", partition, error)
+            if leader.isr_change_failed(change, error) is not None:
+                again.append(entry)
+        return again

@@ -1,0 +1,138 @@
+"""A broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
+
+Each process start is a new incarnation, so a node that comes back after 90 ms is a death and a
+birth: the controller takes it out of every ISR before it lives again. Heartbeats then say that
+the listener serves; a broker that was fenced meanwhile (a long pause) comes back by the same.
+"""
+
+import asyncio
+import logging
+import os
+
+from ..coordinator.cluster_state import ClusterState
+from ..coordinator.commands import RegisterBroker
+from ..coordinator.controller import Heartbeat, HeartbeatReply
+from ..coordinator.controller_client import ControllerClient
+from ..coordinator.raft.group import RaftGroup
+from ..wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
+from .config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+REGISTRATION_ATTEMPT_MS = 30_000
+INCARNATION_BYTES = 16
+_REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class Replaced(Exception):
+    """Another process has registered under this node id; this one must end."""
+
+
+class Liveness:
+    """Registers this process and keeps it alive in the controller's eyes."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        controller: ControllerClient,
+        group: RaftGroup,
+        state: ClusterState,
+        *,
+        boot_id: str,
+    ) -> None:
+        self.broker_epoch = -1
+        self.replaced = asyncio.get_running_loop().create_future()
+        self._config = config
+        self._controller = controller
+        self._group = group
+        self._state = state
+        self._boot_id = boot_id
+        self._incarnation = os.urandom(INCARNATION_BYTES)
+        self._wants_shutdown = False
+        self._may_stop = asyncio.Event()
+        self._beat_now = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def register(self, port: int) -> int:
+        """Register, however long the cluster takes to have a controller; the broker epoch."""
+        advertised = self._config.advertised
+        command = RegisterBroker(
+            node_id=self._config.node_id,
+            incarnation=self._incarnation,
+            boot_id=self._boot_id,
+            host=advertised.host,
+            port=advertised.port or port,
+            rack=self._config.broker_rack or None,
+            cluster_id=self._config.cluster_id,
+        )
+        while True:
+            try:
+                result = await self._controller.submit(command, timeout_ms=REGISTRATION_ATTEMPT_MS)
+                break
+            except RequestTimedOut as error:
+                logger.warning("registration: %s Trying again.", error)
+        if result.error:
+            raise error_for(result.error, result.message)
+        self.broker_epoch = result.broker_epoch
+        return result.broker_epoch
+
+    def start(self) -> None:
+        """Begin with heartbeats, which also ask to be unfenced."""
+        self._task = asyncio.create_task(self._beat())
+
+    async def until_unfenced(self) -> None:
+        """Wait until this node's own metadata shows it as serving."""
+        while True:
+            broker = self._state.brokers.get(self._config.node_id)
+            if broker is not None and not broker.is_fenced:
+                return
+            await asyncio.sleep(0.005)
+
+    async def shut_down(self, timeout_s: float) -> bool:
+        """Hand over what this broker leads; False when that did not end in time."""
+        self._wants_shutdown = True
+        self._beat_now.set()
+        try:
+            await asyncio.wait_for(self._may_stop.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """No more heartbeats."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        interval_ms = self._config.broker_heartbeat_interval_ms
+        while True:
+            heartbeat = Heartbeat(
+                self._config.node_id,
+                self.broker_epoch,
+                self._group.applied_index,
+                wants_shutdown=self._wants_shutdown,
+            )
+            pause_ms = interval_ms
+            try:
+                reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
+                self._heard(reply)
+                if reply.is_fenced or self._wants_shutdown:
+                    pause_ms = min(20, interval_ms)  # something is due; it takes a few steps
+            except KafkaError as error:
+                logger.debug("heartbeat: %s", error)
+            self._beat_now.clear()
+            try:
+                await asyncio.wait_for(self._beat_now.wait(), pause_ms / 1000)
+            except TimeoutError:
+                continue
+
+    def _heard(self, reply: HeartbeatReply) -> None:
+        if reply.error in _REPLACED and not self.replaced.done():
+            self.replaced.set_exception(
+                Replaced(
+                    f"another process has registered as node {self._config.node_id}"
+                    " of this cluster; this one stops"
+                )
+            )
+        if reply.may_stop and self._wants_shutdown:
+            self._may_stop.set()

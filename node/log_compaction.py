@@ -1,0 +1,73 @@
+"""Runs log compaction: one cleaning at a time, its steps in the executor, each swap on the loop.
+
+What is cleaned, and what a cleaning may not touch, is decided in storage (`log_cleaner`). The
+steps only read closed segments and write new files beside them, so the log goes on being
+appended to and read meanwhile.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+
+from ..storage.cleaning import CleanedGroup, Cleaning
+from ..storage.log_cleaner import LogCleaner, SegmentsChanged
+from ..storage.log_directory import LogDirectory
+from ..wire.errors import KafkaError
+from .clock import Clock
+
+logger = logging.getLogger(__name__)
+_DONE = object()
+
+
+class LogCompaction:
+    """The background compaction of one data directory (log.cleaner.backoff.ms between looks)."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        cleaner: LogCleaner,
+        clock: Clock,
+        executor: Executor,
+        *,
+        backoff_ms: int,
+    ) -> None:
+        self._directory = directory
+        self._cleaner = cleaner
+        self._clock = clock
+        self._executor = executor
+        self._backoff_ms = backoff_ms
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the work; what a broken-off cleaning wrote is removed at the next start."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._backoff_ms / 1000)
+            logs = list(self._directory.logs.values())
+            while cleaning := self._cleaner.begin(logs, self._clock.wall_ms()):
+                await self._clean(cleaning)
+
+    async def _clean(self, cleaning: Cleaning) -> None:
+        loop = asyncio.get_running_loop()
+        steps = iter(cleaning.steps())
+        try:
+            while True:
+                step = await loop.run_in_executor(self._executor, next, steps, _DONE)
+                if step is _DONE:
+                    break
+                if isinstance(step, CleanedGroup):
+                    self._cleaner.swap(step)
+            self._cleaner.finish()
+        except SegmentsChanged as error:
+            self._cleaner.give_up(error)
+        except (KafkaError, OSError) as error:
+            logger.warning("a log cannot be compacted: %s", error)
+            self._cleaner.give_up(error)
+        except asyncio.CancelledError as error:
+            self._cleaner.give_up(error)
+            raise
+        else:
+            await loop.run_in_executor(self._executor, self._cleaner.save)

@@ -1,0 +1,30 @@
+"""So much and no more: log lines that a client can provoke are counted and cut off."""
+
+import logging
+
+LINES_PER_PERIOD = 10
+PERIOD_S = 60.0
+
+
+class LimitedLog:
+    """Passes ten lines a minute of each kind; then one that says how many were left out."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._counts: dict[str, int] = {}
+        self._period_began_s = 0.0
+
+    def info(self, kind: str, now_s: float, message: str, *arguments: object) -> None:
+        """Log a line of this kind, unless there were enough lately; now_s is monotonic."""
+        if now_s - self._period_began_s >= PERIOD_S:
+            self._begin_period(now_s)
+        count = self._counts[kind] = self._counts.get(kind, 0) + 1
+        if count <= LINES_PER_PERIOD:
+            self._log.info(message, *arguments)
+
+    def _begin_period(self, now_s: float) -> None:
+        for kind, count in self._counts.items():
+            if count > LINES_PER_PERIOD:
+                self._log.info("%s: %d more like it", kind, count - LINES_PER_PERIOD)
+        self._counts.clear()
+        self._period_began_s = now_s

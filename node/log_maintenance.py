@@ -1,0 +1,122 @@
+"""What a broker does for its logs beside serving them: syncing, checkpoints, retention, removal.
+
+Everything that waits for a disk runs in the executor, one job at a time, and takes its decisions
+on the event loop. A broker loses nothing acknowledged when this file never runs: syncing narrows
+what recovery must read again, and what a power cut can take.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+
+from ..storage.log_directory import LogDirectory
+from ..wire.errors import KafkaError, KafkaStorageError
+from .config import BrokerConfig
+from .hosted_partition import HostedPartition
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+WRITE_BACK_CHECK_MS = 100
+FLUSH_CHECK_MS = 1000
+PURGE_MS = 5000
+
+
+class LogMaintenance:
+    """The background work of one data directory."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        executor: Executor,
+    ) -> None:
+        self._replicas = replicas
+        self._directory = directory
+        self._config = config
+        self._executor = executor
+        self._loop = asyncio.get_running_loop()
+        self._flushing: set[HostedPartition] = set()
+        checkpoint_ms = config.replica_high_watermark_checkpoint_interval_ms
+        self._tasks = [
+            asyncio.create_task(self._every(WRITE_BACK_CHECK_MS, self._write_back)),
+            asyncio.create_task(self._every(FLUSH_CHECK_MS, self._flush_due)),
+            asyncio.create_task(self._every(checkpoint_ms, self._write_checkpoints)),
+            asyncio.create_task(
+                self._every(config.log_retention_check_interval_ms, self._apply_retention)
+            ),
+            asyncio.create_task(self._every(PURGE_MS, self._purge)),
+        ]
+
+    async def stop(self) -> None:
+        """End the background work; a sync under way is waited for."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def flush_now(self, partition: HostedPartition) -> None:
+        """Bring a log to the disk in the executor."""
+        if partition in self._flushing:
+            return
+        self._flushing.add(partition)
+        try:
+            await self._loop.run_in_executor(self._executor, partition.log.flush)
+        except KafkaStorageError:
+            self._replicas.fail(partition)
+        finally:
+            self._flushing.discard(partition)
+
+    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await work()
+            except (KafkaError, OSError):
+                logger.exception("maintenance of %s", self._directory.path)
+
+    async def _write_back(self) -> None:
+        """Start writing what was appended, before the kernel throttles us for dirty pages."""
+        if not self._replicas.written:
+            return
+        written, self._replicas.written = self._replicas.written, set()
+        for partition in written:
+            if partition.log.write_back_needed and not partition.log.is_failed:
+                try:
+                    await self._loop.run_in_executor(self._executor, partition.log.start_write_back)
+                except KafkaStorageError:
+                    self._replicas.fail(partition)
+
+    async def _flush_due(self) -> None:
+        now_ms = self._replicas.clock.wall_ms()
+        for partition in self._replicas:
+            if not partition.log.is_failed and partition.log.flush_needed(now_ms):
+                await self.flush_now(partition)
+
+    async def _write_checkpoints(self) -> None:
+        checkpoints = self._directory.collect_checkpoints()
+        await self._loop.run_in_executor(
+            self._executor, self._directory.write_checkpoints, checkpoints
+        )
+
+    async def _apply_retention(self) -> None:
+        for partition in self._replicas:
+            log = partition.log
+            if log.is_failed:
+                continue
+            try:
+                count = log.delete_old_segments(self._replicas.clock.wall_ms())
+                log.producer_state.expire(
+                    self._replicas.clock.wall_ms(), self._config.producer_id_expiration_ms
+                )
+            except KafkaStorageError:
+                self._replicas.fail(partition)
+                continue
+            if count:
+                logger.info("%r: retention removed %d segments", partition, count)
+                self._replicas.watermark_moved(partition)
+            await asyncio.sleep(0)
+
+    async def _purge(self) -> None:
+        now_ms = self._replicas.clock.wall_ms()
+        await self._loop.run_in_executor(self._executor, self._directory.purge_deleted, now_ms)

@@ -1,0 +1,249 @@
+"""How this broker follows: one long poll at each broker that leads something for it.
+
+A poll names only the partitions that have news (`FollowerSession`). What an answer means for a
+log is decided by `PartitionFollower`; here it is carried out. The poll that follows at once
+carries the new positions, and so is the acknowledgement that acks=all waits for.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..replication.follower import Append, StartAt, TruncateTo, Wait
+from ..replication.follower_session import FollowerSession, FollowerSlot
+from ..replication.messages import (
+    MalformedPeerMessage,
+    PeerMessage,
+    ReplicaFetchRequest,
+    SlotAnswer,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+from ..replication.transport import PeerError, PeerTransport
+from ..storage.partition_log import UnexpectedAppendOffset
+from ..wire.errors import KafkaError, KafkaStorageError
+from .hosted_partition import HostedPartition
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+ANSWER_GRACE_MS = 3000  # beyond the wait that the leader was asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """replica.fetch.wait.max.ms, replica.fetch.response.max.bytes, replica.fetch.backoff.ms."""
+
+    max_wait_ms: int = 500
+    max_bytes: int = 10 * 1024 * 1024
+    backoff_ms: int = 50
+
+
+class ReplicaFetchers:
+    """All the polls of one broker."""
+
+    def __init__(
+        self, transport: PeerTransport, replicas: ReplicaManager, settings: FetchSettings
+    ) -> None:
+        self.broker_epoch = -1
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._fetcher_of: dict[HostedPartition, ReplicaFetcher] = {}
+        self._transport = transport
+        self._replicas = replicas
+        self._settings = settings
+        transport.on_peer_change(self._peer_changed)
+
+    def follow(self, partition: HostedPartition) -> None:
+        """Fetch for a partition from the leader it has now."""
+        leader = partition.leader_id
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = ReplicaFetcher(
+                leader, self._transport, self._replicas, self._settings
+            )
+        fetcher.broker_epoch = self.broker_epoch
+        self._fetcher_of[partition] = fetcher
+        fetcher.follow(partition)
+
+    def stop_following(self, partition: HostedPartition) -> None:
+        """Fetch for it no longer; nothing when it was not followed."""
+        fetcher = self._fetcher_of.pop(partition, None)
+        if fetcher is not None:
+            fetcher.stop_following(partition)
+
+    def stop(self) -> None:
+        """End all polls."""
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+
+    def _peer_changed(self, peer: int, is_up: bool) -> None:
+        if is_up and peer in self._fetchers:
+            self._fetchers[peer].resume()
+
+
+class ReplicaFetcher:
+    """The polls at one leading broker."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        transport: PeerTransport,
+        replicas: ReplicaManager,
+        settings: FetchSettings,
+    ) -> None:
+        self.leader_id = leader_id
+        self.broker_epoch = -1
+        self._transport = transport
+        self._replicas = replicas
+        self._settings = settings
+        self._session = FollowerSession()
+        self._loop = asyncio.get_running_loop()
+        self._polls: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_pumping = False
+        self._not_before_ms = 0
+
+    def follow(self, partition: HostedPartition) -> None:
+        """Add a partition; it enters the next poll."""
+        follower = partition.follower
+        assert follower is not None
+        self._session.add(
+            partition.key,
+            partition.leader_epoch,
+            follower.fetch_position(partition.log),
+            partition.log.log_start_offset,
+            partition,
+        )
+        self._pump_soon()
+
+    def stop_following(self, partition: HostedPartition) -> None:
+        """Take a partition out."""
+        self._session.remove(partition.key)
+        self._pump_soon()
+
+    def resume(self) -> None:
+        """The leader's broker is back: no need to wait for the back-off."""
+        self._not_before_ms = 0
+        self._pump_soon()
+
+    def stop(self) -> None:
+        """End the polls."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for poll in self._polls:
+            poll.cancel()
+
+    # -- polling
+
+    def _pump_soon(self) -> None:
+        """Once in this turn of the event loop, however many partitions change."""
+        if not self._is_pumping:
+            self._is_pumping = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._is_pumping = False
+        now_ms = self._replicas.clock.monotonic_ms()
+        if now_ms < self._not_before_ms:
+            self._wake_at(self._not_before_ms, now_ms)
+            return
+        while self._session.should_send(now_ms):
+            request = self._session.next_request(
+                broker_epoch=self.broker_epoch,
+                max_wait_ms=self._settings.max_wait_ms,
+                max_bytes=self._settings.max_bytes,
+            )
+            poll = self._loop.create_task(self._poll(request))
+            self._polls.add(poll)
+            poll.add_done_callback(self._polls.discard)
+        retry_ms = self._session.next_retry_ms
+        if retry_ms is not None:
+            self._wake_at(retry_ms, now_ms)
+
+    def _wake_at(self, at_ms: int, now_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(1, at_ms - now_ms) / 1000, self._pump)
+
+    async def _poll(self, request: ReplicaFetchRequest) -> None:
+        try:
+            header, frames = await self._transport.request(
+                self.leader_id,
+                PeerMessage.REPLICA_FETCH,
+                encode_fetch_request(request),
+                timeout_ms=request.max_wait_ms + ANSWER_GRACE_MS,
+                bulk=True,
+            )
+            response = decode_fetch_response(header, frames)  # type: ignore[arg-type]
+        except (PeerError, MalformedPeerMessage) as error:
+            logger.debug("poll at broker %d: %s", self.leader_id, error)
+            self._session.on_failure(request)
+            self._not_before_ms = self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
+        else:
+            if response.error:
+                self._not_before_ms = (
+                    self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
+                )
+            self._take(self._session.on_response(request, response))
+        self._pump()
+
+    def _take(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> None:
+        for slot, answer in answers:
+            partition = slot.context
+            assert isinstance(partition, HostedPartition)
+            if partition.follower is None or partition.leader_epoch != slot.leader_epoch:
+                continue
+            try:
+                self._carry_out(slot, answer, partition)
+            except KafkaStorageError:
+                self._session.remove(slot.key)
+                self._replicas.fail(partition)
+            except (KafkaError, UnexpectedAppendOffset) as error:
+                logger.warning("%r: the leader's answer does not fit: %s", partition, error)
+                self._retry(slot)
+
+    def _carry_out(
+        self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition
+    ) -> None:
+        follower, log = partition.follower, partition.log
+        assert follower is not None
+        match follower.on_response(answer, log):
+            case Append(records, high_watermark, log_start_offset):
+                if records:
+                    self._replicas.written.add(partition)
+                    log.append_as_follower(records, now_ms=self._replicas.clock.wall_ms())
+                    if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+                        log.flush()  # flush.messages promises it before the acknowledgement
+                log.advance_high_watermark(min(high_watermark, log.log_end_offset))
+                start_moves = log_start_offset > log.log_start_offset
+                if start_moves:
+                    log.advance_log_start_offset(min(log_start_offset, log.high_watermark))
+                if not records and not start_moves:
+                    return
+            case TruncateTo(offset, is_below_high_watermark):
+                level = logging.ERROR if is_below_high_watermark else logging.INFO
+                logger.log(
+                    level,
+                    "%r: truncating from %d to %d, where the log of leader %d (epoch %d) parts;"
+                    " high watermark %d",
+                    partition,
+                    log.log_end_offset,
+                    offset,
+                    self.leader_id,
+                    slot.leader_epoch,
+                    log.high_watermark,
+                )
+                log.truncate_to(offset)
+                self._replicas.truncated(partition, offset)
+            case StartAt(offset):
+                logger.warning("%r: starting again at the leader's %d", partition, offset)
+                log.truncate_fully_and_start_at(offset)
+                self._replicas.truncated(partition, offset)
+            case Wait():
+                self._retry(slot)
+                return
+        self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+
+    def _retry(self, slot: FollowerSlot) -> None:
+        now_ms = self._replicas.clock.monotonic_ms()
+        self._session.retry(slot, now_ms + self._settings.backoff_ms)

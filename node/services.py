@@ -1,0 +1,102 @@
+"""What a handler may ask of its broker: one value, filled at the composition root.
+
+The protocols say what the handlers need, not who gives it: `Controller` is given by
+coordinator.controller_client.ControllerClient, `MetadataGroup` by coordinator.raft.RaftGroup.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..coordinator.cluster_state import ClusterState
+from ..coordinator.commands import Command
+from ..coordinator.results import Result
+from .clock import Clock, SystemClock
+from .config import BrokerConfig
+
+if TYPE_CHECKING:
+    from .replica_manager import ReplicaManager
+
+
+class Controller(Protocol):
+    """The way to the replicated decisions, from any broker."""
+
+    async def submit(self, command: Command, *, timeout_ms: int) -> Result:
+        """Have it decided; when it returns, this node's metadata shows the decision.
+
+        Raises RequestTimedOut when the outcome is not known in time.
+        """
+        ...
+
+    async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int) -> int:
+        """An id that no producer has had (KIP-98). Raises what `submit` raises."""
+        ...
+
+
+class VoterView(Protocol):
+    """One voter of the metadata group; times are monotonic ms, -1 unknown."""
+
+    @property
+    def node_id(self) -> int: ...  # noqa: D102
+    @property
+    def log_end(self) -> int: ...  # noqa: D102
+    @property
+    def last_contact_ms(self) -> float: ...  # noqa: D102
+    @property
+    def last_caught_up_ms(self) -> float: ...  # noqa: D102
+
+
+class GroupStatus(Protocol):
+    """Where the metadata group stands, as far as this node knows."""
+
+    @property
+    def leader_id(self) -> int | None: ...  # noqa: D102
+    @property
+    def term(self) -> int: ...  # noqa: D102
+    @property
+    def commit_index(self) -> int: ...  # noqa: D102
+    @property
+    def voters(self) -> Sequence[VoterView]: ...  # noqa: D102
+
+
+class MetadataGroup(Protocol):
+    """The Raft group of the cluster's metadata."""
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads it, None while nobody is known to."""
+        ...
+
+    def status(self) -> GroupStatus:
+        """For DescribeQuorum."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerServices:
+    """The broker, as its handlers see it. `broker_epoch` is -1 until it is registered."""
+
+    config: BrokerConfig
+    state: ClusterState
+    controller: Controller
+    metadata_group: MetadataGroup
+    replicas: "ReplicaManager"
+    clock: Clock = field(default_factory=SystemClock)
+    metrics: Any = None
+    broker_epoch: int = -1
+
+    @property
+    def node_id(self) -> int:
+        """This broker's number."""
+        return self.config.node_id
+
+    @property
+    def controller_id(self) -> int:
+        """A live broker that takes administration: the controller if it is one, -1 for none.
+
+        Any broker would do, since each forwards (KIP-590); this saves the hop.
+        """
+        leader = self.metadata_group.leader_id
+        if leader is not None and leader in self.state.live_brokers:
+            return leader
+        return min(self.state.live_brokers, default=-1)

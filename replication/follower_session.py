@@ -1,0 +1,217 @@
+"""The follower's end of a replica session: what the leader has not been told yet.
+
+The rules of the conversation are in `replica_session`. Times are monotonic milliseconds.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from .messages import (
+    NO_EPOCH,
+    NO_OFFSET,
+    AddedSlot,
+    MovedSlot,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    SlotAnswer,
+)
+from .replica_session import PartitionKey
+
+
+class FollowerSlot:
+    """One partition in a session, as the follower sees it; `context` is the shell's."""
+
+    __slots__ = (
+        "context",
+        "fetch_offset",
+        "key",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log_start_offset",
+        "number",
+    )
+
+    def __init__(self, key: PartitionKey, leader_epoch: int, context: object) -> None:
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self.context = context
+        self.number = 0  # while it is not in the session
+        self.fetch_offset = NO_OFFSET
+        self.last_fetched_epoch = NO_EPOCH
+        self.log_start_offset = 0
+
+
+class FollowerSession:
+    """The follower's end: what the leader has not been told yet.
+
+    The shell sends `next_request` whenever `should_send`, and hands back each response, or
+    the failure, with the request it belongs to.
+    """
+
+    def __init__(self) -> None:
+        self.slots: dict[PartitionKey, FollowerSlot] = {}
+        self._by_number: dict[int, FollowerSlot] = {}
+        self._numbers_given = 0
+        self._session_id = 0
+        self._session_epoch = 0
+        self._outstanding: deque[ReplicaFetchRequest] = deque()
+        self._added: dict[PartitionKey, FollowerSlot] = {}
+        self._moved: dict[int, FollowerSlot] = {}
+        self._removed: list[int] = []
+        self._retries: dict[PartitionKey, int] = {}  # key -> when, monotonic ms
+
+    # -- partitions
+
+    def add(
+        self,
+        key: PartitionKey,
+        leader_epoch: int,
+        position: tuple[int, int],
+        log_start_offset: int = 0,
+        context: object = None,
+    ) -> FollowerSlot:
+        """Follow a partition from position = (fetch offset, last fetched epoch); replaces it."""
+        self.remove(key)
+        slot = self.slots[key] = FollowerSlot(key, leader_epoch, context)
+        slot.fetch_offset, slot.last_fetched_epoch = position
+        slot.log_start_offset = log_start_offset
+        self._added[key] = slot
+        return slot
+
+    def remove(self, key: PartitionKey) -> None:
+        """Follow a partition no longer."""
+        slot = self.slots.pop(key, None)
+        if slot is not None:
+            self._retries.pop(key, None)
+            self._added.pop(key, None)
+            if self._leave(slot):
+                self._removed.append(slot.number)
+
+    def moved(
+        self, slot: FollowerSlot, position: tuple[int, int], log_start_offset: int | None = None
+    ) -> None:
+        """Give the leader a position: after an append, a truncation, or to be asked again."""
+        slot.fetch_offset, slot.last_fetched_epoch = position
+        if log_start_offset is not None:
+            slot.log_start_offset = log_start_offset
+        if self._by_number.get(slot.number) is slot:
+            self._moved[slot.number] = slot
+
+    def retry(self, slot: FollowerSlot, at_ms: int) -> None:
+        """After an error: enter the slot again at this time."""
+        if self.slots.get(slot.key) is slot:
+            if self._leave(slot):
+                self._removed.append(slot.number)
+            self._added.pop(slot.key, None)
+            self._retries[slot.key] = at_ms
+
+    # -- requests
+
+    @property
+    def next_retry_ms(self) -> int | None:
+        """When a slot waits to enter again; None when none does."""
+        return min(self._retries.values(), default=None)
+
+    def should_send(self, now_ms: int) -> bool:
+        """A poll must wait at the leader always, and news must not wait."""
+        self._enter_retries(now_ms)
+        if not self._outstanding:
+            return bool(self.slots) or bool(self._removed)
+        has_news = bool(self._added or self._moved or self._removed)
+        return has_news and self._session_id != 0
+
+    def next_request(
+        self, *, broker_epoch: int, max_wait_ms: int, max_bytes: int
+    ) -> ReplicaFetchRequest:
+        """All news since the last request; a full list when there is no session."""
+        if self._session_id == 0:
+            self._start_over()
+            self._session_epoch = 0
+        else:
+            self._session_epoch += 1
+        added = []
+        for slot in self._added.values():
+            self._numbers_given += 1
+            slot.number = self._numbers_given
+            self._by_number[slot.number] = slot
+            added.append(
+                AddedSlot(
+                    slot.number,
+                    *slot.key,
+                    slot.leader_epoch,
+                    slot.fetch_offset,
+                    slot.last_fetched_epoch,
+                    slot.log_start_offset,
+                )
+            )
+        request = ReplicaFetchRequest(
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            broker_epoch=broker_epoch,
+            max_wait_ms=max_wait_ms,
+            max_bytes=max_bytes,
+            added=added,
+            moved=[
+                MovedSlot(n, slot.fetch_offset, slot.last_fetched_epoch, slot.log_start_offset)
+                for n, slot in self._moved.items()
+            ],
+            removed=self._removed,
+        )
+        self._added, self._moved, self._removed = {}, {}, []
+        self._outstanding.append(request)
+        return request
+
+    def on_response(
+        self, request: ReplicaFetchRequest, response: ReplicaFetchResponse
+    ) -> Iterable[tuple[FollowerSlot, SlotAnswer]]:
+        """The answers, with their slots; none when the session is lost or has moved on.
+
+        The caller deals with each: `moved` after data or divergence, `retry` after an error.
+        """
+        outstanding = self._outstanding
+        if not outstanding or outstanding[0] is not request:
+            return []
+        if response.error or response.session_epoch != request.session_epoch:
+            self.reset()
+            return []
+        if self._session_id == 0:
+            self._session_id = response.session_id
+        elif response.session_id != self._session_id:
+            self.reset()
+            return []
+        outstanding.popleft()
+        return [
+            (slot, answer)
+            for answer in response.answers
+            if (slot := self._by_number.get(answer.slot)) is not None
+        ]
+
+    def on_failure(self, request: ReplicaFetchRequest) -> None:
+        """The request was lost, or its answer: start over."""
+        if any(request is other for other in self._outstanding):
+            self.reset()
+
+    def reset(self) -> None:
+        """Forget the session; the next request opens another."""
+        self._session_id = 0
+        self._outstanding.clear()
+
+    def _start_over(self) -> None:
+        self._by_number.clear()
+        self._moved.clear()
+        self._removed = []
+        self._added = {k: slot for k, slot in self.slots.items() if k not in self._retries}
+
+    def _leave(self, slot: FollowerSlot) -> bool:
+        """Take a slot's number back; whether the leader knows it."""
+        self._moved.pop(slot.number, None)
+        if self._by_number.get(slot.number) is not slot:
+            return False
+        del self._by_number[slot.number]
+        return True
+
+    def _enter_retries(self, now_ms: int) -> None:
+        if self._retries:
+            for key in [key for key, at_ms in self._retries.items() if at_ms <= now_ms]:
+                del self._retries[key]
+                self._added[key] = self.slots[key]

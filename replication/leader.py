@@ -1,0 +1,375 @@
+"""What the leader of one partition knows of its followers, and what follows from it.
+
+The high watermark is the lowest log end offset over the *maximal* ISR: the members the
+controller has confirmed, plus those whose admission is under way (KIP-497: the controller may
+have added them already, and may elect them). It stands still while the confirmed ISR is smaller
+than min.insync.replicas (KIP-966), and it never moves back. A follower that has caught up but
+is not a member yet holds it too, for as long as it keeps up: else under steady load it could
+never be seen at or beyond the high watermark, which is the ticket into the ISR.
+
+A fetch for offset n says: everything below n is in my log. It counts only when the shell has
+found the follower's log to be a prefix of ours (`replica_reads.judge`), and when it comes from
+the follower's present incarnation (broker epoch, KIP-903).
+
+Times are monotonic milliseconds.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .isr_change import UNKNOWN_BROKER_EPOCH, AfterFailure, IsrChange, IsrMember, after_failure
+
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(slots=True)
+class PeerView:
+    """What this broker knows of the others; one object shared by all its partitions.
+
+    `live` maps the brokers that may be in an ISR (registered, neither fenced nor shutting
+    down) to their current broker epoch. `last_fetch_ms` is when each last asked for anything:
+    an incremental session does not repeat unchanged positions, so a follower at the log end is
+    known to be well by its session, not by its partition.
+    """
+
+    live: Mapping[int, int] = field(default_factory=dict)
+    last_fetch_ms: dict[int, int] = field(default_factory=dict)
+
+
+class FetchedOutcome(NamedTuple):
+    """What a follower's fetch changed; constants of this module, so that it costs nothing."""
+
+    is_accepted: bool  # False: unknown replica or a former incarnation, nothing was noted
+    high_watermark_advanced: bool = False
+    may_join_isr: bool = False  # worth a call of next_isr_change now
+
+
+_IGNORED = FetchedOutcome(False)
+_NOTED = FetchedOutcome(True)
+_ADVANCED = FetchedOutcome(True, high_watermark_advanced=True)
+_JOINS = FetchedOutcome(True, may_join_isr=True)
+_ADVANCED_AND_JOINS = FetchedOutcome(True, True, True)
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """How far one follower is, by its own fetches; Kafka's ReplicaState."""
+
+    node_id: int
+    last_caught_up_ms: int
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    last_fetch_ms: int = 0
+    leader_end_at_last_fetch: int = UNKNOWN_OFFSET
+
+
+_LONG_AGO_MS = -(1 << 62)
+
+
+class PartitionLeader:
+    """One term (leader epoch) of leading one partition."""
+
+    __slots__ = (
+        "_lag_time_max_ms",
+        "_maximal_isr",
+        "_min_insync_replicas",
+        "_peers",
+        "_pending",
+        "broker_epoch",
+        "epoch_start_offset",
+        "followers",
+        "high_watermark",
+        "isr",
+        "leader_epoch",
+        "log_end_offset",
+        "node_id",
+        "partition_epoch",
+        "replicas",
+    )
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Iterable[int],
+        isr: Iterable[int],
+        min_insync_replicas: int,
+        log_end_offset: int,
+        high_watermark: int,
+        now_ms: int,
+        lag_time_max_ms: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+        peers: PeerView | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.broker_epoch = broker_epoch  # ours
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.replicas = tuple(replicas)
+        self.isr = frozenset(isr)
+        self.log_end_offset = log_end_offset
+        self.epoch_start_offset = log_end_offset
+        self.high_watermark = high_watermark
+        self._min_insync_replicas = min_insync_replicas
+        self._lag_time_max_ms = lag_time_max_ms
+        self._peers = peers or PeerView()
+        self._pending: IsrChange | None = None
+        self._maximal_isr = self.isr
+        assert node_id in self.isr, "only a member of the ISR leads"
+        # Members get a full lag time from now; the others must show themselves first.
+        self.followers = {
+            node: FollowerProgress(node, now_ms if node in self.isr else _LONG_AGO_MS)
+            for node in self.replicas
+            if node != node_id
+        }
+        self._advance_high_watermark(now_ms)
+
+    # -- events of the log and of the followers
+
+    def appended(self, log_end_offset: int, now_ms: int) -> bool:
+        """Note that our log has grown; True when the high watermark advanced with it."""
+        previous_end = self.log_end_offset
+        assert log_end_offset >= previous_end, "a leader never truncates"
+        self.log_end_offset = log_end_offset
+        if not self.followers:
+            return self._advance_high_watermark(now_ms)
+        last_fetch_ms = self._peers.last_fetch_ms
+        for follower in self.followers.values():
+            if follower.log_end_offset == previous_end:
+                # It was at the end when its session last spoke; from here on it lags.
+                seen_ms = last_fetch_ms.get(follower.node_id, follower.last_fetch_ms)
+                follower.last_caught_up_ms = max(follower.last_caught_up_ms, seen_ms)
+        return len(self._maximal_isr) == 1 and self._advance_high_watermark(now_ms)
+
+    def follower_fetched(
+        self,
+        node_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        now_ms: int,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> FetchedOutcome:
+        """Note that a follower holds everything below fetch_offset.
+
+        The caller has checked that the follower's log does not diverge below fetch_offset.
+        Caught up = at our end now, or at what our end was at its previous fetch.
+        """
+        follower = self.followers.get(node_id)
+        if follower is None or broker_epoch < max(
+            follower.broker_epoch, self._peers.live.get(node_id, UNKNOWN_BROKER_EPOCH)
+        ):
+            return _IGNORED
+        assert fetch_offset <= self.log_end_offset, "the follower's log diverges"
+        if broker_epoch > follower.broker_epoch:  # a new incarnation starts from nothing known
+            follower.broker_epoch = broker_epoch
+            follower.leader_end_at_last_fetch = UNKNOWN_OFFSET
+            if follower.last_fetch_ms:
+                follower.last_caught_up_ms = _LONG_AGO_MS
+        leader_end = self.log_end_offset
+        if fetch_offset >= leader_end:
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
+        elif fetch_offset >= follower.leader_end_at_last_fetch != UNKNOWN_OFFSET:
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
+        moved = follower.log_end_offset != fetch_offset
+        follower.log_end_offset = fetch_offset
+        follower.log_start_offset = log_start_offset
+        follower.leader_end_at_last_fetch = leader_end
+        follower.last_fetch_ms = now_ms
+        if node_id in self.isr:
+            return _ADVANCED if moved and self._advance_high_watermark(now_ms) else _NOTED
+        joins = self._pending is None and self._may_join(follower, now_ms)
+        # An outsider can hold the high watermark back, so its progress can free it too.
+        if moved and self._advance_high_watermark(now_ms):
+            return _ADVANCED_AND_JOINS if joins else _ADVANCED
+        return _JOINS if joins else _NOTED
+
+    # -- the ISR
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """The effective minimum: never more than there are replicas."""
+        return min(self._min_insync_replicas, len(self.replicas))
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Fewer confirmed members than acks=all needs; then nothing becomes committed."""
+        return len(self.isr) < self.min_insync_replicas
+
+    @property
+    def pending_isr_change(self) -> IsrChange | None:
+        """The change on its way to the controller."""
+        return self._pending
+
+    def next_isr_change(
+        self, now_ms: int, live: Mapping[int, int] | None = None
+    ) -> IsrChange | None:
+        """The change to propose now, if any; it is pending until told otherwise.
+
+        Out goes who has not been caught up for lag_time_max_ms; in comes who keeps up, is at
+        or beyond the high watermark and the start of this leader epoch, live, and in the
+        incarnation the controller knows (KIP-841, KIP-903). `live` replaces that of the view.
+        """
+        if live is not None:
+            self._peers.live = live
+        if self._pending is not None:
+            return None
+        followers = self.followers
+        leaving = {
+            node
+            for node in self.isr
+            if node != self.node_id
+            and not (node in followers and self._is_caught_up(followers[node], now_ms))
+        }
+        joining = {
+            node
+            for node, follower in followers.items()
+            if node not in self.isr and self._may_join(follower, now_ms)
+        }
+        if not leaving and not joining:
+            return None
+        members = (self.isr - leaving) | joining
+        self._pending = change = IsrChange(
+            self.leader_epoch,
+            self.partition_epoch,
+            tuple(
+                IsrMember(node, self._broker_epoch_of(node))
+                for node in self.replicas
+                if node in members
+            ),
+        )
+        # A member on its way out still counts: the controller may say no.
+        self._maximal_isr = self.isr | joining
+        return change
+
+    def isr_change_failed(self, change: IsrChange, error: int) -> IsrChange | None:
+        """The change to send again after this error (Kafka error code), or None.
+
+        A refusal restores the confirmed ISR. When we are behind the metadata the change stays
+        pending until `metadata_applied`. Anything else (time-out, unknown outcome) is retried:
+        the change is a compare-and-set, so a second copy does no harm.
+        """
+        if self._pending is not change:
+            return None
+        match after_failure(error):
+            case AfterFailure.RESTORE:
+                self._pending = None
+                self._maximal_isr = self.isr
+            case AfterFailure.RETRY:
+                return change
+        return None
+
+    def isr_change_succeeded(
+        self, change: IsrChange, isr: Iterable[int], partition_epoch: int, now_ms: int
+    ) -> bool:
+        """Take over the controller's answer; True when the high watermark advanced."""
+        if self._pending is not change or partition_epoch < self.partition_epoch:
+            return False
+        return self._confirm(frozenset(isr), partition_epoch, now_ms)
+
+    def metadata_applied(
+        self,
+        *,
+        isr: Iterable[int],
+        partition_epoch: int,
+        now_ms: int,
+        replicas: Iterable[int] | None = None,
+        min_insync_replicas: int | None = None,
+    ) -> bool:
+        """Take over the replicated partition record of the same leader epoch.
+
+        Only a higher partition epoch ends a pending change: at the same one the controller
+        may still be about to confirm it. True when the high watermark advanced.
+        """
+        if min_insync_replicas is not None:
+            self._min_insync_replicas = min_insync_replicas
+        if partition_epoch <= self.partition_epoch:
+            return self._advance_high_watermark(now_ms)
+        if replicas is not None:
+            self.replicas = tuple(replicas)
+            self.followers = {
+                node: self.followers.get(node) or FollowerProgress(node, _LONG_AGO_MS)
+                for node in self.replicas
+                if node != self.node_id
+            }
+        return self._confirm(frozenset(isr), partition_epoch, now_ms)
+
+    def tick(self, now_ms: int) -> bool:
+        """Let go of outsiders that held the high watermark and stopped keeping up."""
+        return self._advance_high_watermark(now_ms)
+
+    # -- questions
+
+    def follower_log_end_offset(self, node_id: int) -> int:
+        """How far a follower is known to be; -1 before its first fetch of this term."""
+        follower = self.followers.get(node_id)
+        return UNKNOWN_OFFSET if follower is None else follower.log_end_offset
+
+    def low_watermark(self, own_log_start_offset: int) -> int:
+        """The lowest log start offset over the live replicas: DeleteRecords waits for it."""
+        live = self._peers.live
+        offsets = [f.log_start_offset for f in self.followers.values() if f.node_id in live]
+        return min([own_log_start_offset, *offsets])
+
+    # -- rules
+
+    def _confirm(self, isr: frozenset[int], partition_epoch: int, now_ms: int) -> bool:
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        self._pending = None
+        self._maximal_isr = isr
+        return self._advance_high_watermark(now_ms)
+
+    def _advance_high_watermark(self, now_ms: int) -> bool:
+        if len(self.isr) < self.min_insync_replicas:
+            return False
+        lowest = self.log_end_offset
+        for follower in self.followers.values():
+            if follower.log_end_offset < lowest and self._holds_back(follower, now_ms):
+                lowest = follower.log_end_offset
+        if lowest <= self.high_watermark:
+            return False
+        self.high_watermark = lowest
+        return True
+
+    def _holds_back(self, follower: FollowerProgress, now_ms: int) -> bool:
+        return follower.node_id in self._maximal_isr or (
+            self._is_caught_up(follower, now_ms) and self._is_eligible(follower)
+        )
+
+    def _is_caught_up(self, follower: FollowerProgress, now_ms: int) -> bool:
+        return (
+            follower.log_end_offset == self.log_end_offset
+            or now_ms - follower.last_caught_up_ms <= self._lag_time_max_ms
+        )
+
+    def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
+        """Kafka's rule, and two conditions that Kafka has by other means or not at all.
+
+        Kafka looks only when the follower fetches; we also look on ticks, so it must have been
+        heard of lately. And who would have to leave at once does not enter: while the ISR is
+        below its minimum the high watermark stands still, and a follower that stopped beyond
+        it would go in and out for ever.
+        """
+        node = follower.node_id
+        heard_ms = max(follower.last_fetch_ms, self._peers.last_fetch_ms.get(node, _LONG_AGO_MS))
+        return (
+            follower.log_end_offset >= self.high_watermark
+            and follower.log_end_offset >= self.epoch_start_offset
+            and now_ms - heard_ms <= self._lag_time_max_ms
+            and self._is_caught_up(follower, now_ms)
+            and self._is_eligible(follower)
+        )
+
+    def _is_eligible(self, follower: FollowerProgress) -> bool:
+        """Live, and the incarnation that fetched is the one the controller knows."""
+        return (
+            follower.broker_epoch != UNKNOWN_BROKER_EPOCH
+            and self._peers.live.get(follower.node_id) == follower.broker_epoch
+        )
+
+    def _broker_epoch_of(self, node: int) -> int:
+        return self.broker_epoch if node == self.node_id else self.followers[node].broker_epoch

@@ -1,0 +1,99 @@
+"""Faults on the links between brokers, for tests and `oncelog partition | slow`.
+
+A cut link is silent, as a real cut is: the sender is not told, nothing is reset. Held messages
+come out in order at `heal`; delayed ones arrive in order, each at least that much later. An
+untouched gate costs its transport one attribute read for each message.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+HELD_MAX = 10_000  # for each peer and direction; beyond, messages are lost, as in a real queue
+
+
+class Scheduler(Protocol):
+    """The part of an event loop that a delay needs."""
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> object: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Direction:
+    is_cut: bool = False
+    is_held: bool = False
+    delay_ms: int = 0
+    waiting: deque[Callable[[], object]] = field(default_factory=deque)
+
+
+class LinkGate:
+    """The faults of one broker's links, by peer and direction."""
+
+    def __init__(self, scheduler: Scheduler | None = None) -> None:
+        self.is_active = False
+        self.dropped_count = 0
+        self._scheduler = scheduler
+        self._directions: dict[tuple[int, bool], _Direction] = {}
+
+    def attach(self, scheduler: Scheduler) -> None:
+        """Give the event loop that delays run on; its transport does."""
+        self._scheduler = scheduler
+
+    def cut(self, peer: int, *, inbound: bool = True, outbound: bool = True) -> None:
+        """Lose all messages from (inbound) and to (outbound) this peer until `heal`."""
+        for direction in self._chosen(peer, inbound, outbound):
+            direction.is_cut = True
+
+    def hold(self, peer: int, *, inbound: bool = True, outbound: bool = True) -> None:
+        """Keep messages back until `heal`."""
+        for direction in self._chosen(peer, inbound, outbound):
+            direction.is_held = True
+
+    def delay(
+        self, peer: int, delay_ms: int, *, inbound: bool = False, outbound: bool = True
+    ) -> None:
+        """Deliver this much later."""
+        for direction in self._chosen(peer, inbound, outbound):
+            direction.delay_ms = delay_ms
+
+    def heal(self, peer: int | None = None) -> None:
+        """End the faults of one peer, or of all; what was held comes out now, in order."""
+        for key in [key for key in self._directions if peer in (None, key[0])]:
+            direction = self._directions[key]
+            direction.is_cut = direction.is_held = False
+            direction.delay_ms = 0
+            # Delivering may send; the new message must not overtake the held ones.
+            while direction.waiting:
+                direction.waiting.popleft()()
+            del self._directions[key]
+        self.is_active = bool(self._directions)
+
+    def admit(self, peer: int, is_outbound: bool, deliver: Callable[[], object]) -> None:
+        """Deliver now, later, or never. Call it only while `is_active`."""
+        direction = self._directions.get((peer, is_outbound))
+        if direction is None:
+            deliver()
+        elif direction.is_cut or len(direction.waiting) >= HELD_MAX:
+            self.dropped_count += 1
+        elif direction.is_held or direction.delay_ms or direction.waiting:
+            direction.waiting.append(deliver)
+            if not direction.is_held:
+                assert self._scheduler is not None, "a delay needs an event loop"
+                self._scheduler.call_later(
+                    direction.delay_ms / 1000, lambda: self._release_one(direction)
+                )
+        else:
+            deliver()
+
+    def _release_one(self, direction: _Direction) -> None:
+        if direction.waiting and not direction.is_held:
+            direction.waiting.popleft()()
+
+    def _chosen(self, peer: int, inbound: bool, outbound: bool) -> list[_Direction]:
+        chosen = []
+        for is_outbound, wanted in ((False, inbound), (True, outbound)):
+            if wanted:
+                chosen.append(self._directions.setdefault((peer, is_outbound), _Direction()))
+        self.is_active = bool(self._directions)
+        return chosen

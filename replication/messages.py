@@ -1,0 +1,250 @@
+"""What brokers say to one another: kinds, and the bytes of the replica fetch.
+
+The transport carries a kind, a header and frames. Small control messages are dataclasses
+through `peer_codec`. The replica fetch is sent for every batch written, so its header is one
+flat msgpack list of integers, and records travel beside it as frames, uncopied.
+
+    request  = [session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes,
+                [added: slot, topic_id, partition, leader_epoch, fetch_offset,
+                        last_fetched_epoch, log_start_offset, ...],
+                [moved: slot, fetch_offset, last_fetched_epoch, log_start_offset, ...],
+                [removed: slot, ...]]
+    response = [session_id, session_epoch, error, broker_epoch,
+                [answers: slot, error, high_watermark, log_start_offset, diverging_epoch,
+                          diverging_end_offset, record bytes, ...]]
+
+A slot is a number that the follower gives to a partition for the life of a session.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import msgpack
+
+from ..wire.errors import ErrorCode, InvalidRequest
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+SLOTS_MAX = 200_000  # in one message; a broker with more partitions per peer is not ours
+_ADDED, _MOVED, _ANSWER = 7, 4, 7  # numbers for each entry
+# Records smaller than this are joined into one frame: a frame costs more than the copy.
+JOIN_BELOW_BYTES = 32 * 1024
+_INT = {int}
+_NOTHING = memoryview(b"")
+
+
+class PeerMessage(IntEnum):
+    """The kind of a message between brokers. Numbers are for ever, as the wire's are."""
+
+    RAFT = 1  # one-way; payload is the Raft engine's own
+    REPLICA_FETCH = 2  # bulk request
+    REGISTER_BROKER = 3
+    HEARTBEAT = 4
+    ALTER_PARTITION = 5
+    ADMIN = 6  # any other request to the controller
+    PRODUCER_IDS = 7
+    WRITE_TRANSACTION_MARKERS = 8
+    FORWARD_COORDINATOR = 9  # a request for a group or transaction coordinator elsewhere
+    DESCRIBE_QUORUM = 10
+    PING = 11
+
+
+class MalformedPeerMessage(InvalidRequest):
+    """Bytes from a peer that are not what their kind says."""
+
+
+class AddedSlot(NamedTuple):
+    """A partition that enters the session, with the follower's position in it."""
+
+    slot: int
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+class MovedSlot(NamedTuple):
+    """A new position of the follower: everything below fetch_offset is in its log."""
+
+    slot: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+class ReplicaFetchRequest(NamedTuple):
+    """A follower's poll. session_id 0 opens a session; then session_epoch counts from 1."""
+
+    session_id: int
+    session_epoch: int
+    broker_epoch: int
+    max_wait_ms: int
+    max_bytes: int
+    added: Sequence[AddedSlot] = ()
+    moved: Sequence[MovedSlot] = ()
+    removed: Sequence[int] = ()
+
+
+class SlotAnswer(NamedTuple):
+    """What the leader says of one slot.
+
+    An error other than OFFSET_OUT_OF_RANGE ends the slot: the follower adds it anew when it
+    wants to try again. diverging_end_offset is -1 unless the logs part; with
+    OFFSET_OUT_OF_RANGE it is the leader's log end offset.
+    """
+
+    slot: int
+    error: int = 0
+    high_watermark: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    diverging_epoch: int = NO_EPOCH
+    diverging_end_offset: int = NO_OFFSET
+    records: memoryview | bytes = b""
+
+    @property
+    def ends_slot(self) -> bool:
+        """Whether the slot is no longer part of the session."""
+        return self.error not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Neither records nor an error nor a divergence: watermarks at most."""
+        return not self.error and self.diverging_end_offset < 0 and not self.records
+
+
+class ReplicaFetchResponse(NamedTuple):
+    """The leader's answer; an error other than 0 concerns the whole session."""
+
+    session_id: int
+    session_epoch: int
+    error: int = 0
+    broker_epoch: int = -1  # the leader's, so that a follower notices another incarnation
+    answers: Sequence[SlotAnswer] = ()
+
+
+def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
+    """The header of a replica fetch; there are no frames."""
+    return _pack(
+        [
+            request.session_id,
+            request.session_epoch,
+            request.broker_epoch,
+            request.max_wait_ms,
+            request.max_bytes,
+            [value for entry in request.added for value in entry],
+            [value for entry in request.moved for value in entry],
+            list(request.removed),
+        ]
+    )
+
+
+def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
+    """Raises MalformedPeerMessage."""
+    values = _unpack_list(header, 8)
+    added, moved, removed = values[5:]
+    _check_numbers(values[:5])
+    _check_numbers(moved, _MOVED)
+    _check_numbers(removed)
+    slots = []
+    if added:
+        if type(added) is not list or len(added) % _ADDED:
+            raise MalformedPeerMessage(f"expected a list of {_ADDED} values for each slot")
+        for i in range(0, len(added), _ADDED):
+            entry = added[i : i + _ADDED]
+            topic_id = entry[1]
+            if type(topic_id) is not bytes or len(topic_id) != 16:
+                raise MalformedPeerMessage("a topic id is 16 bytes")
+            _check_numbers(entry[:1] + entry[2:])
+            slots.append(AddedSlot._make(entry))
+    elif added != []:
+        raise MalformedPeerMessage("expected a list of slots")
+    positions = [MovedSlot._make(moved[i : i + _MOVED]) for i in range(0, len(moved), _MOVED)]
+    return ReplicaFetchRequest._make((*values[:5], slots, positions, removed))
+
+
+def encode_fetch_response(
+    response: ReplicaFetchResponse,
+) -> tuple[bytes, list[memoryview | bytes]]:
+    """The header and the frames that carry the records, in the order of the answers."""
+    numbers: list[int] = []
+    frames: list[memoryview | bytes] = []
+    small: list[memoryview | bytes] = []
+    for slot, error, high_watermark, log_start, epoch, end, records in response.answers:
+        size_bytes = len(records)
+        numbers += (slot, error, high_watermark, log_start, epoch, end, size_bytes)
+        if size_bytes >= JOIN_BELOW_BYTES:
+            if small:
+                frames.append(_joined(small))
+                small = []
+            frames.append(records)
+        elif size_bytes:
+            small.append(records)
+    if small:
+        frames.append(_joined(small))
+    header = _pack(
+        [
+            response.session_id,
+            response.session_epoch,
+            response.error,
+            response.broker_epoch,
+            numbers,
+        ]
+    )
+    return header, frames
+
+
+def decode_fetch_response(
+    header: bytes, frames: Sequence[memoryview | bytes]
+) -> ReplicaFetchResponse:
+    """The records are views into the frames. Raises MalformedPeerMessage."""
+    values = _unpack_list(header, 5)
+    numbers = values[4]
+    _check_numbers(values[:4])
+    _check_numbers(numbers, _ANSWER)
+    answers: list[SlotAnswer] = []
+    remaining = iter(frames)
+    frame, position = _NOTHING, 0
+    for i in range(0, len(numbers), _ANSWER):
+        fields = numbers[i : i + _ANSWER]
+        size_bytes = fields[-1]
+        fields[-1] = b""
+        if size_bytes:
+            if position == len(frame):
+                frame, position = memoryview(next(remaining, b"")), 0
+            if not 0 < size_bytes <= len(frame) - position:
+                raise MalformedPeerMessage("records go beyond their frame")
+            fields[-1] = frame[position : position + size_bytes]
+            position += size_bytes
+        answers.append(SlotAnswer._make(fields))
+    if position != len(frame) or next(remaining, None) is not None:
+        raise MalformedPeerMessage("frames without an answer")
+    return ReplicaFetchResponse._make((*values[:4], answers))
+
+
+def _joined(pieces: list[memoryview | bytes]) -> memoryview | bytes:
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _pack(values: list) -> bytes:
+    packed = msgpack.packb(values)
+    assert packed is not None  # the stub allows for streaming
+    return packed
+
+
+def _unpack_list(header: bytes, length: int) -> list:
+    try:
+        values = msgpack.unpackb(header, max_array_len=SLOTS_MAX * _ADDED, max_map_len=0)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise MalformedPeerMessage(f"not msgpack: {error}") from error
+    if type(values) is not list or len(values) != length:
+        raise MalformedPeerMessage(f"expected a list of {length}")
+    return values
+
+
+def _check_numbers(values: object, width: int = 1) -> None:
+    """A list of whole numbers, `width` for each entry; set and map run at the speed of C."""
+    if type(values) is not list or len(values) % width or not set(map(type, values)) <= _INT:
+        raise MalformedPeerMessage(f"expected {width} whole numbers for each entry")

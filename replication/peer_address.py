@@ -1,0 +1,57 @@
+"""Names of the links between brokers: where a broker listens, and who may come in.
+
+Each broker has two sockets, control and bulk, so a heartbeat never waits behind megabytes.
+They are Unix sockets in a directory that only the owner may enter: that is the whole access
+control, so the directory's mode is checked. A sender is known by the routing id of its
+connection, never by what its message says.
+"""
+
+import os
+from pathlib import Path
+
+SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux, less the closing zero byte
+CHANNELS = ("control", "bulk")
+
+
+class PeerSocketError(Exception):
+    """The sockets cannot be opened here; the text says what to do."""
+
+
+def prepare_directory(directory: Path) -> None:
+    """Create the directory for its owner alone, or refuse one that others may enter."""
+    try:
+        directory.mkdir(mode=0o700, parents=True)
+        return
+    except FileExistsError:
+        pass
+    status = directory.stat()
+    if not directory.is_dir() or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PeerSocketError(
+            f"{directory} must be a directory of mode 0700 owned by this user: whoever may "
+            f"enter it may speak as a broker (found mode {status.st_mode & 0o777:04o}, "
+            f"owner {status.st_uid})"
+        )
+
+
+def socket_path(directory: Path, channel: str, node_id: int) -> Path:
+    """Where a broker listens; raises PeerSocketError when Linux cannot hold the path."""
+    path = directory / f"{channel}-{node_id}"
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        raise PeerSocketError(
+            f"{path} is longer than {SOCKET_PATH_BYTES_MAX} bytes, the limit for a socket: "
+            "choose a shorter oncelog.peer.directory"
+        )
+    return path
+
+
+def routing_id(node_id: int) -> bytes:
+    """The name under which a broker's connections are known."""
+    return b"n%d" % node_id
+
+
+def node_of(routing_id: bytes) -> int | None:
+    """The broker behind a routing id; None for any other name."""
+    digits = routing_id[1:]
+    if routing_id[:1] != b"n" or not digits.isdigit() or len(digits) > 10:
+        return None
+    return int(digits)

@@ -1,0 +1,117 @@
+"""The envelope of a message between brokers, and who gets what is in it.
+
+Every message begins with what it is (one-way, request, reply, failure), its kind, and the
+correlation id of its request. A handler that raises hurts nobody else: the error is logged,
+and the asking side is told that its request failed.
+"""
+
+import logging
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+Buffer = bytes | bytearray | memoryview
+MessageHandler = Callable[[int, bytes], None]
+Reply = Callable[[bytes, Sequence[Buffer]], object]
+RequestHandler = Callable[[int, bytes, list[Buffer], Reply], None]
+PeerChange = Callable[[int, bool], None]
+
+_ENVELOPE = struct.Struct(">BBQ")
+ENVELOPE_BYTES = _ENVELOPE.size
+log = logging.getLogger(__name__)
+
+
+class PeerError(Exception):
+    """A peer did not answer; whether it acted on the request is not known."""
+
+
+class PeerUnavailable(PeerError):
+    """There is no connection to the peer, it broke, or the peer could not serve the request."""
+
+
+class PeerTimeout(PeerError):
+    """No reply before the deadline."""
+
+
+class What(IntEnum):
+    """The role of a message."""
+
+    ONE_WAY = 0
+    REQUEST = 1
+    REPLY = 2
+    FAILURE = 3
+
+
+def envelope(what: What, kind: int, correlation_id: int) -> bytes:
+    """The first bytes of a message."""
+    return _ENVELOPE.pack(what, kind, correlation_id)
+
+
+def open_envelope(first: bytes) -> tuple[int, int, int]:
+    """(what, kind, correlation id) of a message of at least ENVELOPE_BYTES."""
+    return _ENVELOPE.unpack_from(first)
+
+
+class PeerHandlers:
+    """The handlers of one broker, and how many messages it dropped, by reason."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        # malformed, stranger, unhandled, late, undelivered
+        self.dropped: dict[str, int] = defaultdict(int)
+        self._messages: dict[int, MessageHandler] = {}
+        self._requests: dict[tuple[int, bool], RequestHandler] = {}
+        self._changes: list[PeerChange] = []
+
+    def on_message(self, kind: int, handler: MessageHandler) -> None:
+        """Who gets one-way messages of this kind: handler(peer, payload)."""
+        self._messages[kind] = handler
+
+    def on_request(self, kind: int, handler: RequestHandler, *, bulk: bool = False) -> None:
+        """Who answers requests of this kind: handler(peer, header, frames, reply).
+
+        reply(header, frames) may be called later, once. An exception of the handler becomes
+        PeerUnavailable at the asking side.
+        """
+        self._requests[kind, bulk] = handler
+
+    def on_peer_change(self, callback: PeerChange) -> None:
+        """callback(peer, is_up); down means closed and not back in time (see link_state)."""
+        self._changes.append(callback)
+
+    def _told(self, peer: int, kind: int, payload: bytes) -> None:
+        handler = self._messages.get(kind)
+        if handler is None:
+            self.dropped["unhandled"] += 1
+            return
+        try:
+            handler(peer, payload)
+        except Exception:
+            log.exception("node %d: message of kind %d from %d", self.node_id, kind, peer)
+
+    def _asked(
+        self,
+        peer: int,
+        kind_and_bulk: tuple[int, bool],
+        header: bytes,
+        frames: list[Buffer],
+        reply: Callable[..., object],
+    ) -> None:
+        handler = self._requests.get(kind_and_bulk)
+        if handler is None:
+            self.dropped["unhandled"] += 1
+            reply(b"it does not serve kind %d here" % kind_and_bulk[0], what=What.FAILURE)
+            return
+        try:
+            handler(peer, header, frames, reply)
+        except Exception as error:
+            log.exception("node %d: request of kind %d from %d", self.node_id, *kind_and_bulk)
+            reply(type(error).__name__.encode(), what=What.FAILURE)
+
+    def _changed(self, peer: int, is_up: bool) -> None:
+        for callback in self._changes:
+            try:
+                callback(peer, is_up)
+            except Exception:
+                log.exception("node %d: link to %d, up: %s", self.node_id, peer, is_up)

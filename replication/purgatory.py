@@ -1,0 +1,232 @@
+"""Requests that wait: acks=all produces for the high watermark, fetches for bytes.
+
+An operation waits on several partitions at once. Events name a partition (any hashable key);
+each returns the operations it freed, and costs as many steps as it frees, plus for fetches the
+watchers of that partition (each may need only a part of its min_bytes from it). All deadlines
+lie in one heap. What leaves early stays in the heaps as a dead entry; when more than half of a
+heap is dead it is rebuilt, so memory is bounded by the living (Kafka purges the same way).
+
+Times are monotonic milliseconds.
+"""
+
+import heapq
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ..wire.errors import ErrorCode
+
+_REBUILD_BEYOND = 64
+
+
+@dataclass(slots=True, eq=False)
+class DelayedProduce:
+    """A produce with acks=all; `required` maps each partition to the offset that must be
+    committed (the batch's next offset). `outcomes` fills with an error code for each."""
+
+    required: Mapping[Hashable, int]
+    deadline_ms: int
+    context: object = None  # the shell's: how to answer
+    outcomes: dict[Hashable, int] = field(default_factory=dict)
+    is_done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class DelayedFetch:
+    """A fetch short of `missing_bytes`; `offsets` maps each partition to its fetch offset."""
+
+    offsets: Mapping[Hashable, int]
+    missing_bytes: int
+    deadline_ms: int
+    context: object = None
+    is_done: bool = False
+
+
+Operation = TypeVar("Operation", DelayedProduce, DelayedFetch, DelayedProduce | DelayedFetch)
+
+
+class Purgatory:
+    """All waiting operations of one broker."""
+
+    __slots__ = ("_deadlines", "_fetches", "_produces", "waiting_count")
+
+    def __init__(self) -> None:
+        self._deadlines: _LazyHeap[DelayedProduce | DelayedFetch] = _LazyHeap()
+        self._produces: dict[Hashable, _LazyHeap[DelayedProduce]] = {}
+        self._fetches: dict[Hashable, dict[DelayedFetch, int]] = {}
+        self.waiting_count = 0
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to do next; None when nothing waits."""
+        return self._deadlines.first_priority()
+
+    # -- produce
+
+    def watch_produce(self, operation: DelayedProduce) -> None:
+        """Let it wait; the caller has seen that at least one offset is not committed yet.
+
+        Partitions that are settled already are given in `outcomes`.
+        """
+        for key, offset in operation.required.items():
+            if key not in operation.outcomes:
+                queue = self._produces.get(key)
+                if queue is None:
+                    queue = self._produces[key] = _LazyHeap()
+                queue.push(offset, operation)
+        self._deadlines.push(operation.deadline_ms, operation)
+        self.waiting_count += 1
+
+    def advance(
+        self, key: Hashable, high_watermark: int, error: int = ErrorCode.NONE
+    ) -> list[DelayedProduce]:
+        """The produces whose last open partition is settled by this high watermark.
+
+        `error` is their outcome here: NOT_ENOUGH_REPLICAS_AFTER_APPEND when the offset is
+        reached but the ISR has fallen below its minimum meanwhile.
+        """
+        queue = self._produces.get(key)
+        if queue is None:
+            return []
+        freed = []
+        while (operation := queue.pop_up_to(high_watermark)) is not None:
+            operation.outcomes[key] = error
+            if len(operation.outcomes) == len(operation.required):
+                self._finish(operation, freed)
+        if not queue:
+            del self._produces[key]
+        return freed
+
+    def fail_produces(self, key: Hashable, error: int) -> list[DelayedProduce]:
+        """Settle all produces of a partition with an error: we lead it no longer."""
+        return self.advance(key, 1 << 63, error)
+
+    # -- fetch
+
+    def watch_fetch(self, operation: DelayedFetch) -> None:
+        """Let it wait for missing_bytes (at least 1) beyond its offsets."""
+        for key, offset in operation.offsets.items():
+            self._fetches.setdefault(key, {})[operation] = offset
+        self._deadlines.push(operation.deadline_ms, operation)
+        self.waiting_count += 1
+
+    def made_visible(
+        self, key: Hashable, upper_offset: int, added_bytes: int
+    ) -> list[DelayedFetch]:
+        """The fetches that have enough, now that the partition can be read up to upper_offset.
+
+        `added_bytes` is how much became readable with this event, an estimate: a freed fetch
+        reads for itself.
+        """
+        watchers = self._fetches.get(key)
+        if not watchers:
+            return []
+        enough = []
+        for operation, offset in watchers.items():
+            if offset < upper_offset:
+                operation.missing_bytes -= added_bytes
+                if operation.missing_bytes <= 0:
+                    enough.append(operation)
+        return self._finish_fetches(enough)
+
+    def wake_fetches(self, key: Hashable) -> list[DelayedFetch]:
+        """All fetches of a partition: leadership, epoch or log start changed, look again."""
+        return self._finish_fetches(list(self._fetches.get(key, ())))
+
+    # -- both
+
+    def cancel(self, operation: DelayedProduce | DelayedFetch) -> None:
+        """Forget an operation: its connection is gone."""
+        if not operation.is_done:
+            self._unlink(operation)
+            self._finish(operation, [])
+
+    def expire(self, now_ms: int) -> list[DelayedProduce | DelayedFetch]:
+        """The operations whose time is up; open partitions of produces get REQUEST_TIMED_OUT."""
+        expired: list[DelayedProduce | DelayedFetch] = []
+        while (operation := self._deadlines.pop_up_to(now_ms)) is not None:
+            self._unlink(operation)
+            if isinstance(operation, DelayedProduce):
+                for key in operation.required:
+                    operation.outcomes.setdefault(key, ErrorCode.REQUEST_TIMED_OUT)
+            operation.is_done = True
+            self.waiting_count -= 1
+            expired.append(operation)
+        return expired
+
+    def _finish(self, operation: Operation, freed: list[Operation]) -> None:
+        operation.is_done = True
+        self.waiting_count -= 1
+        self._deadlines.note_dead()
+        freed.append(operation)
+
+    def _finish_fetches(self, operations: Iterable[DelayedFetch]) -> list[DelayedFetch]:
+        freed: list[DelayedFetch] = []
+        for operation in operations:
+            self._unlink(operation)
+            self._finish(operation, freed)
+        return freed
+
+    def _unlink(self, operation: DelayedProduce | DelayedFetch) -> None:
+        """Take it out of the partitions that it still waits on."""
+        if isinstance(operation, DelayedFetch):
+            for key in operation.offsets:
+                watchers = self._fetches[key]
+                del watchers[operation]
+                if not watchers:
+                    del self._fetches[key]
+            return
+        operation.is_done = True  # before the count: a rebuild must see it
+        for key in operation.required:
+            if key not in operation.outcomes:
+                queue = self._produces[key]
+                queue.note_dead()
+                if not queue:
+                    del self._produces[key]
+
+
+Entry = TypeVar("Entry", bound=DelayedProduce | DelayedFetch)
+
+
+class _LazyHeap(Generic[Entry]):
+    """A priority queue of operations; done ones are skipped, and swept when they are many."""
+
+    __slots__ = ("_dead", "_heap", "_pushed")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Entry]] = []
+        self._pushed = 0  # breaks ties: first come, first freed
+        self._dead = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything living is in it."""
+        return len(self._heap) > self._dead
+
+    def push(self, priority: int, operation: Entry) -> None:
+        self._pushed += 1
+        heapq.heappush(self._heap, (priority, self._pushed, operation))
+
+    def pop_up_to(self, priority: int) -> Entry | None:
+        """The next living operation at or below the priority."""
+        heap = self._heap
+        while heap and heap[0][0] <= priority:
+            operation = heapq.heappop(heap)[2]
+            if not operation.is_done:
+                return operation
+            self._dead -= 1
+        return None
+
+    def first_priority(self) -> int | None:
+        heap = self._heap
+        while heap and heap[0][2].is_done:
+            heapq.heappop(heap)
+            self._dead -= 1
+        return heap[0][0] if heap else None
+
+    def note_dead(self) -> None:
+        """One operation in here is done and was not popped."""
+        self._dead += 1
+        if self._dead > _REBUILD_BEYOND and self._dead * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if not entry[2].is_done]
+            heapq.heapify(self._heap)
+            self._dead = 0

@@ -1,0 +1,349 @@
+"""How a broker serves the followers of the partitions it leads.
+
+Each follower process has one session and one poll that waits. A request first tells where the
+follower is: every reported position is judged against our log, and only a position on our log
+counts as progress (KIP-101, KIP-595). Then the poll is answered when there is news, is
+superseded, or its time is up.
+
+    append, or a leader or epoch change  ->  the partition's slots are dirty  ->  their
+    sessions are due  ->  `take_responses` reads and answers
+
+A slot whose leader epoch is newer than ours is held without an error: the same replicated
+metadata will reach us within moments, and `partition_changed` judges it then.
+
+Times are monotonic milliseconds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from ..wire.errors import ErrorCode, KafkaError
+from .leader import PartitionLeader, PeerView
+from .messages import ReplicaFetchRequest, ReplicaFetchResponse, SlotAnswer
+from .replica_session import LeaderSession, LeaderSlot, PartitionKey
+
+POLL_WAIT_MS_MAX = 500
+_UNKNOWN_SESSION = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+class LeaderRead(Protocol):
+    """The outcome of a log read."""
+
+    @property
+    def data(self) -> bytes | memoryview: ...  # noqa: D102
+
+
+class LedLog(Protocol):
+    """What serving asks of a log; `storage.partition_log.PartitionLog` fits."""
+
+    @property
+    def log_start_offset(self) -> int: ...  # noqa: D102
+    @property
+    def log_end_offset(self) -> int: ...  # noqa: D102
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...  # noqa: D102
+    def read(  # noqa: D102
+        self, offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
+    ) -> LeaderRead: ...
+
+
+class HostedPartition(Protocol):
+    """A partition of this broker: the newest leader epoch it knows, and how it leads, if so."""
+
+    @property
+    def leader_epoch(self) -> int: ...  # noqa: D102
+    @property
+    def leader(self) -> PartitionLeader | None: ...  # noqa: D102
+    @property
+    def log(self) -> LedLog: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a follower's request changed here; keys of the partitions."""
+
+    advanced: list[PartitionKey] = field(default_factory=list)  # high watermark
+    may_join_isr: list[PartitionKey] = field(default_factory=list)
+
+
+class PollResponse(NamedTuple):
+    """A response that is due; `context` came with its request."""
+
+    follower: int
+    context: object
+    response: ReplicaFetchResponse
+
+
+class ReplicaServer:
+    """All followers of one broker."""
+
+    def __init__(
+        self,
+        find: Callable[[PartitionKey], HostedPartition | None],
+        peers: PeerView,
+        *,
+        broker_epoch: int,
+        response_bytes_max: int = 10 * 1024 * 1024,
+        slot_bytes_max: int = 1024 * 1024,
+    ) -> None:
+        self._find = find
+        self._peers = peers
+        self._broker_epoch = broker_epoch
+        self._response_bytes_max = response_bytes_max
+        self._slot_bytes_max = slot_bytes_max
+        # No session id of a former incarnation comes again: the broker epoch is part of it.
+        self._session_id = (broker_epoch + 1) << 24
+        self._followers: dict[int, LeaderSession] = {}
+        self._slots: dict[PartitionKey, list[LeaderSlot]] = {}
+        self._due: list[LeaderSession] = []
+        self._ready: list[PollResponse] = []
+
+    # -- the followers' side
+
+    def on_request(
+        self, follower_id: int, request: ReplicaFetchRequest, context: object, now_ms: int
+    ) -> Progress:
+        """Take a follower's request in. Ask `take_responses` afterwards."""
+        progress = Progress()
+        self._peers.last_fetch_ms[follower_id] = now_ms
+        follower = self._session_of(follower_id, request, context)
+        if follower is None:
+            return progress
+        if follower.poll is not None:  # superseded: answer it with what there is
+            self._answer(follower)
+        entered, moved = follower.apply(request)
+        for slot in entered:
+            self._slots.setdefault(slot.key, []).append(slot)
+            self._judge(slot, now_ms, progress)
+        for slot in moved:
+            self._judge(slot, now_ms, progress)
+        follower.poll = request
+        follower.context = context
+        follower.deadline_ms = now_ms + max(0, min(request.max_wait_ms, POLL_WAIT_MS_MAX))
+        if follower.has_dirty:
+            self._make_due(follower)
+        return progress
+
+    def forget_follower(self, follower_id: int) -> None:
+        """Drop the session of a follower whose broker is gone; its poll becomes due."""
+        follower = self._followers.pop(follower_id, None)
+        if follower is not None:
+            if follower.poll is not None:  # it may live after all, and must not wait in vain
+                self._refuse(follower.poll, follower_id, follower.context, _UNKNOWN_SESSION)
+                follower.poll = None
+            for number in list(follower.slots):
+                follower.drop(number)
+
+    # -- the partitions' side
+
+    def appended(self, key: PartitionKey) -> None:
+        """Our log of this partition has grown."""
+        for slot in self._slots.get(key, ()):
+            self._make_dirty(slot)
+
+    def watermarks_moved(self, key: PartitionKey) -> None:
+        """Its high watermark or log start moved: told with the next answer."""
+        for slot in self._slots.get(key, ()):
+            slot.session.mark_quiet(slot)
+
+    def partition_changed(self, key: PartitionKey, now_ms: int) -> Progress:
+        """It got another leader or leader epoch here, appeared, failed, or is gone."""
+        progress = Progress()
+        for slot in list(self._slots.get(key, ())):
+            host = self._find(key)
+            leads = host is not None and host.leader_epoch == slot.leader_epoch and host.leader
+            if slot.is_held or not leads or slot.host is not host:
+                self._judge(slot, now_ms, progress)
+        return progress
+
+    # -- answers
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the next poll expires."""
+        return min((f.deadline_ms for f in self._followers.values() if f.poll), default=None)
+
+    @property
+    def has_due(self) -> bool:
+        """Whether `take_responses` has something to do before the next deadline."""
+        return bool(self._due or self._ready)
+
+    def take_responses(self, now_ms: int) -> list[PollResponse]:
+        """Answer the polls that have news, and those whose time is up."""
+        due, self._due = self._due, []
+        for follower in due:
+            follower.is_due = False
+            if follower.poll is not None:
+                self._answer(follower, only_with_news=True)
+        for follower in self._followers.values():
+            if follower.poll is not None and follower.deadline_ms <= now_ms:
+                self._answer(follower)
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _answer(self, follower: LeaderSession, only_with_news: bool = False) -> None:
+        poll = follower.poll
+        assert poll is not None
+        answers = follower.collect(self._read, min(poll.max_bytes, self._response_bytes_max))
+        if only_with_news and not answers:
+            return
+        answers += follower.collect_watermarks(_watermarks)
+        follower.poll = None
+        response = ReplicaFetchResponse(
+            session_id=follower.session_id,
+            session_epoch=poll.session_epoch,
+            broker_epoch=self._broker_epoch,
+            answers=answers,
+        )
+        self._ready.append(PollResponse(follower.follower, follower.context, response))
+
+    def _read(
+        self, slot: LeaderSlot, room_bytes: int, at_least_one_batch: bool
+    ) -> SlotAnswer | None:
+        host: HostedPartition | None = slot.host
+        if host is None or slot.is_held:
+            return None
+        leader, log = host.leader, host.log
+        if leader is None or host.leader_epoch != slot.leader_epoch:
+            return _refusal(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            log_end_offset = log.log_end_offset
+            if slot.fetch_offset >= log_end_offset:
+                return None
+            if slot.fetch_offset < log.log_start_offset:
+                return _out_of_range(slot, log)
+            read = log.read(
+                slot.fetch_offset,
+                min(room_bytes, self._slot_bytes_max),
+                upper_offset=log_end_offset,
+                min_one_batch=at_least_one_batch,
+            )
+            return SlotAnswer(
+                slot.slot,
+                high_watermark=leader.high_watermark,
+                log_start_offset=log.log_start_offset,
+                records=read.data,
+            )
+        except KafkaError as error:
+            return _refusal(slot, error.code)
+
+    # -- sessions and slots
+
+    def _session_of(
+        self, follower_id: int, request: ReplicaFetchRequest, context: object
+    ) -> LeaderSession | None:
+        if request.session_id == 0:
+            self.forget_follower(follower_id)
+            self._session_id += 1
+            follower = LeaderSession(follower_id, self._session_id, self._forget)
+            self._followers[follower_id] = follower
+            return follower
+        follower = self._followers.get(follower_id)
+        if follower is None or follower.session_id != request.session_id:
+            error = _UNKNOWN_SESSION
+        elif request.session_epoch != follower.session_epoch + 1:
+            error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            self.forget_follower(follower_id)
+        else:
+            return follower
+        self._refuse(request, follower_id, context, error)
+        return None
+
+    def _refuse(
+        self, poll: ReplicaFetchRequest, follower_id: int, context: object, error: int
+    ) -> None:
+        response = ReplicaFetchResponse(poll.session_id, poll.session_epoch, error)
+        self._ready.append(PollResponse(follower_id, context, response))
+
+    def _forget(self, slot: LeaderSlot) -> None:
+        slots = self._slots[slot.key]
+        slots.remove(slot)
+        if not slots:
+            del self._slots[slot.key]
+
+    def _make_dirty(self, slot: LeaderSlot) -> None:
+        slot.session.mark_dirty(slot)
+        if not slot.awaits_position:
+            self._make_due(slot.session)
+
+    def _make_due(self, follower: LeaderSession) -> None:
+        if not follower.is_due and follower.poll is not None:
+            follower.is_due = True
+            self._due.append(follower)
+
+    def _judge(self, slot: LeaderSlot, now_ms: int, progress: Progress) -> None:
+        """Compare a follower's position with our log; count it as progress if it is on it."""
+        slot.host = host = self._find(slot.key)
+        slot.is_held = host is None or host.leader_epoch < slot.leader_epoch
+        if host is None or slot.is_held:
+            return
+        leader, log = host.leader, host.log
+        if host.leader_epoch > slot.leader_epoch:
+            slot.verdict = _refusal(slot, ErrorCode.FENCED_LEADER_EPOCH)
+        elif leader is None:
+            slot.verdict = _refusal(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            try:
+                slot.verdict = judge_position(slot, log)
+            except KafkaError as error:
+                slot.verdict = _refusal(slot, error.code)
+        if slot.verdict is None:
+            assert leader is not None
+            outcome = leader.follower_fetched(
+                slot.session.follower,
+                slot.session.broker_epoch,
+                slot.fetch_offset,
+                now_ms,
+                slot.log_start_offset,
+            )
+            if not outcome.is_accepted:
+                slot.verdict = _refusal(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if outcome.high_watermark_advanced:
+                progress.advanced.append(slot.key)
+                self.watermarks_moved(slot.key)
+            if outcome.may_join_isr:
+                progress.may_join_isr.append(slot.key)
+        if slot.verdict is not None:
+            slot.awaits_position = False  # an error is said even of a slot that we wait for
+            self._make_dirty(slot)
+        elif slot.fetch_offset < log.log_end_offset:
+            self._make_dirty(slot)
+
+
+def judge_position(slot: LeaderSlot, log: LedLog) -> SlotAnswer | None:
+    """None when the follower's log is a prefix of ours; else what to tell it (KIP-595).
+
+    The follower's last batch is of `last_fetched_epoch`; if that epoch ends with us before the
+    fetch offset, or we never had it, the two logs part at the end we name.
+    """
+    if not log.log_start_offset <= slot.fetch_offset <= log.log_end_offset:
+        if slot.fetch_offset < log.log_start_offset or slot.last_fetched_epoch < 0:
+            return _out_of_range(slot, log)
+    elif slot.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = log.end_offset_for_epoch(slot.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        return _out_of_range(slot, log)
+    if epoch < slot.last_fetched_epoch or end_offset < slot.fetch_offset:
+        return SlotAnswer(slot.slot, diverging_epoch=epoch, diverging_end_offset=end_offset)
+    return None
+
+
+def _out_of_range(slot: LeaderSlot, log: LedLog) -> SlotAnswer:
+    return SlotAnswer(
+        slot.slot,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        log_start_offset=log.log_start_offset,
+        diverging_end_offset=log.log_end_offset,
+    )
+
+
+def _refusal(slot: LeaderSlot, error: int) -> SlotAnswer:
+    return SlotAnswer(slot.slot, error)
+
+
+def _watermarks(slot: LeaderSlot) -> tuple[int, int] | None:
+    host: HostedPartition | None = slot.host
+    if host is None or slot.is_held or host.leader is None:
+        return None
+    return host.leader.high_watermark, host.log.log_start_offset

@@ -1,0 +1,211 @@
+"""The incremental conversation between one follower process and one leader process.
+
+The idea of KIP-227, carried further: a request names only the partitions (slots) that entered,
+left, or whose position moved; an answer only those that have something to say. So both cost as
+much as there is news, however many partitions idle.
+
+Rules that keep both sides agreed on a slot:
+
+* After data or a divergence the leader says nothing more of a slot until the follower has
+  given its new position: else the same records would be sent twice.
+* An error ends the slot on both sides. The follower adds it anew, under a new number.
+* Requests of a session are counted. A gap, or another incarnation on either side, ends the
+  session, and the follower opens another in which every slot enters anew.
+* The follower may send news while an earlier poll still waits at the leader; the leader then
+  answers the earlier one with what it has, maybe nothing. So a partition that just got a new
+  leader does not wait for the end of a long poll.
+
+High watermark and log start wake nobody: they ride with the next answer, at the latest when
+the poll expires.
+
+Here is the leader's end; the follower's is `follower_session`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .messages import NO_OFFSET, AddedSlot, ReplicaFetchRequest, SlotAnswer
+
+PartitionKey = tuple[bytes, int]  # topic id, partition
+
+
+class LeaderSlot:
+    """One partition in a session, as the leader sees it."""
+
+    __slots__ = (
+        "awaits_position",
+        "fetch_offset",
+        "host",
+        "is_dirty",
+        "is_held",
+        "key",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log_start_offset",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "session",
+        "slot",
+        "verdict",
+    )
+
+    def __init__(self, session: "LeaderSession", added: AddedSlot) -> None:
+        self.session = session
+        self.slot = added.slot
+        self.key: PartitionKey = (added.topic_id, added.partition)
+        self.leader_epoch = added.leader_epoch
+        self.fetch_offset = added.fetch_offset
+        self.last_fetched_epoch = added.last_fetched_epoch
+        self.log_start_offset = added.log_start_offset
+        self.awaits_position = False
+        self.is_dirty = False
+        self.is_held = False  # its leader epoch has not reached us yet
+        self.host: Any = None  # the server's: the partition
+        self.verdict: SlotAnswer | None = None  # an error or divergence, to be said next
+        self.sent_high_watermark = NO_OFFSET
+        self.sent_log_start_offset = NO_OFFSET
+
+
+ReadSlot = Callable[[LeaderSlot, int, bool], SlotAnswer | None]
+Watermarks = Callable[[LeaderSlot], tuple[int, int] | None]
+
+
+class LeaderSession:
+    """The leader's end: which slots have news for the follower, and the poll that waits.
+
+    `forget` is told of every slot that leaves. poll, its context and deadline_ms (monotonic),
+    and is_due are kept here for the server of the sessions.
+    """
+
+    __slots__ = (
+        "_forget",
+        "_quiet",
+        "_row",
+        "broker_epoch",
+        "context",
+        "deadline_ms",
+        "follower",
+        "is_due",
+        "poll",
+        "session_epoch",
+        "session_id",
+        "slots",
+    )
+
+    def __init__(
+        self, follower: int, session_id: int, forget: Callable[[LeaderSlot], object]
+    ) -> None:
+        self.follower = follower
+        self.session_id = session_id
+        self.session_epoch = 0  # of the last request
+        self.broker_epoch = -1  # the follower's incarnation
+        self.slots: dict[int, LeaderSlot] = {}
+        self.poll: ReplicaFetchRequest | None = None
+        self.context: object = None
+        self.deadline_ms = 0
+        self.is_due = False
+        self._forget = forget
+        self._row: deque[LeaderSlot] = deque()  # the dirty slots, in order of their turn
+        self._quiet: dict[int, LeaderSlot] = {}  # only watermarks changed
+
+    def apply(self, request: ReplicaFetchRequest) -> tuple[list[LeaderSlot], list[LeaderSlot]]:
+        """Take a request in; returns the slots that entered and those that moved."""
+        self.session_epoch = request.session_epoch
+        self.broker_epoch = request.broker_epoch
+        for number in request.removed:
+            self.drop(number)
+        moved = []
+        for number, fetch_offset, last_fetched_epoch, log_start_offset in request.moved:
+            slot = self.slots.get(number)
+            if slot is not None:
+                slot.fetch_offset = fetch_offset
+                slot.last_fetched_epoch = last_fetched_epoch
+                slot.log_start_offset = log_start_offset
+                slot.awaits_position = False
+                slot.verdict = None
+                moved.append(slot)
+        entered = []
+        for added in request.added:
+            self.drop(added.slot)
+            slot = self.slots[added.slot] = self._quiet[added.slot] = LeaderSlot(self, added)
+            entered.append(slot)
+        return entered, moved
+
+    def drop(self, number: int) -> None:
+        """Take a slot out."""
+        self._quiet.pop(number, None)
+        slot = self.slots.pop(number, None)
+        if slot is not None:
+            slot.is_dirty = False
+            self._forget(slot)
+
+    @property
+    def has_dirty(self) -> bool:
+        """Whether `collect` has anything to try."""
+        return bool(self._row)
+
+    def mark_dirty(self, slot: LeaderSlot) -> None:
+        """There may be data, an error or a divergence for it; it keeps its place in the row."""
+        if not slot.is_dirty:
+            slot.is_dirty = True
+            self._row.append(slot)
+
+    def mark_quiet(self, slot: LeaderSlot) -> None:
+        """Its watermarks moved."""
+        self._quiet[slot.slot] = slot
+
+    def collect(self, read: ReadSlot, max_bytes: int) -> list[SlotAnswer]:
+        """Answers for the slots whose turn it is, at most about max_bytes of records.
+
+        read(slot, room_bytes, at_least_one_batch) gives an answer, or None for "nothing new".
+        Slots that no room is left for stay first in the row. The first batch of all is read
+        whatever its size, or a large batch would block for ever.
+        """
+        answers: list[SlotAnswer] = []
+        room = max_bytes
+        row = self._row
+        while row and room > 0:
+            slot = row.popleft()
+            if not slot.is_dirty:
+                continue  # it was dropped
+            if not slot.awaits_position:
+                answer = slot.verdict or read(slot, room, room == max_bytes)
+                if answer is not None:
+                    if answer.says_nothing:  # its next batch is larger than the room
+                        row.appendleft(slot)
+                        break
+                    self._sent(slot, answer)
+                    answers.append(answer)
+                    room -= len(answer.records)
+            slot.is_dirty = False
+        return answers
+
+    def collect_watermarks(self, watermarks: Watermarks) -> list[SlotAnswer]:
+        """Answers for slots of which only the high watermark or log start changed."""
+        answers = []
+        kept = {}
+        for number, slot in self._quiet.items():
+            if slot.awaits_position or slot.verdict is not None:
+                kept[number] = slot  # the follower's log may diverge: no watermark yet
+                continue
+            current = watermarks(slot)
+            if current is not None and current != (
+                slot.sent_high_watermark,
+                slot.sent_log_start_offset,
+            ):
+                slot.sent_high_watermark, slot.sent_log_start_offset = current
+                answers.append(SlotAnswer(number, 0, *current))
+        self._quiet = kept
+        return answers
+
+    def _sent(self, slot: LeaderSlot, answer: SlotAnswer) -> None:
+        if answer.ends_slot:
+            self.drop(slot.slot)
+            return
+        slot.verdict = None
+        slot.awaits_position = True
+        if not answer.error and answer.diverging_end_offset < 0:
+            slot.sent_high_watermark = answer.high_watermark
+            slot.sent_log_start_offset = answer.log_start_offset
+            self._quiet.pop(slot.slot, None)

@@ -1,0 +1,393 @@
+"""The link between brokers: one-way messages, and requests with a reply and a deadline.
+
+Two ROUTERs are bound, two DEALERs connect to every peer. They are used raw on the event loop:
+ZeroMQ's file descriptor is edge-triggered and covers both directions, so it becomes readable
+once, and any call on the socket may swallow that signal. Hence we read until EVENTS says no
+more, and look at EVENTS again after every send.
+
+Correlation ids start at a random number in each process, so a reply meant for our former
+incarnation finds nobody. Frames beyond the first are records and are not copied: what is sent
+must not change afterwards. A request ends with its reply, or PeerTimeout, or PeerUnavailable
+as soon as the connection is seen to break; in the last two the peer may have acted on it.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from .link_gate import LinkGate
+from .link_state import GRACE_MS, LinkState
+from .peer_address import (
+    CHANNELS,
+    PeerSocketError,
+    node_of,
+    prepare_directory,
+    routing_id,
+    socket_path,
+)
+from .peer_handlers import (
+    ENVELOPE_BYTES,
+    Buffer,
+    PeerError,
+    PeerHandlers,
+    PeerTimeout,
+    PeerUnavailable,
+    What,
+    envelope,
+    open_envelope,
+)
+
+__all__ = ["PeerError", "PeerTimeout", "PeerTransport", "PeerUnavailable"]
+
+RECONNECT_INTERVAL_MS = 15
+RECONNECT_INTERVAL_MAX_MS = 100  # a dead peer should not cost a thousand attempts a minute
+CONTROL_QUEUE_MESSAGES = 4096
+BULK_QUEUE_MESSAGES = 64
+_DRAIN_MESSAGES = 64  # then others have their turn on the event loop
+_LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
+_MORE = zmq.NOBLOCK | zmq.SNDMORE
+_UNREACHABLE = (zmq.EAGAIN, zmq.EHOSTUNREACH)
+# Plain numbers: the enums of pyzmq cost microseconds, and these are asked for each message.
+_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
+
+
+class _Channel:
+    """One ZeroMQ socket on the event loop."""
+
+    __slots__ = ("is_bulk", "is_scheduled", "monitor", "peer", "socket")
+
+    def __init__(self, sock: zmq.Socket, is_bulk: bool, peer: int | None) -> None:
+        self.socket = sock
+        self.is_bulk = is_bulk
+        self.peer = peer  # None: our ROUTER, whose messages bear their sender
+        self.monitor: zmq.Socket | None = None
+        self.is_scheduled = False
+
+
+class _Asker(NamedTuple):
+    """Whom a reply goes to."""
+
+    channel: _Channel
+    peer: int
+    routing_id: bytes
+    correlation_id: int
+
+
+class _Pending(NamedTuple):
+    """A request of ours under way."""
+
+    future: asyncio.Future[tuple[bytes, list[Buffer]]]
+    channel: _Channel
+
+
+class PeerTransport(PeerHandlers):
+    """All links of one broker. Use it on the event loop that started it."""
+
+    def __init__(
+        self,
+        node_id: int,
+        socket_directory: Path,
+        peers: Iterable[int],
+        *,
+        max_message_bytes: int,
+        gate: LinkGate | None = None,
+    ) -> None:
+        super().__init__(node_id)
+        self.peers = frozenset(peers) - {node_id}
+        self.gate = gate or LinkGate()
+        self.bytes_sent: dict[int, int] = dict.fromkeys(self.peers, 0)
+        self.bytes_received: dict[int, int] = dict.fromkeys(self.peers, 0)
+        self._directory = socket_directory
+        self._max_message_bytes = max_message_bytes
+        self._context: zmq.Context | None = None
+        self._routers: list[_Channel] = []
+        self._dealers: dict[tuple[int, bool], _Channel] = {}
+        self._links = {peer: LinkState() for peer in self.peers}
+        self._pending: dict[int, _Pending] = {}
+        self._correlation_id = int.from_bytes(os.urandom(7))
+
+    async def start(self) -> None:
+        """Bind, and begin to connect. Raises PeerSocketError with a sentence for people."""
+        self._loop = asyncio.get_running_loop()
+        self.gate.attach(self._loop)
+        prepare_directory(self._directory)
+        self._context = zmq.Context(io_threads=1)
+        try:
+            for name in CHANNELS:
+                self._routers.append(self._bind(self._context, name))
+            for peer in self.peers:
+                for name in CHANNELS:
+                    self._dealers[peer, name == "bulk"] = self._connect(self._context, name, peer)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Close everything; requests under way end with PeerUnavailable."""
+        for channel in [*self._routers, *self._dealers.values()]:
+            self._loop.remove_reader(_descriptor(channel.socket))
+            if channel.monitor is not None:
+                self._loop.remove_reader(_descriptor(channel.monitor))
+                channel.socket.disable_monitor()
+                channel.monitor.close(0)
+            channel.socket.close(0)
+        self._routers, self._dealers = [], {}
+        for pending in self._pending.values():
+            _fail(pending.future, PeerUnavailable("this broker is stopping"))
+        self._pending.clear()
+        if self._context is not None:
+            context, self._context = self._context, None
+            await self._loop.run_in_executor(None, context.term)
+
+    def is_up(self, peer: int) -> bool:
+        """Whether the control link to the peer stands, as `on_peer_change` last told."""
+        return self._links[peer].is_up
+
+    def send(self, peer: int, kind: int, payload: bytes) -> bool:
+        """Send without an answer; never blocks. False: unreachable, or its queue is full."""
+        channel = self._dealers.get((peer, False))
+        if channel is None:
+            return False
+        return self._post(channel, peer, (envelope(What.ONE_WAY, kind, 0) + payload,))
+
+    async def request(
+        self,
+        peer: int,
+        kind: int,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        *,
+        timeout_ms: int,
+        bulk: bool = False,
+    ) -> tuple[bytes, list[Buffer]]:
+        """The peer's reply. Raises PeerUnavailable or PeerTimeout."""
+        channel = self._dealers.get((peer, bulk))
+        if channel is None:
+            raise PeerUnavailable(f"broker {peer} is not a peer, or this one is stopped")
+        self._correlation_id = correlation_id = self._correlation_id + 1
+        future = self._loop.create_future()
+        self._pending[correlation_id] = _Pending(future, channel)
+        timer = None
+        try:
+            first = envelope(What.REQUEST, kind, correlation_id) + header
+            if not self._post(channel, peer, (first, *frames)):
+                raise PeerUnavailable(f"no connection to broker {peer}")
+            late = PeerTimeout(f"broker {peer} did not answer within {timeout_ms} ms")
+            timer = self._loop.call_later(timeout_ms / 1000, _fail, future, late)
+            return await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._pending.pop(correlation_id, None)
+
+    # -- sockets
+
+    def _bind(self, context: zmq.Context, name: str) -> _Channel:
+        path = socket_path(self._directory, name, self.node_id)
+        if _is_served(path):  # a stale file of a killed broker is replaced by bind
+            raise PeerSocketError(f"another process serves {path}: does this node run already?")
+        router = self._open(context, zmq.ROUTER, name)
+        channel = _Channel(router, name == "bulk", None)
+        router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a restarted peer takes its name over at once
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a reply to nobody is an error, not a silence
+        router.bind(f"ipc://{path}")
+        self._watch(channel)
+        return channel
+
+    def _connect(self, context: zmq.Context, name: str, peer: int) -> _Channel:
+        path = socket_path(self._directory, name, peer)
+        dealer = self._open(context, zmq.DEALER, name)
+        channel = _Channel(dealer, name == "bulk", peer)
+        dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))
+        # Nothing is queued for a peer that is not there, and what was queued for a connection
+        # that broke is lost with it: no stale request reaches the peer's next incarnation.
+        dealer.setsockopt(zmq.IMMEDIATE, 1)
+        dealer.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL_MS)
+        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_INTERVAL_MAX_MS)
+        channel.monitor = monitor = dealer.get_monitor_socket(_LINK_EVENTS)
+        dealer.connect(f"ipc://{path}")
+        self._loop.add_reader(_descriptor(monitor), self._read_monitor, channel, monitor)
+        self._loop.call_soon(self._read_monitor, channel, monitor)
+        self._watch(channel)
+        return channel
+
+    def _open(self, context: zmq.Context, kind: int, name: str) -> zmq.Socket:
+        sock = context.socket(kind)
+        queue_messages = BULK_QUEUE_MESSAGES if name == "bulk" else CONTROL_QUEUE_MESSAGES
+        sock.setsockopt(zmq.LINGER, 0)
+        sock.setsockopt(zmq.SNDHWM, queue_messages)
+        sock.setsockopt(zmq.RCVHWM, queue_messages)
+        sock.setsockopt(zmq.MAXMSGSIZE, self._max_message_bytes)
+        return sock
+
+    def _watch(self, channel: _Channel) -> None:
+        self._loop.add_reader(_descriptor(channel.socket), self._drain, channel)
+        self._look_again(channel)
+
+    def _look_again(self, channel: _Channel) -> None:
+        """Make up for a signal that a call on the socket may have swallowed."""
+        if not channel.is_scheduled and _has_input(channel.socket):
+            channel.is_scheduled = True
+            self._loop.call_soon(self._drain, channel)
+
+    def _drain(self, channel: _Channel) -> None:
+        channel.is_scheduled = False
+        sock = channel.socket
+        try:
+            for _ in range(_DRAIN_MESSAGES):
+                if sock.closed or not _has_input(sock):
+                    return
+                parts = sock.recv_multipart(zmq.NOBLOCK, copy=not channel.is_bulk)
+                self._received(channel, parts)
+        finally:
+            if not sock.closed:
+                self._look_again(channel)
+
+    # -- sending
+
+    def _post(self, channel: _Channel, peer: int, parts: Sequence[Buffer]) -> bool:
+        if self.gate.is_active:
+            self.gate.admit(peer, True, partial(self._post_now, channel, peer, parts))
+            return True
+        return self._post_now(channel, peer, parts)
+
+    def _post_now(self, channel: _Channel, peer: int, parts: Sequence[Buffer]) -> bool:
+        sock = channel.socket
+        if sock.closed:
+            return False
+        last = len(parts) - 1
+        try:
+            for i, part in enumerate(parts):
+                sock.send(part, zmq.NOBLOCK if i == last else _MORE, copy=False)
+        except zmq.ZMQError as error:
+            if error.errno not in _UNREACHABLE:
+                raise
+            self.dropped["undelivered"] += 1
+            return False
+        finally:
+            self._look_again(channel)  # a send that fails swallows the signal, too
+        self.bytes_sent[peer] += sum(map(_size_bytes, parts))
+        return True
+
+    def _reply(
+        self,
+        asker: _Asker,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        what: What = What.REPLY,
+    ) -> bool:
+        channel, peer, routing_id, correlation_id = asker
+        first = envelope(what, 0, correlation_id) + header
+        return self._post(channel, peer, (routing_id, first, *frames))
+
+    # -- receiving
+
+    def _received(self, channel: _Channel, parts: list) -> None:
+        """parts: bytes, or on a bulk socket zmq.Frame; a ROUTER puts the routing id first."""
+        sender, peer = b"", channel.peer
+        if peer is None:
+            sender = bytes(parts.pop(0))
+            peer = node_of(sender)
+            if peer is None or peer not in self.peers:
+                self.dropped["stranger"] += 1
+                return
+        self.bytes_received[peer] += len(sender) + sum(map(len, parts))
+        if self.gate.is_active:
+            deliver = partial(self._dispatch, channel, peer, sender, parts)
+            self.gate.admit(peer, False, deliver)
+        else:
+            self._dispatch(channel, peer, sender, parts)
+
+    def _dispatch(self, channel: _Channel, peer: int, sender: bytes, parts: list) -> None:
+        first = bytes(parts[0]) if parts else b""
+        if len(first) < ENVELOPE_BYTES:
+            self.dropped["malformed"] += 1
+            return
+        what, kind, correlation_id = open_envelope(first)
+        header = first[ENVELOPE_BYTES:]
+        frames = [part.buffer if channel.is_bulk else part for part in parts[1:]]
+        is_ours = channel.peer is not None
+        if is_ours and what in (What.REPLY, What.FAILURE):
+            pending = self._pending.get(correlation_id)
+            if pending is None or pending.channel is not channel or pending.future.done():
+                self.dropped["late"] += 1
+            elif what == What.REPLY:
+                pending.future.set_result((header, frames))
+            else:
+                reason = header.decode(errors="replace")
+                _fail(pending.future, PeerUnavailable(f"broker {peer} failed: {reason}"))
+        elif not is_ours and what == What.REQUEST:
+            reply = partial(self._reply, _Asker(channel, peer, sender, correlation_id))
+            self._asked(peer, (kind, channel.is_bulk), header, frames, reply)
+        elif not is_ours and what == What.ONE_WAY:
+            self._told(peer, kind, header)
+        else:
+            self.dropped["malformed"] += 1
+
+    # -- links
+
+    def _read_monitor(self, channel: _Channel, monitor: zmq.Socket) -> None:
+        while not monitor.closed and _has_input(monitor):
+            event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"]
+            if event == zmq.EVENT_DISCONNECTED:
+                self._fail_pending(channel)
+            if not channel.is_bulk and channel.peer is not None:
+                self._link_event(channel.peer, self._links[channel.peer], event)
+
+    def _link_event(self, peer: int, link: LinkState, event: int) -> None:
+        if event == zmq.EVENT_DISCONNECTED:
+            link.closed(_monotonic_ms())
+            self._loop.call_later((GRACE_MS + 1) / 1000, self._grace_over, peer, link)
+        elif link.connected() if event == zmq.EVENT_HANDSHAKE_SUCCEEDED else link.refused():
+            self._changed(peer, link.is_up)
+
+    def _grace_over(self, peer: int, link: LinkState) -> None:
+        if self._context is not None and link.grace_over(_monotonic_ms()):
+            self._changed(peer, False)
+
+    def _fail_pending(self, channel: _Channel) -> None:
+        for pending in self._pending.values():
+            if pending.channel is channel:
+                reason = f"the connection to broker {channel.peer} broke"
+                _fail(pending.future, PeerUnavailable(reason))
+
+
+def _descriptor(sock: zmq.Socket) -> int:
+    return int(sock.get(zmq.FD))
+
+
+def _has_input(sock: zmq.Socket) -> bool:
+    return bool(int(sock.get(_EVENTS)) & _POLLIN)
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:  # a full backlog, or no socket at all: somebody else's
+            return path.exists()
+        return True
+
+
+def _size_bytes(part: Buffer) -> int:
+    return part.nbytes if isinstance(part, memoryview) else len(part)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _fail(future: asyncio.Future, error: PeerError) -> None:
+    if not future.done():
+        future.set_exception(error)

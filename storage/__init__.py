@@ -1,0 +1,1 @@
+"""One partition log on one disk (floor 2)."""

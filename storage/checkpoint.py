@@ -1,0 +1,268 @@
+"""Small files that are replaced as a whole, in Kafka's formats.
+
+Each is written to `<name>.tmp`, synced, renamed over the old one, and the directory is synced: a
+crash at any point leaves the old content or the new one. Reading gives typed values or a
+CorruptFile that says what to do.
+"""
+
+import os
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .corrupt_file import CorruptFile
+from .leader_epochs import EpochStart
+
+CHECKPOINT_VERSION = 0
+META_PROPERTIES_VERSION = 1
+PARTITION_METADATA_VERSION = 0
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANED_OFFSETS = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+
+
+def no_fault_point(name: str) -> None:
+    """The fault point of production: nothing happens."""
+
+
+FaultPoint = Callable[[str], None]
+
+
+class CorruptCheckpoint(CorruptFile):
+    """A checkpoint that cannot be read."""
+
+
+def write_atomically(
+    path: Path, content: bytes, *, fsync: bool = True, fault_point: FaultPoint = no_fault_point
+) -> None:
+    """Replace the file at `path` by one with `content`, all or nothing. Raises OSError.
+
+    Without `fsync` it still survives a crash of the process, but maybe not one of the machine.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    fault_point("checkpoint.before-write")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(fd, view) :]
+        if fsync:
+            fault_point("checkpoint.before-fsync")
+            os.fsync(fd)
+            fault_point("checkpoint.after-fsync")
+    finally:
+        os.close(fd)
+    fault_point("checkpoint.before-rename")
+    os.replace(temporary, path)
+    fault_point("checkpoint.after-rename")
+    if fsync:
+        sync_directory(path.parent)
+    fault_point("checkpoint.after-directory-fsync")
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names in a directory to the disk (blocks)."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class OffsetCheckpoint:
+    """An offset for each partition: `version`, `count`, then `topic partition offset` lines."""
+
+    __slots__ = ("_fault_point", "path")
+
+    def __init__(self, path: Path, fault_point: FaultPoint = no_fault_point) -> None:
+        self.path = path
+        self._fault_point = fault_point
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """Offsets by (topic, partition); empty if there is no file. Raises CorruptCheckpoint.
+
+        Every checkpoint may be deleted: what it says is found again at the price of reading logs.
+        """
+        remedy = "Delete it and start the broker again: it is rebuilt by reading the logs"
+        offsets: dict[tuple[str, int], int] = {}
+        for line in _read_lines(self.path, remedy):
+            parts = line.split()
+            if len(parts) != 3 or not (parts[1].isdecimal() and _is_number(parts[2])):
+                raise CorruptCheckpoint(self.path, f"malformed line {line!r}", remedy)
+            offsets[parts[0], int(parts[1])] = int(parts[2])
+        return offsets
+
+    def write(self, offsets: Mapping[tuple[str, int], int], *, fsync: bool = True) -> None:
+        """Replace the file. Raises OSError."""
+        lines = (f"{topic} {partition} {offsets[topic, partition]}" for topic, partition in offsets)
+        write_atomically(
+            self.path, _encode_lines(lines), fsync=fsync, fault_point=self._fault_point
+        )
+
+
+class LeaderEpochCheckpoint:
+    """The leader epochs of one log: `epoch start-offset` lines."""
+
+    __slots__ = ("_fault_point", "path")
+
+    def __init__(self, directory: Path, fault_point: FaultPoint = no_fault_point) -> None:
+        self.path = directory / LEADER_EPOCHS
+        self._fault_point = fault_point
+
+    def read(self) -> list[EpochStart]:
+        """The entries; empty if there is no file. Raises CorruptCheckpoint."""
+        remedy = "Delete it and start the broker again: batches bear their epochs"
+        entries = []
+        for line in _read_lines(self.path, remedy):
+            parts = line.split()
+            if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+                raise CorruptCheckpoint(self.path, f"malformed line {line!r}", remedy)
+            entries.append(EpochStart(int(parts[0]), int(parts[1])))
+        return entries
+
+    def write(self, entries: Iterable[EpochStart], *, fsync: bool = True) -> None:
+        """Replace the file. Raises OSError."""
+        content = _encode_lines(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+        write_atomically(self.path, content, fsync=fsync, fault_point=self._fault_point)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Whose data directory this is (`meta.properties` version 1).
+
+    `boot_id` is ours: it tells a restarted process from a machine that lost its power.
+    """
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+    boot_id: str | None = None
+
+    @classmethod
+    def read(cls, directory: Path) -> "MetaProperties | None":
+        """What the directory says of itself; None for a fresh one. Raises CorruptCheckpoint."""
+        path = directory / META_PROPERTIES
+        remedy = "Restore it from a backup; without it nobody can tell whose data this is"
+        try:
+            text = path.read_text("utf-8")
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            raise CorruptCheckpoint(path, "it is not UTF-8", remedy) from None
+        lines = (line for line in text.splitlines() if line.strip() and line[0] not in "#!")
+        properties = {
+            _unescape(key.strip()): _unescape(value.strip())
+            for key, _, value in (line.partition("=") for line in lines)
+        }
+        if properties.get("version") != str(META_PROPERTIES_VERSION):
+            raise CorruptCheckpoint(path, f"its version is {properties.get('version')}", remedy)
+        try:
+            return cls(
+                cluster_id=properties["cluster.id"],
+                node_id=int(properties["node.id"]),
+                directory_id=decode_uuid(properties["directory.id"]),
+                boot_id=properties.get("boot.id"),
+            )
+        except (KeyError, ValueError) as problem:
+            raise CorruptCheckpoint(path, f"bad or missing: {problem}", remedy) from None
+
+    def write(self, directory: Path, fault_point: FaultPoint = no_fault_point) -> None:
+        """Replace the file. Raises OSError."""
+        properties = {
+            "version": str(META_PROPERTIES_VERSION),
+            "cluster.id": self.cluster_id,
+            "node.id": str(self.node_id),
+            "directory.id": encode_uuid(self.directory_id),
+        }
+        if self.boot_id is not None:
+            properties["boot.id"] = self.boot_id
+        lines = ["#", *(f"{key}={_escape(value)}" for key, value in properties.items()), ""]
+        content = "\n".join(lines).encode()
+        write_atomically(directory / META_PROPERTIES, content, fault_point=fault_point)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """Which topic a partition's directory belongs to (`partition.metadata` version 0)."""
+
+    topic_id: bytes
+
+    @classmethod
+    def read(cls, directory: Path) -> "PartitionMetadata | None":
+        """What the directory says of itself; None without the file. Raises CorruptCheckpoint."""
+        path = directory / PARTITION_METADATA
+        remedy = "Delete it if the directory is surely this topic's; it is written again"
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        match = re.fullmatch(rb"version:\s*(\d+)\s+topic_id:\s*([\w-]{22})\s*", content)
+        if match is None or int(match[1]) != PARTITION_METADATA_VERSION:
+            raise CorruptCheckpoint(path, f"it says {content[:80]!r}", remedy)
+        return cls(decode_uuid(match[2].decode()))
+
+    def write(
+        self, directory: Path, fault_point: FaultPoint = no_fault_point, *, fsync: bool = True
+    ) -> None:
+        """Replace the file. Raises OSError."""
+        text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(self.topic_id)}"
+        path = directory / PARTITION_METADATA
+        write_atomically(path, text.encode(), fsync=fsync, fault_point=fault_point)
+
+
+def encode_uuid(uuid: bytes) -> str:
+    """Sixteen bytes as Kafka prints them: base64url without padding."""
+    return urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> bytes:
+    """The sixteen bytes of what Kafka prints. Raises ValueError."""
+    uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(uuid) != 16:
+        raise ValueError(f"{text!r} is not a uuid")
+    return uuid
+
+
+def _encode_lines(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def _read_lines(path: Path, remedy: str) -> list[str]:
+    """The entry lines of a checkpoint; none for a missing or empty file, as Kafka."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise CorruptCheckpoint(path, "it is not UTF-8", remedy) from None
+    if len(lines) < 2:
+        if lines and lines[0] != str(CHECKPOINT_VERSION):
+            raise CorruptCheckpoint(path, f"unknown version {lines[0][:40]!r}", remedy)
+        return []
+    if lines[0] != str(CHECKPOINT_VERSION):
+        raise CorruptCheckpoint(path, f"unknown version {lines[0][:40]!r}", remedy)
+    if lines[1] != str(len(lines) - 2):
+        problem = f"it announces {lines[1][:40]!r} entries and has {len(lines) - 2}"
+        raise CorruptCheckpoint(path, problem, remedy)
+    return lines[2:]
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _escape(value: str) -> str:
+    """A value as java.util.Properties stores it; ours are of printable ASCII."""
+    return re.sub(r"([\\:=#!])", r"\\\1", value)
+
+
+def _unescape(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value)

@@ -1,0 +1,105 @@
+"""Which leader epoch wrote which part of a log (KIP-101, KIP-279, KIP-320).
+
+A list of (epoch, start offset), both strictly rising: the epoch's first batch lies at the start
+offset, its end is the next entry's start, or the log end for the last one. Batches bear their
+epoch, so the list can always be rebuilt from the log; it is kept in a file so that it need not.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochStart(NamedTuple):
+    """A leader epoch and the offset of its first batch."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log. Methods that change it say whether they did: then save it."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._entries: list[EpochStart] = []
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        """All epochs, oldest first."""
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The epoch of the last batch ever assigned, None when there was none."""
+        return self._entries[-1].epoch if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` begins at `start_offset`.
+
+        An epoch already latest stays where it is unless it now starts lower. Entries that
+        contradict the new one (an epoch as high, a start as high) are dropped: what they told of
+        has been truncated, or nothing was ever written in them.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at offset {start_offset}")
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochStart(epoch, start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch of at most `epoch`, and the offset where it ends (exclusive).
+
+        (-1, -1) when `epoch` is undefined or later than every epoch known. For an epoch older
+        than all known ones: that epoch itself and the start of the first known one, so that a
+        follower truncates to where our log begins.
+        """
+        entries = self._entries
+        if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == entries[-1].epoch:
+            return epoch, log_end_offset
+        higher = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        floor_epoch = entries[higher - 1].epoch if higher else epoch
+        return floor_epoch, entries[higher].start_offset
+
+    def epoch_for(self, offset: int) -> int | None:
+        """The epoch that wrote `offset`; None below the first one known."""
+        at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[at - 1].epoch if at else None
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Forget the epochs that begin at `end_offset` or above: the log now ends there."""
+        entries = self._entries
+        before = len(entries)
+        while entries and entries[-1].start_offset >= end_offset:
+            entries.pop()
+        return len(entries) != before
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Forget the epochs that end at `start_offset` or below: the log now begins there.
+
+        The epoch that `start_offset` lies in stays, and is said to begin there.
+        """
+        entries = self._entries
+        at = bisect_right(entries, start_offset, key=lambda entry: entry.start_offset)
+        if at == 0 or (at == 1 and entries[0].start_offset == start_offset):
+            return False
+        entries[:at] = [EpochStart(entries[at - 1].epoch, start_offset)]
+        return True
+
+    def clear(self) -> bool:
+        """Forget everything."""
+        had = bool(self._entries)
+        self._entries.clear()
+        return had

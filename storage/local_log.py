@@ -1,0 +1,346 @@
+"""The files of one log, and the state that follows from them, kept in step.
+
+Three things are functions of the batches in the segments: the sparse indexes, the leader epochs,
+and the producer state with its transaction index. Whatever changes the segments here (append,
+roll, truncate, drop, swap) changes them alike. Who may do so, and which offsets are committed, is
+the business of PartitionLog.
+
+Order of an append: the bytes first, then the memory. If a write fails nothing in memory has moved
+and the log is failed until a restart has recovered its directory.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..wire.record_batch import BatchHeader
+from .checkpoint import FaultPoint, LeaderEpochCheckpoint
+from .disk_guard import DiskGuard
+from .log_config import LogConfig
+from .log_durability import Durability
+from .log_file import Buffer
+from .log_recovery import LoadedLog, aborted_entry, load_producers, take_in
+from .log_retention import DeletedFiles
+from .segment import Segment
+from .segment_swap import swap_in
+
+# Snapshots between those of the rolls, so that a truncation replays no more than this. Kafka has
+# none, and reads up to a whole segment.
+SNAPSHOT_INTERVAL_BYTES = 16 << 20
+SNAPSHOT_INTERVAL_PRODUCERS_MAX = 1000
+WRITE_BACK_BYTES = 8 << 20
+
+
+class LocalLog:
+    """Segments with everything derived from them, up to `log_end_offset`.
+
+    One thread owns it; only what says "in an executor" may run in another. `now_ms` is wall
+    clock; what does not get it goes by the last that was told. `config` may be replaced at any
+    time. Public methods raise KafkaStorageError for an OSError, see DiskGuard.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        loaded: LoadedLog,
+        *,
+        recovery_point: int,
+        disk: DiskGuard,
+        now_ms: int,
+        fault_point: FaultPoint,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments = loaded.segments
+        self.producer_state = loaded.producer_state
+        self.leader_epochs = loaded.leader_epochs
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self._latest_epoch = self.leader_epochs.latest_epoch  # read at every append
+        self._snapshots = loaded.snapshots
+        self._bytes_since_snapshot = 0
+        self._epoch_checkpoint = LeaderEpochCheckpoint(directory, fault_point)
+        self._durability = Durability(min(recovery_point, self.log_end_offset), fault_point)
+        self._deleted = DeletedFiles()
+        self._disk = disk
+        self._now_ms = now_ms  # the wall clock when it was last told
+        self._fault_point = fault_point
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the disk has failed this log."""
+        return self._disk.failure is not None
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The leader epoch assigned last, None when there was none."""
+        return self._latest_epoch
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset is on the disk, not only in the page cache."""
+        return self._durability.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all batches."""
+        return self.segments.size_bytes
+
+    # -- growing -----------------------------------------------------------------------------
+
+    def _write_batch(self, records: Buffer, header: BatchHeader, base_offset: int) -> None:
+        """Append one batch, stamped with `base_offset`; `header` is as it was sent."""
+        size_bytes = len(records)
+        last_offset = base_offset + header.last_offset_delta
+        segment = self.segments.active
+        if segment.should_roll(
+            self.config, size_bytes, header.max_timestamp, last_offset, self._now_ms
+        ):
+            segment = self._roll(base_offset)
+        self._fault_point("log.append.before-write")
+        segment.write(records)
+        self._fault_point("log.append.after-write")
+        segment.add_batch(size_bytes, last_offset, header.max_timestamp)
+        self.log_end_offset = last_offset + 1
+        self._take_in(segment, header, base_offset, records)
+        self._written(size_bytes)
+
+    def _write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
+        """Append batches as they are, with one write for those that share a segment.
+
+        Segments begin where the leader's do, since the same rule is asked for each batch.
+        """
+        run: list[tuple[int, BatchHeader]] = []
+        run_start = run_end = 0
+        for position, header in batches:
+            size_bytes = header.size_bytes
+            if self.segments.active.should_roll(
+                self.config,
+                run_end - run_start + size_bytes,
+                header.max_timestamp,
+                header.last_offset,
+                self._now_ms,
+            ):
+                self._write_to_active(records[run_start:run_end], run_start, run)
+                self._roll(header.base_offset)
+                run, run_start = [], position
+            run.append((position, header))
+            run_end = position + size_bytes
+        self._write_to_active(records[run_start:run_end], run_start, run)
+
+    def _write_to_active(
+        self,
+        data: memoryview,
+        data_start: int,
+        run: Sequence[tuple[int, BatchHeader]],
+    ) -> None:
+        if not run:
+            return
+        segment = self.segments.active
+        self._fault_point("log.append.before-write")
+        segment.write(data)
+        self._fault_point("log.append.after-write")
+        for position, header in run:
+            start = position - data_start
+            batch = data[start : start + header.size_bytes]
+            segment.add_batch(header.size_bytes, header.last_offset, header.max_timestamp)
+            self.log_end_offset = header.last_offset + 1
+            if header.partition_leader_epoch != self._latest_epoch:
+                self._note_epoch(header.partition_leader_epoch, header.base_offset)
+            self._take_in(segment, header, header.base_offset, batch)
+        self._written(len(data))
+
+    def _take_in(
+        self,
+        segment: Segment,
+        header: BatchHeader,
+        base_offset: int,
+        batch: Buffer,
+    ) -> None:
+        completed = take_in(self.producer_state, header, base_offset, batch, self._now_ms)
+        if completed is not None:
+            if completed.is_aborted:
+                segment.transaction_index.append(aborted_entry(completed))
+            self.producer_state.complete_transaction(completed)
+
+    def _written(self, size_bytes: int) -> None:
+        if self._durability.unsynced_since_ms is None:
+            self._durability.unsynced_since_ms = self._now_ms
+        self._bytes_since_snapshot += size_bytes
+        if self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES:
+            self._bytes_since_snapshot = 0
+            if len(self.producer_state) <= SNAPSHOT_INTERVAL_PRODUCERS_MAX:
+                self._take_snapshot()
+
+    def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """Remember that an epoch begins. Recovery would find it in the batches, so no sync."""
+        if leader_epoch >= 0 and self.leader_epochs.assign(leader_epoch, start_offset):
+            self._save_epochs()
+
+    def _save_epochs(self) -> None:
+        self._latest_epoch = self.leader_epochs.latest_epoch
+        self._epoch_checkpoint.write(self.leader_epochs.entries, fsync=False)
+        self._durability.names_changed()
+
+    # -- segments ----------------------------------------------------------------------------
+
+    def _roll(self, base_offset: int) -> Segment:
+        """Close the active segment, begin one at `base_offset`, and snapshot the producers."""
+        active = self.segments.active
+        if active.size_bytes == 0 and active.base_offset == base_offset:
+            return active
+        self._fault_point("log.roll.before-create")
+        active.become_inactive()
+        segment = self._new_segment(base_offset)
+        if active.size_bytes == 0:  # begun, but a gap in the offsets is too wide for it
+            self.segments.remove(active)
+            active.delete()
+        self._fault_point("log.roll.after-create")
+        self.producer_state.skip_to(base_offset)
+        self._take_snapshot()
+        return segment
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        Segment.remove_files(self.directory, base_offset)
+        segment = Segment(self.directory, base_offset, self.config, self._now_ms)
+        if self.config.preallocate:
+            segment.preallocate(self.config.segment_bytes)
+        self.segments.add(segment)
+        self._durability.names_changed()
+        return segment
+
+    def _take_snapshot(self) -> None:
+        """Write the producer state down; of snapshots between rolls the last two are kept."""
+        self._bytes_since_snapshot = 0
+        state = self.producer_state
+        self._fault_point("log.snapshot.before-write")
+        self._snapshots.write(state.end_offset, state.snapshot_entries())
+        self._fault_point("log.snapshot.after-write")
+        bases = {segment.base_offset for segment in self.segments}
+        between = [offset for offset in self._snapshots.offsets if offset not in bases]
+        self._snapshots.remove(between[:-2])
+
+    def _cut_to(self, offset: int) -> None:
+        """Drop every batch that reaches `offset` or lies above; sets `log_end_offset`."""
+        for segment in reversed(list(self.segments)):
+            if segment.base_offset > offset:
+                self.segments.remove(segment)
+                self._deleted.retire(segment.paths(), self._now_ms)
+        self._fault_point("log.truncate.before-cut")
+        self.log_end_offset = self.segments.active.truncate_to(offset)
+        self._fault_point("log.truncate.after-cut")
+        self.segments.forget()
+        self._durability.cut(self.log_end_offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        if self.leader_epochs.truncate_from_end(self.log_end_offset):
+            self._save_epochs()
+        self._snapshots.remove_above(self.log_end_offset)
+        self.producer_state = load_producers(
+            self.segments, self._snapshots, self.log_end_offset, self._now_ms
+        )
+
+    def _start_over_at(self, offset: int) -> None:
+        """Drop everything; the log is empty and goes on at `offset`."""
+        for segment in self.segments:
+            self.segments.remove(segment)
+            self._deleted.retire(segment.paths(), self._now_ms)
+        self._fault_point("log.truncate.after-delete")
+        self.log_start_offset = self.log_end_offset = offset
+        self._durability.cut(0)
+        self._new_segment(offset)
+        self._snapshots.remove_above(-1)
+        self.producer_state.clear(offset)
+        if self.leader_epochs.clear():
+            self._save_epochs()
+
+    def _drop_oldest(self, segments: Sequence[Segment]) -> None:
+        """Take the oldest segments out of the log; their files go file.delete.delay.ms later."""
+        due_ms = self._now_ms + self.config.file_delete_delay_ms
+        for segment in segments:
+            self.segments.remove(segment)
+            self._deleted.retire(segment.paths(), due_ms)
+            self._fault_point("log.delete.after-rename")
+        self._snapshots.remove([segment.base_offset for segment in segments])
+        self._durability.names_changed()
+
+    def replace_segments(self, base_offset: int, replaced: Sequence[Segment]) -> Segment:
+        """Swap the compacted segment in that waits as .cleaned files; see segment_swap."""
+        with self._disk:
+            segment = swap_in(
+                self.segments,
+                base_offset,
+                replaced,
+                self.config,
+                self._deleted,
+                now_ms=self._now_ms,
+                fault_point=self._fault_point,
+            )
+            # A snapshot from below may know of a transaction whose marker is gone by now.
+            newer = self.segments.after(segment)
+            end_offset = self.log_end_offset if newer is None else newer.base_offset
+            stale = [offset for offset in self._snapshots.offsets if offset < end_offset]
+            self._snapshots.remove(stale)
+            self._durability.names_changed()
+            return segment
+
+    # -- disk --------------------------------------------------------------------------------
+
+    def flush_needed(self, now_ms: int) -> bool:
+        """Whether to call `flush`: flush.messages, flush.ms, or a segment has been closed."""
+        return self._durability.is_due(self.segments, self.log_end_offset, self.config, now_ms)
+
+    def flush(self) -> None:
+        """Bring everything below the log end to the disk and raise the recovery point.
+
+        Blocks: call it in an executor. Safe beside all other methods.
+        """
+        with self._disk:
+            self._durability.flush(
+                self.directory, self.segments, self._snapshots, self.log_end_offset
+            )
+
+    @property
+    def write_back_needed(self) -> bool:
+        """Whether so much has been appended that the kernel should begin to write it out."""
+        active = self.segments.active
+        return active.size_bytes - active.written_back_bytes >= WRITE_BACK_BYTES
+
+    def start_write_back(self) -> None:
+        """Let the kernel begin to write the active segment out; promises nothing.
+
+        Without it dirty pages pile up until the kernel stops a writer for a second, which looks
+        like a death to the other brokers. May block: call it in an executor, as `flush`.
+        """
+        with self._disk:
+            active = self.segments.active
+            start, active.written_back_bytes = active.written_back_bytes, active.size_bytes
+            active.file.start_write_back(start, active.written_back_bytes - start)
+
+    def purge_deleted_files(self, now_ms: int) -> int:
+        """Unlink the files of dropped segments whose file.delete.delay.ms is over; how many.
+
+        Unlinking a large file blocks: call it in an executor, as `flush`.
+        """
+        with self._disk:
+            return self._deleted.unlink_due(now_ms)
+
+    def close(self) -> None:
+        """Write down and sync everything, so that a clean start need not recover (blocks)."""
+        if self.is_failed:
+            return
+        with self._disk:
+            if self.log_end_offset not in self._snapshots.offsets and self.log_end_offset:
+                self._take_snapshot()
+            self.segments.active.become_inactive()
+        self.flush()
+
+    def retire(self) -> None:
+        """Serve nothing any more: the directory has been moved away."""
+        self._disk.failure = FileNotFoundError(f"{self.directory} has been deleted")
+
+    def delete(self) -> None:
+        """Remove the directory with all that is in it (blocks). The log serves nothing any more."""
+        with self._disk:
+            shutil.rmtree(self.directory)
+        self.retire()

@@ -1,0 +1,165 @@
+"""Which log is compacted next, and how far each has been: `cleaner-offset-checkpoint`.
+
+One cleaning at a time, of the dirtiest log. The shell that runs it decides where:
+
+    cleaning = cleaner.begin(logs, now_ms)         log's thread; None: nothing to do
+    for step in cleaning.steps():                  an executor, or a slice at a time
+        if isinstance(step, CleanedGroup):
+            cleaner.swap(step)                     log's thread
+    cleaner.finish()                               log's thread, the steps being done
+    cleaner.save()                                 an executor: it syncs
+
+If the steps raise, call `give_up(error)` instead of `finish`: what was swapped in stays, the rest
+is left as it was.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..wire.errors import CorruptMessage, InvalidRecord
+from .checkpoint import CLEANED_OFFSETS, CorruptCheckpoint, FaultPoint, OffsetCheckpoint
+from .checkpoint import no_fault_point as nothing
+from .cleaner import KEYS_MAX, ActiveProducer
+from .cleaner_plan import CleaningPlan, SegmentSummary, plan_cleaning
+from .cleaning import CleanedGroup, Cleaning
+from .log_config import LONG_MAX
+from .log_file import scan_headers
+from .partition_log import PartitionLog
+from .segment import Segment
+
+
+class SegmentsChanged(Exception):
+    """Retention or truncation took a segment that was being cleaned; begin anew later."""
+
+
+class LogCleaner:
+    """Chooses and keeps count for the logs of one data directory."""
+
+    def __init__(
+        self,
+        data_directory: Path,
+        *,
+        keys_max: int = KEYS_MAX,
+        fault_point: FaultPoint = nothing,
+    ) -> None:
+        self._checkpoint = OffsetCheckpoint(data_directory / CLEANED_OFFSETS, fault_point)
+        self._keys_max = keys_max
+        self._fault_point = fault_point
+        self._log: PartitionLog | None = None
+        self._cleaning: Cleaning | None = None
+        # Why a log is not cleaned any more, by (topic, partition): a batch cannot be read.
+        self.uncleanable: dict[tuple[str, int], str] = {}
+        try:
+            self._cleaned_offsets = self._checkpoint.read()
+        except CorruptCheckpoint:
+            self._cleaned_offsets = {}  # all logs count as dirty: more work, nothing wrong
+
+    def begin(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleaning | None:
+        """Begin to clean the log that needs it most, if one does. `now_ms` is wall clock."""
+        assert self._cleaning is None, "one cleaning at a time"
+        best: tuple[float, PartitionLog, CleaningPlan] | None = None
+        for log in logs:
+            if not log.config.is_compacted or log.is_failed or _name(log) in self.uncleanable:
+                continue
+            plan = self.plan(log, now_ms)
+            if plan.is_worth_it(log.config) and (best is None or plan.dirty_ratio > best[0]):
+                best = (plan.dirty_ratio, log, plan)
+        if best is None:
+            return None
+        _, log, plan = best
+        segments = list(log.segments)
+        producers = {
+            entry.producer_id: ActiveProducer(
+                entry.epoch, entry.last_data_offset, entry.last_marker_offset
+            )
+            for entry in log.producer_state.entries()
+        }
+        self._log = log
+        self._cleaning = Cleaning(
+            segments,
+            _summaries(log),
+            plan,
+            log.config,
+            producers,
+            now_ms=now_ms,
+            keys_max=self._keys_max,
+            fault_point=self._fault_point,
+        )
+        return self._cleaning
+
+    def plan(self, log: PartitionLog, now_ms: int) -> CleaningPlan:
+        """What could be cleaned of a log."""
+        return plan_cleaning(
+            _summaries(log),
+            log.config,
+            cleaned_offset=self._cleaned_offsets.get(_name(log)),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            last_stable_offset=log.last_stable_offset,
+            recovery_point=log.recovery_point,
+            now_ms=now_ms,
+        )
+
+    def swap(self, group: CleanedGroup) -> None:
+        """Put a cleaned segment into the log. SegmentsChanged, KafkaStorageError."""
+        assert self._log is not None
+        segments = self._log.segments
+        if any(segments.floor(old.base_offset) is not old for old in group.replaced):
+            raise SegmentsChanged
+        self._log.replace_segments(group.base_offset, group.replaced)
+
+    def finish(self) -> None:
+        """The steps are done: the log is clean up to where they got."""
+        assert self._log is not None and self._cleaning is not None
+        self._cleaned_offsets[_name(self._log)] = self._cleaning.cleaned_offset
+        self._log = self._cleaning = None
+
+    def give_up(self, error: BaseException) -> None:
+        """The steps failed. A log with a batch that cannot be read is not tried again."""
+        assert self._log is not None and self._cleaning is not None
+        self._cleaning.close()
+        if isinstance(error, CorruptMessage | InvalidRecord):
+            self.uncleanable[_name(self._log)] = str(error)
+        self._log = self._cleaning = None
+
+    def truncated(self, topic: str, partition: int, end_offset: int) -> None:
+        """A log was cut to `end_offset`: what comes there now is dirty."""
+        name = (topic, partition)
+        if self._cleaned_offsets.get(name, end_offset) > end_offset:
+            self._cleaned_offsets[name] = end_offset
+
+    def forget(self, topic: str, partition: int) -> None:
+        """A log was deleted."""
+        self._cleaned_offsets.pop((topic, partition), None)
+        self.uncleanable.pop((topic, partition), None)
+
+    def save(self) -> None:
+        """Write the checkpoint (blocks). Raises OSError."""
+        self._checkpoint.write(dict(self._cleaned_offsets))
+
+
+def _name(log: PartitionLog) -> tuple[str, int]:
+    return log.topic, log.partition
+
+
+def _summaries(log: PartitionLog) -> list[SegmentSummary]:
+    wants_first = log.config.max_compaction_lag_ms < LONG_MAX
+    return [
+        SegmentSummary(
+            segment.base_offset,
+            segment.size_bytes,
+            segment.offset_index.size_bytes,
+            segment.time_index.size_bytes,
+            _first_timestamp(segment) if wants_first else -1,
+            segment.max_timestamp,
+        )
+        for segment in log.segments
+    ]
+
+
+def _first_timestamp(segment: Segment) -> int:
+    if segment.first_batch_timestamp is None:
+        for _, header in scan_headers(segment.file, 0, segment.size_bytes):
+            segment.first_batch_timestamp = header.max_timestamp
+            break
+    return -1 if segment.first_batch_timestamp is None else segment.first_batch_timestamp

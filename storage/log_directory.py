@@ -1,0 +1,328 @@
+"""A broker's data directory: whose it is, which partitions lie in it, and how they were left.
+
+    .lock                            held while a broker runs on the directory
+    meta.properties                  cluster, node, directory id, and the boot of the machine
+    <topic>-<partition>/             a partition's log
+    <topic>-<partition>.<hex>-delete/    a deleted one, which waits for its removal
+    <topic>-<partition>.<hex>-stray/     one that is set aside: of an older topic of that name
+    three checkpoints                high watermarks, recovery points, log starts by partition
+    .kafka_cleanshutdown             everything was closed and synced; gone while a broker runs
+
+All names are Kafka's. The checkpoints may lag behind (they are written every few seconds): an old
+high watermark is raised again by the leader, an old recovery point costs reading, and an old log
+start may bring back records that DeleteRecords hid a moment before all replicas died.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from ..wire.errors import InconsistentTopicId
+from .checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    CorruptCheckpoint,
+    FaultPoint,
+    MetaProperties,
+    OffsetCheckpoint,
+    no_fault_point,
+    sync_directory,
+    write_atomically,
+)
+from .corrupt_file import CorruptFile
+from .disk_guard import DiskGuard
+from .log_config import LogConfig
+from .partition_log import PartitionLog
+
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+FILE_NAME_BYTES_MAX = 255
+_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
+_DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
+
+TopicPartition = tuple[str, int]
+
+
+class DirectoryInUse(Exception):
+    """Another broker process holds the lock of the directory."""
+
+
+class WrongCluster(CorruptFile):
+    """The directory was written by a broker of another cluster, or by another node."""
+
+
+class Checkpoints(NamedTuple):
+    """The offsets to write down, each by (topic, partition)."""
+
+    high_watermarks: dict[TopicPartition, int]
+    recovery_points: dict[TopicPartition, int]
+    log_start_offsets: dict[TopicPartition, int]
+
+
+class LogDirectory:
+    """The logs of one broker. Methods raise KafkaStorageError where the disk fails.
+
+    `logs` are those that are open. `found` are the partitions that lay here at the start and have
+    not been opened yet. `clean_shutdown_epoch` is the broker epoch of the run that ended cleanly
+    before this one, None when the last run did not.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cluster_id: str,
+        node_id: int,
+        boot_id: str,
+        new_directory_id: bytes,
+        fault_point: FaultPoint = no_fault_point,
+    ) -> None:
+        """Lock the directory, check that it is ours, and look at what is in it.
+
+        `boot_id` is the machine's; `new_directory_id` is 16 random bytes, used if the directory is
+        new. Raises DirectoryInUse, WrongCluster, CorruptCheckpoint (of meta.properties).
+        """
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._fault_point = fault_point
+        self._disk = DiskGuard(str(path))
+        with self._disk:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = _take_lock(path)
+        try:
+            with self._disk:
+                self.meta = self._check_meta(cluster_id, node_id, boot_id, new_directory_id)
+                self.clean_shutdown_epoch = self._take_clean_shutdown_mark()
+                self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+                self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+                self._log_start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
+                self._to_delete: list[Path] = []
+                self.found = self._scan()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    # -- partitions --------------------------------------------------------------------------
+
+    def open_partition(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """The log of a partition, recovered or created (blocks: reads what must be recovered).
+
+        A directory of that name with another topic id belongs to a deleted topic: it is set aside.
+        """
+        key = (topic, partition)
+        was_here = key in self.found
+        try:
+            log = self._open(key, topic_id, config, was_here, now_ms)
+        except InconsistentTopicId:
+            self.set_aside(topic, partition)
+            log = self._open(key, topic_id, config, False, now_ms)
+        self.found.discard(key)
+        self.logs[key] = log
+        return log
+
+    def delete_partition(self, topic: str, partition: int) -> None:
+        """Take a partition out at once; `purge_deleted` frees the space."""
+        log = self.logs.pop((topic, partition), None)
+        self.found.discard((topic, partition))
+        with self._disk:
+            path = self._move_away(topic, partition, "delete")
+            if path is not None:
+                self._to_delete.append(path)
+        if log is not None:
+            log.retire()
+
+    def set_aside(self, topic: str, partition: int) -> Path | None:
+        """Rename a partition's directory to -stray: nobody serves it, nobody deletes it."""
+        log = self.logs.pop((topic, partition), None)
+        self.found.discard((topic, partition))
+        with self._disk:
+            path = self._move_away(topic, partition, "stray")
+        if log is not None:
+            log.retire()
+        return path
+
+    def purge_deleted(self, now_ms: int) -> int:
+        """Remove deleted partitions, and dropped segments whose delay is over (blocks).
+
+        Returns how many partitions. May run in an executor.
+        """
+        for log in list(self.logs.values()):
+            if not log.is_failed:
+                log.purge_deleted_files(now_ms)
+        count = 0
+        with self._disk:
+            while self._to_delete:
+                shutil.rmtree(self._to_delete[0], ignore_errors=True)
+                del self._to_delete[0]
+                count += 1
+        return count
+
+    # -- checkpoints and the end ---------------------------------------------------------------
+
+    def collect_checkpoints(self) -> Checkpoints:
+        """The offsets as they are now, for `write_checkpoints` in an executor."""
+        healthy = {key: log for key, log in self.logs.items() if not log.is_failed}
+        self._high_watermarks |= {key: log.high_watermark for key, log in healthy.items()}
+        self._recovery_points |= {key: log.recovery_point for key, log in healthy.items()}
+        self._log_start_offsets |= {key: log.log_start_offset for key, log in healthy.items()}
+        return Checkpoints(
+            dict(self._high_watermarks), dict(self._recovery_points), dict(self._log_start_offsets)
+        )
+
+    def write_checkpoints(self, checkpoints: Checkpoints) -> None:
+        """Put collected offsets on the disk (blocks)."""
+        with self._disk:
+            self._checkpoint(HIGH_WATERMARKS).write(checkpoints.high_watermarks)
+            self._checkpoint(RECOVERY_POINTS).write(checkpoints.recovery_points)
+            self._checkpoint(LOG_START_OFFSETS).write(checkpoints.log_start_offsets)
+
+    def close(self, broker_epoch: int) -> None:
+        """Close and sync all logs, and mark the end as clean if all of them could (blocks)."""
+        try:
+            for log in self.logs.values():
+                log.close()
+            self.write_checkpoints(self.collect_checkpoints())
+            if not any(log.is_failed for log in self.logs.values()):
+                mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
+                with self._disk:
+                    write_atomically(
+                        self.path / CLEAN_SHUTDOWN, mark.encode(), fault_point=self._fault_point
+                    )
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the lock back without closing anything: the next start recovers."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def _open(
+        self,
+        key: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        was_here: bool,
+        now_ms: int,
+    ) -> PartitionLog:
+        topic, partition = key
+        return PartitionLog.open(
+            self.path / f"{topic}-{partition}",
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            config=config,
+            log_start_offset=self._log_start_offsets.get(key, 0) if was_here else 0,
+            recovery_point=self._recovery_points.get(key, 0) if was_here else 0,
+            high_watermark=self._high_watermarks.get(key, 0) if was_here else 0,
+            clean_shutdown=was_here and self.clean_shutdown_epoch is not None,
+            now_ms=now_ms,
+            fault_point=self._fault_point,
+        )
+
+    def _check_meta(
+        self, cluster_id: str, node_id: int, boot_id: str, new_directory_id: bytes
+    ) -> MetaProperties:
+        """Take possession of a new directory, refuse one of somebody else."""
+        meta = MetaProperties.read(self.path)
+        if meta is None:
+            meta = MetaProperties(
+                cluster_id=cluster_id, node_id=node_id, directory_id=new_directory_id, boot_id=None
+            )
+        if (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
+            raise WrongCluster(
+                self.path,
+                f"it belongs to node {meta.node_id} of cluster {meta.cluster_id}, this is node "
+                f"{node_id} of cluster {cluster_id}",
+                "Give this node the directory that is its own, or an empty one",
+            )
+        self.machine_restarted = meta.boot_id is not None and meta.boot_id != boot_id
+        if meta.boot_id != boot_id:
+            meta = MetaProperties(
+                cluster_id=cluster_id,
+                node_id=node_id,
+                directory_id=meta.directory_id,
+                boot_id=boot_id,
+            )
+            meta.write(self.path, self._fault_point)
+        return meta
+
+    def _take_clean_shutdown_mark(self) -> int | None:
+        """Read the mark and remove it: from here on only `close` makes the end clean again."""
+        mark = self.path / CLEAN_SHUTDOWN
+        try:
+            content = mark.read_bytes()
+        except FileNotFoundError:
+            return None
+        mark.unlink()
+        sync_directory(self.path)
+        try:
+            return int(json.loads(content)["brokerEpoch"])
+        except (ValueError, KeyError, TypeError):
+            return -1  # Kafka before 3.8 wrote an empty file
+
+    def _scan(self) -> set[TopicPartition]:
+        found = set()
+        for entry in os.scandir(self.path):
+            if not entry.is_dir():
+                continue
+            if _DELETED_DIRECTORY.fullmatch(entry.name):
+                self._to_delete.append(Path(entry.path))
+            elif match := _PARTITION_DIRECTORY.fullmatch(entry.name):
+                found.add((match[1], int(match[2])))
+        return found
+
+    def _move_away(self, topic: str, partition: int, suffix: str) -> Path | None:
+        """Rename a partition's directory so that it is none any more; None if there is none."""
+        path = self.path / f"{topic}-{partition}"
+        number = 0
+        while True:
+            ending = f"-{partition}.{number:032x}-{suffix}"
+            target = self.path / (topic[: FILE_NAME_BYTES_MAX - len(ending)] + ending)
+            if not target.exists():
+                break
+            number += 1
+        self._fault_point("directory.before-rename")
+        for offsets in (self._high_watermarks, self._recovery_points, self._log_start_offsets):
+            offsets.pop((topic, partition), None)
+        try:
+            path.rename(target)
+        except FileNotFoundError:
+            return None
+        self._fault_point("directory.after-rename")
+        return target
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        return OffsetCheckpoint(self.path / name, self._fault_point)
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return self._checkpoint(name).read()
+        except CorruptCheckpoint:  # it only saves work: everything is recovered without it
+            return {}
+
+
+def _take_lock(path: Path) -> int:
+    """The descriptor that holds the lock. Raises DirectoryInUse."""
+    fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+        os.close(fd)
+        raise DirectoryInUse(
+            f"{path} is in use by another broker process (pid {holder or 'unknown'}). "
+            "Stop it first, or give this node a directory of its own"
+        ) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd

@@ -1,0 +1,154 @@
+"""Reading from a log's segments: whole batches from an offset, and offsets by timestamp.
+
+Bytes come from the page cache by pread, positions from what the last reads left behind or from
+the sparse index. A read never crosses a segment's end, as in Kafka.
+"""
+
+import struct
+from typing import NamedTuple
+
+from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, decode_header
+from ..wire.records import Record, decode_batch
+from .index import NO_TIMESTAMP
+from .log_file import Buffer, scan_headers
+from .segment import Segment
+from .segment_list import SegmentList
+
+_batch_length = struct.Struct(">i")
+_LENGTH_AT = 8  # where the length of a batch stands in it
+
+
+class LogRead(NamedTuple):
+    """Whole batches, the first of which may begin before the offset asked for.
+
+    `next_offset` is where to go on reading; the offset asked for when `data` is empty.
+    """
+
+    data: Buffer
+    next_offset: int
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by time; the epoch is that of its batch."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def read_batches(
+    segments: SegmentList,
+    offset: int,
+    max_bytes: int,
+    *,
+    upper_offset: int,
+    log_end_offset: int,
+    min_one_batch: bool,
+) -> LogRead:
+    """Batches from the one that holds `offset` on, all of them below `upper_offset`.
+
+    At most `max_bytes`, but one batch of any size when `min_one_batch`. `offset` must lie in the
+    log. Raises OSError.
+    """
+    located = segments.recall(offset) or _locate(segments, offset)
+    if located is None:
+        return LogRead(b"", offset)
+    segment, position = located
+    end, end_offset = _end_of_read(segments, segment, upper_offset, log_end_offset)
+    available = end - position
+    if available <= 0:
+        return LogRead(b"", offset)
+    if available <= max_bytes:
+        data: Buffer = segment.file.read(position, available)
+        next_offset = end_offset
+    else:
+        data, next_offset = _read_at_most(segment, position, max_bytes, min_one_batch)
+        if not data:
+            return LogRead(b"", offset)
+    if segment is segments.active or position + len(data) < segment.size_bytes:
+        segments.remember(next_offset, segment, position + len(data))
+    return LogRead(data, next_offset)
+
+
+def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int] | None:
+    """Segment and position of the batch that holds `offset` or, after a gap, of the next one."""
+    for segment in segments.from_floor(offset):
+        if (found := segment.position_of(offset)) is not None:
+            return segment, found[0]
+    return None
+
+
+def _end_of_read(
+    segments: SegmentList, segment: Segment, upper_offset: int, log_end_offset: int
+) -> tuple[int, int]:
+    """Where a read in `segment` must stop: (position, the offset that follows)."""
+    newer = segments.after(segment)
+    segment_end = log_end_offset if newer is None else newer.base_offset
+    if upper_offset >= segment_end:
+        return segment.size_bytes, segment_end
+    known = segments.recall(upper_offset)
+    if known is not None and known[0] is segment:
+        return known[1], upper_offset
+    found = segment.position_of(upper_offset)
+    return (segment.size_bytes if found is None else found[0]), upper_offset
+
+
+def _read_at_most(
+    segment: Segment, position: int, max_bytes: int, min_one_batch: bool
+) -> tuple[Buffer, int]:
+    """As many whole batches as fit into `max_bytes`, and the offset after the last."""
+    data = segment.file.read(position, max(max_bytes, HEADER_BYTES))
+    first_bytes = _batch_length.unpack_from(data, _LENGTH_AT)[0] + LENGTH_COUNTS_FROM
+    if first_bytes > max_bytes:
+        if not min_one_batch:
+            return b"", -1
+        data = segment.file.read(position, first_bytes)
+    last = end = 0
+    length_at, unpack = _LENGTH_AT, _batch_length.unpack_from
+    while end + HEADER_BYTES <= len(data):
+        next_end = end + unpack(data, end + length_at)[0] + LENGTH_COUNTS_FROM
+        if next_end > len(data):
+            break
+        last, end = end, next_end
+    next_offset = decode_header(data, last).last_offset + 1
+    return (data if end == len(data) else memoryview(data)[:end]), next_offset
+
+
+def find_by_timestamp(
+    segments: SegmentList, timestamp_ms: int, log_start_offset: int
+) -> TimestampedOffset | None:
+    """The first record at or above `log_start_offset` that is not older than `timestamp_ms`."""
+    for segment in segments:
+        if segment.size_bytes == 0 or segment.max_timestamp < timestamp_ms:
+            continue
+        _, near_offset = segment.time_index.lookup(timestamp_ms)
+        _, start = segment.offset_index.lookup(max(near_offset, log_start_offset))
+        for position, header in scan_headers(segment.file, start, segment.size_bytes):
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= log_start_offset:
+                for record in _records_at(segment, position, header.size_bytes):
+                    if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
+                        return TimestampedOffset(
+                            record.offset, record.timestamp, header.partition_leader_epoch
+                        )
+    return None
+
+
+def find_max_timestamp(segments: SegmentList) -> TimestampedOffset | None:
+    """The first record that bears the largest timestamp of the log (KIP-734)."""
+    newest = max(segments, key=lambda segment: segment.max_timestamp)
+    timestamp_ms = newest.max_timestamp
+    if timestamp_ms == NO_TIMESTAMP:
+        return None
+    _, start = newest.offset_index.lookup(newest.offset_of_max_timestamp)
+    for position, header in scan_headers(newest.file, start, newest.size_bytes):
+        if header.max_timestamp == timestamp_ms:
+            for record in _records_at(newest, position, header.size_bytes):
+                if record.timestamp == timestamp_ms:
+                    return TimestampedOffset(
+                        record.offset, timestamp_ms, header.partition_leader_epoch
+                    )
+    return None
+
+
+def _records_at(segment: Segment, position: int, size_bytes: int) -> list[Record]:
+    return decode_batch(segment.file.read(position, size_bytes))

@@ -1,0 +1,75 @@
+"""The transactions of a partition that committed readers may not pass yet.
+
+A transaction is ongoing until its marker is written, and unreplicated until the high watermark
+is above the marker. Readers of committed data stop at the first offset of the first of either.
+"""
+
+import heapq
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker (at last_offset) is written. First data at first_offset.
+
+    `last_stable_offset` is what it will be with this one complete and replicated: the first
+    offset of the next open transaction, else the offset behind the marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+    last_stable_offset: int
+
+
+class OpenTransactions:
+    """Transactions by their first offset in the partition."""
+
+    __slots__ = ("_ongoing", "_unreplicated")
+
+    def __init__(self) -> None:
+        # First offset to producer id, in rising order: transactions begin at the log's end.
+        self._ongoing: dict[int, int] = {}
+        # (first offset, marker offset): a heap whose top is removed once its marker is committed.
+        self._unreplicated: list[tuple[int, int]] = []
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """A transaction begins, above all others."""
+        self._ongoing[first_offset] = producer_id
+
+    def stable_offset_without(self, first_offset: int, marker_offset: int) -> int:
+        """The last stable offset once the transaction at `first_offset` is over."""
+        others = (other for other in self._ongoing if other != first_offset)
+        return next(others, marker_offset + 1)
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """A transaction's marker is written, and its abort noted."""
+        del self._ongoing[completed.first_offset]
+        heapq.heappush(self._unreplicated, (completed.first_offset, completed.last_offset))
+
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """Markers below `high_watermark` are committed."""
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[0][1] < high_watermark:
+            heapq.heappop(unreplicated)
+
+    @property
+    def first_ongoing_offset(self) -> int | None:
+        """Where the first transaction begins that has no marker yet."""
+        return next(iter(self._ongoing), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is ongoing or unreplicated."""
+        ongoing = next(iter(self._ongoing), None)
+        if not self._unreplicated:
+            return ongoing
+        unreplicated = self._unreplicated[0][0]
+        return unreplicated if ongoing is None else min(ongoing, unreplicated)
+
+    def load(self, ongoing: Iterable[tuple[int, int]]) -> None:
+        """Start over with these (first offset, producer id)."""
+        self._unreplicated.clear()
+        self._ongoing.clear()
+        self._ongoing.update(sorted(ongoing))

@@ -1,0 +1,355 @@
+"""One partition's log on one replica: its offsets, and who may change it how.
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+
+Readers get what lies below the high watermark (or below the last stable offset), followers
+everything. The leader judges a batch, stamps offset and epoch into its bytes, and writes them;
+a follower takes batches as they are stamped. An append judges everything before it writes.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ..wire.control_record import decode_marker
+from ..wire.errors import (
+    CorruptMessage,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+)
+from ..wire.record_batch import (
+    CONTROL_BIT,
+    BatchHeader,
+    Buffer,
+    decode_header,
+    restamp,
+    restamp_append_time,
+)
+from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
+from .checkpoint import FaultPoint, no_fault_point
+from .disk_guard import DiskGuard
+from .local_log import LocalLog
+from .log_config import LogConfig
+from .log_read import (
+    LogRead,
+    TimestampedOffset,
+    find_by_timestamp,
+    find_max_timestamp,
+    read_batches,
+)
+from .log_recovery import load_log
+from .log_retention import segments_past_retention
+from .producer_entry import Origin
+from .producer_verdicts import Duplicate, MarkerAlreadyWritten
+
+__all__ = [
+    "AppendInfo",
+    "LogRead",
+    "Origin",
+    "PartitionLog",
+    "TimestampedOffset",
+    "UnexpectedAppendOffset",
+]
+
+
+class AppendInfo(NamedTuple):
+    """Where a batch went, or where it already was.
+
+    Both offsets are inclusive. `log_append_time_ms` is -1 unless the broker's clock stamped the
+    batch; for a duplicate it is the timestamp of the batch in the log, as Kafka answers it.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    is_duplicate: bool
+
+
+class PartitionLog(LocalLog):
+    """A log with its limits. See LocalLog for threads, time, and failure."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    high_watermark: int
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        high_watermark: int = 0,
+        clean_shutdown: bool = False,
+        now_ms: int,
+        fault_point: FaultPoint = no_fault_point,
+    ) -> "PartitionLog":
+        """The log in `directory`, created if there is none, recovered unless `clean_shutdown`.
+
+        The three offsets are those of the data directory's checkpoints. Raises InconsistentTopicId
+        when the directory is another topic's, KafkaStorageError when it cannot be read or written.
+        """
+        disk = DiskGuard(f"{topic}-{partition}")
+        try:
+            with disk:
+                loaded = load_log(
+                    directory,
+                    topic_id,
+                    config,
+                    log_start_offset=log_start_offset,
+                    recovery_point=recovery_point,
+                    clean_shutdown=clean_shutdown,
+                    now_ms=now_ms,
+                )
+        except CorruptMessage as problem:
+            raise KafkaStorageError(
+                f"{directory} is damaged where it had been synced: {problem}. If other replicas "
+                "have the partition, delete the directory and it is copied from them"
+            ) from problem
+        flushed_to = loaded.log_end_offset if clean_shutdown else recovery_point
+        log = cls(
+            directory,
+            config,
+            loaded,
+            recovery_point=flushed_to,
+            disk=disk,
+            now_ms=now_ms,
+            fault_point=fault_point,
+        )
+        log.topic, log.partition, log.topic_id = topic, partition, topic_id
+        log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        return log
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What readers of committed data may read up to (exclusive)."""
+        stable = self.producer_state.last_stable_offset(self.high_watermark)
+        return max(stable, self.log_start_offset)
+
+    # -- appending ---------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: memoryview,
+        header: BatchHeader,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        guard: int | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """Append one batch whose form has been validated; `header` is its header.
+
+        `records` is writable and is stamped in place with offset and epoch. `guard` is the
+        verification guard of a transactional batch, `transaction_version` that of a marker.
+        Raises what `check_client_batch` and the producer state's `check` raise, and
+        RecordListTooLarge for a batch that no segment can hold.
+        """
+        self._disk.check()
+        config = self.config
+        if len(records) > config.segment_bytes:
+            raise RecordListTooLarge(
+                f"A batch of {len(records)} bytes exceeds segment.bytes={config.segment_bytes}"
+            )
+        if origin is Origin.CLIENT:
+            check_client_batch(records, header, config, now_ms)
+        if header.attributes & CONTROL_BIT:
+            written = self.producer_state.check_marker(
+                header.producer_id,
+                header.producer_epoch,
+                decode_marker(records)[1],
+                transaction_version=transaction_version,
+            )
+            if isinstance(written, MarkerAlreadyWritten):
+                offset = self.log_end_offset - 1 if written.offset is None else written.offset
+                return AppendInfo(offset, offset, header.max_timestamp, True)
+        elif header.producer_id >= 0:
+            verdict = self.producer_state.check(header, origin=origin, guard=guard)
+            if isinstance(verdict, Duplicate):
+                return AppendInfo(*verdict, True)
+        append_time_ms = -1
+        if config.uses_append_time:
+            restamp_append_time(records, 0, now_ms)
+            header = decode_header(records)
+            append_time_ms = now_ms
+        base_offset = self.log_end_offset
+        restamp(records, 0, base_offset, leader_epoch)
+        self._now_ms = now_ms
+        with self._disk:
+            self._write_batch(records, header, base_offset)
+            if leader_epoch != self._latest_epoch:
+                self._note_epoch(leader_epoch, base_offset)
+        return AppendInfo(base_offset, self.log_end_offset - 1, append_time_ms, False)
+
+    def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
+        """Append what the leader sent: batches with their offsets and epochs.
+
+        A partial last batch is left out. Raises CorruptMessage (nothing is appended) and
+        UnexpectedAppendOffset when the first batch does not continue the log.
+        """
+        self._disk.check()
+        try:
+            batches = replicated_batches(records, self.log_end_offset)
+        except UnexpectedAppendOffset:
+            # An empty log that starts inside a batch (DeleteRecords on the leader) gets it whole.
+            first = decode_header(records)
+            if self.size_bytes or not first.base_offset < self.log_end_offset <= first.last_offset:
+                raise
+            log_start_offset = self.log_start_offset
+            self.truncate_fully_and_start_at(first.base_offset)
+            self.log_start_offset = log_start_offset
+            batches = replicated_batches(records, self.log_end_offset)
+        self._now_ms = now_ms
+        with self._disk:
+            self._write_run(memoryview(records), batches)
+
+    def assign_leader_epoch(self, leader_epoch: int) -> None:
+        """Note that a new leader's epoch begins at the log end, batch or not (KIP-101)."""
+        with self._disk:
+            self._note_epoch(leader_epoch, self.log_end_offset)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
+    ) -> LogRead:
+        """Whole batches from the one that holds `offset` on, all below `upper_offset`.
+
+        At most `max_bytes`, but one batch of any size when `min_one_batch`; nothing at or above
+        `upper_offset`. OffsetOutOfRange below the log start or above the log end.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Offset {offset} of {self.topic}-{self.partition} is not within "
+                f"[{self.log_start_offset}, {self.log_end_offset}]"
+            )
+        if offset >= upper_offset:
+            return LogRead(b"", offset)
+        with self._disk:
+            return read_batches(
+                self.segments,
+                offset,
+                max_bytes,
+                upper_offset=upper_offset,
+                log_end_offset=self.log_end_offset,
+                min_one_batch=min_one_batch,
+            )
+
+    def aborted_transactions(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """The aborted transactions that a reader of [from_offset, upper_offset) must leave out.
+
+        As (producer id, first offset), in the order of their markers.
+        """
+        found: list[tuple[int, int]] = []
+        with self._disk:
+            for segment in self.segments.from_floor(from_offset):
+                aborted, is_complete = segment.transaction_index.collect(from_offset, upper_offset)
+                found += [(each.producer_id, each.first_offset) for each in aborted]
+                if is_complete:
+                    break
+        return found
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
+        """The first record that is not older than a timestamp, None when all are."""
+        with self._disk:
+            return find_by_timestamp(self.segments, timestamp_ms, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
+        """The record with the largest timestamp (KIP-734), None when there is none."""
+        with self._disk:
+            return find_max_timestamp(self.segments)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """Where an epoch ends in this log: (largest epoch not above it, end offset).
+
+        (-1, -1) when it is unknown here (KIP-101, KIP-279).
+        """
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # -- limits ------------------------------------------------------------------------------
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Raise the high watermark, at most to the log end; False if it stays."""
+        high_watermark = min(offset, self.log_end_offset)
+        if high_watermark <= self.high_watermark:
+            return False
+        self._fault_point("log.high-watermark.before-advance")
+        self.high_watermark = high_watermark
+        self.producer_state.advance_high_watermark(high_watermark)
+        self._fault_point("log.high-watermark.after-advance")
+        return True
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Forget the records below `offset` (DeleteRecords, or the leader's log start).
+
+        Their segments go with the next `delete_old_segments`. OffsetOutOfRange above the high
+        watermark; no effect below the log start.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(
+                f"Cannot move the log start of {self.topic}-{self.partition} to {offset}, above "
+                f"the high watermark {self.high_watermark}"
+            )
+        if offset > self.log_start_offset:
+            with self._disk:
+                self.log_start_offset = offset
+                if self.leader_epochs.truncate_from_start(offset):
+                    self._save_epochs()
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log so that it ends at `offset` or, where a batch spans it, before that batch."""
+        with self._disk:
+            if offset >= self.log_end_offset:
+                # An epoch that was assigned here but never written in may contradict the leader's.
+                if self.leader_epochs.truncate_from_end(self.log_end_offset):
+                    self._save_epochs()
+            elif offset < self.segments.first.base_offset:
+                self._start_over_at(offset)
+            else:
+                self._cut_to(offset)
+            self.high_watermark = min(self.high_watermark, self.log_end_offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything: the log is empty, and starts and goes on at `offset`."""
+        with self._disk:
+            self._start_over_at(offset)
+        self.high_watermark = offset
+
+    # -- upkeep ------------------------------------------------------------------------------
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment at the log end, unless the active one is empty."""
+        self._now_ms = now_ms
+        with self._disk:
+            self._roll(self.log_end_offset)
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Drop what retention or the log start has passed; returns how many segments.
+
+        `purge_deleted_files` then removes their files from the disk.
+        """
+        self._now_ms = now_ms
+        with self._disk:
+            past = segments_past_retention(
+                self.segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                log_end_offset=self.log_end_offset,
+                now_ms=now_ms,
+            )
+            if not past:
+                return 0
+            if past[-1] is self.segments.active:
+                self._roll(self.log_end_offset)
+            oldest_kept = self.segments.after(past[-1])
+            assert oldest_kept is not None
+            self.advance_log_start_offset(oldest_kept.base_offset)
+            self._drop_oldest(past)
+            return len(past)

@@ -1,0 +1,282 @@
+"""One segment: a .log file of record batches with its three indexes.
+
+The file is named by its base offset. Batches lie in it as they came, one after another, offsets
+rising; every offset fits into 31 bits above the base offset, since the indexes store it so.
+
+Index entries are a function of the bytes of the .log file alone, whoever wrote them (leader,
+follower, or recovery): a batch gets an entry when more than index.interval.bytes lie between
+its start and the start of the batch that got the last one. An entry holds the batch's last offset
+and its position; beside it the time index gets the largest timestamp so far. A segment that is
+closed gets one more time entry, so that retention finds its largest timestamp; it is taken back
+when the segment is opened for appending again.
+"""
+
+import os
+from pathlib import Path
+from zlib import crc32
+
+from .index import NO_TIMESTAMP, CorruptIndex, OffsetIndex, TimeIndex
+from .log_config import INT_MAX, LogConfig
+from .log_file import Buffer, LogFile, batch_at_or_after, scan_headers
+from .transaction_index import TransactionIndex
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+
+
+def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
+    """The file of a segment: twenty digits of its base offset, and the suffix."""
+    return directory / f"{base_offset:020d}{suffix}"
+
+
+def _jitter_ms(directory: Path, base_offset: int, config: LogConfig) -> int:
+    """How much earlier a segment rolls by time: another figure for each partition and segment."""
+    bound_ms = min(config.segment_jitter_ms, config.segment_ms)
+    return crc32(f"{directory.name}/{base_offset}".encode()) % bound_ms if bound_ms else 0
+
+
+class Segment:
+    """The appendable, readable part of a log from `base_offset` on.
+
+    Methods raise OSError; the log above turns that into its own failure. `created_ms` is wall
+    clock; it stands in for the first timestamp where records have none.
+    """
+
+    __slots__ = (
+        "_index_bytes_max",
+        "_index_interval_bytes",
+        "_jitter_ms",
+        "_lacks_index",
+        "_last_indexed_position",
+        "_max_timestamp",
+        "_suffix",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "first_batch_timestamp",
+        "next_offset",
+        "offset_index",
+        "offset_of_max_timestamp",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+        "written_back_bytes",
+    )
+
+    @staticmethod
+    def remove_files(directory: Path, base_offset: int) -> None:
+        """Remove what may be left of a segment that was here before."""
+        for suffix in SUFFIXES:
+            segment_path(directory, base_offset, suffix).unlink(missing_ok=True)
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        suffix: str = "",
+    ) -> None:
+        """Open the files, creating those that are missing. Reads nothing: see `resume`.
+
+        `suffix` comes behind every name: of a segment that is not part of its log yet.
+        """
+        self.directory = directory
+        self.base_offset = base_offset
+        self._suffix = suffix
+        self.file = LogFile(self.paths()[0])
+        self.size_bytes = self.file.size_on_disk()
+        self._index_bytes_max = config.segment_index_bytes
+        self._lacks_index = not all(path.exists() for path in self.paths()[1:3])
+        self._open_indexes()
+        self.next_offset = base_offset  # of the active segment only; others: the next one's base
+        self.first_batch_timestamp: int | None = None
+        self._max_timestamp: int | None = NO_TIMESTAMP if self.size_bytes == 0 else None
+        self.offset_of_max_timestamp = base_offset
+        self.created_ms = now_ms
+        self._index_interval_bytes = config.index_interval_bytes
+        self._last_indexed_position = 0
+        self.written_back_bytes = self.size_bytes  # the kernel was told to write these out
+        self._jitter_ms = _jitter_ms(directory, base_offset, config)
+
+    def _open_indexes(self) -> None:
+        _, offset_path, time_path, transaction_path = self.paths()
+        self.offset_index = OffsetIndex(offset_path, self.base_offset, self._index_bytes_max)
+        self.time_index = TimeIndex(time_path, self.base_offset, self._index_bytes_max)
+        self.transaction_index = TransactionIndex(transaction_path, self.base_offset)
+
+    # -- appending ---------------------------------------------------------------------------
+
+    def should_roll(
+        self, config: LogConfig, batch_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Whether a batch belongs into a new segment: by size, by time, or by full indexes."""
+        size_bytes = self.size_bytes
+        if (
+            size_bytes > config.segment_bytes - batch_bytes
+            or last_offset - self.base_offset > INT_MAX
+        ):
+            return True
+        if size_bytes == 0:
+            return False
+        return (
+            self._waited_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms
+            or self.offset_index.is_full
+            or self.time_index.is_full
+        )
+
+    def write(self, records: Buffer) -> None:
+        """Put bytes behind the last batch; `add_batch` then says what they were."""
+        self.file.write_at(self.size_bytes, records)
+
+    def add_batch(self, batch_bytes: int, last_offset: int, max_timestamp: int) -> None:
+        """Take the next batch of the bytes written into the indexes and the segment's state."""
+        position = self.size_bytes
+        if position == 0:
+            self.first_batch_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if position - self._last_indexed_position > self._index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
+            self._last_indexed_position = position
+        self.size_bytes = position + batch_bytes
+        self.next_offset = last_offset + 1
+
+    def become_inactive(self) -> None:
+        """Close the segment for appending: the last time entry, and no space taken in advance."""
+        if self.max_timestamp > NO_TIMESTAMP:
+            self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
+        if self.file.size_on_disk() > self.size_bytes:
+            self.file.truncate(self.size_bytes)
+        self.write_out()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment, NO_TIMESTAMP when it has none."""
+        if self._max_timestamp is None:
+            self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
+        return self._max_timestamp
+
+    def position_of(self, offset: int) -> tuple[int, int, int] | None:
+        """Where the batch that holds `offset`, or the first one after it, lies.
+
+        Returns (position, size in bytes, base offset); None when all batches lie below.
+        """
+        _, start = self.offset_index.lookup(offset)
+        return batch_at_or_after(self.file, start, self.size_bytes, offset)
+
+    # -- opening, cutting, closing -----------------------------------------------------------
+
+    def resume(self) -> None:
+        """Learn from indexes and tail what appending needs; O(index.interval.bytes)."""
+        last_offset, position = self.offset_index.last_entry
+        indexed_to = last_offset + 1 if self.offset_index.entry_count else self.base_offset
+        self.time_index.truncate_to(indexed_to)  # the entry of a close, see above
+        self._last_indexed_position = position
+        self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
+        self.next_offset = self.base_offset
+        end = position
+        for at, header in scan_headers(self.file, position, self.size_bytes):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self.offset_of_max_timestamp = header.last_offset
+            self.next_offset = header.last_offset + 1
+            end = at + header.size_bytes
+        self.size_bytes = end
+
+    def check(self) -> None:
+        """CorruptIndex or CorruptTransactionIndex unless the indexes can be right."""
+        if self._lacks_index and self.size_bytes:
+            raise CorruptIndex(self.offset_index.path, "it was missing", "It will be rebuilt")
+        self.offset_index.check()
+        self.time_index.check()
+        self.transaction_index.check()
+
+    def start_over(self) -> None:
+        """Empty the indexes and the state, keep the .log: recovery adds its batches again."""
+        for path in self.paths()[1:]:
+            path.unlink(missing_ok=True)
+        self._open_indexes()
+        self.size_bytes = 0
+        self.next_offset = self.base_offset
+        self.first_batch_timestamp = None
+        self._max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        self._last_indexed_position = 0
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off every batch that reaches `offset` or lies above; returns the new end offset.
+
+        The end is that of the last batch left, as after a restart: below `offset` when a batch
+        spans it, or when compaction left a gap there.
+        """
+        cut = self.position_of(offset)
+        if cut is not None:
+            position, _, base_offset = cut
+            self.file.truncate(position)
+            self.size_bytes = position
+            end_offset = min(offset, base_offset)
+            self.offset_index.truncate_to(end_offset)
+            self.time_index.truncate_to(end_offset)
+            self.transaction_index.truncate_to(end_offset)
+            if position == 0:
+                self.first_batch_timestamp = None
+        self.resume()
+        return self.next_offset
+
+    def indexed_position_before(self, position: int) -> int:
+        """The start of a batch at or before a position: the nearest one that has an entry."""
+        low, high = 0, self.offset_index.entry_count if position > 0 else 0
+        while low < high:
+            middle = (low + high) // 2
+            if self.offset_index.entry(middle)[1] <= position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.offset_index.entry(low - 1)[1] if low else 0
+
+    def flush(self) -> None:
+        """Bring every file of the segment to the disk; may run beside appends, in a thread."""
+        self.file.flush()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.transaction_index.flush()
+
+    def write_out(self) -> None:
+        """Put index entries that are in memory into their files."""
+        self.offset_index.close()
+        self.time_index.close()
+
+    def delete(self) -> None:
+        """Remove the files at once; a reader in another thread may still read what it holds."""
+        for path in self.paths():
+            path.unlink(missing_ok=True)
+
+    def paths(self) -> list[Path]:
+        """The files of the segment, whether or not they exist."""
+        return [
+            segment_path(self.directory, self.base_offset, suffix + self._suffix)
+            for suffix in SUFFIXES
+        ]
+
+    def preallocate(self, segment_bytes: int) -> None:
+        """Take the whole space on disk now (topic config preallocate)."""
+        if segment_bytes > self.size_bytes:
+            os.posix_fallocate(self.file.fd, 0, segment_bytes)
+
+    def last_modified_ms(self) -> int:
+        """When the .log file was last written, by the file system's clock."""
+        return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
+
+    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        if self.first_batch_timestamp is None:
+            for _, header in scan_headers(self.file, 0, self.size_bytes):
+                self.first_batch_timestamp = header.max_timestamp
+                break
+        if self.first_batch_timestamp is not None and self.first_batch_timestamp > NO_TIMESTAMP:
+            return max_timestamp - self.first_batch_timestamp
+        return now_ms - self.created_ms

@@ -1,0 +1,93 @@
+"""The segments of a log in the order of their offsets, and where readers last were.
+
+Readers go on where they stopped. The list remembers the positions of the last few ends of reads,
+so that a reader which follows the tail needs neither an index search nor a scan; a miss costs a
+search, never a wrong answer, since every cut and every swap forgets them all.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from .segment import Segment
+
+# Two followers and a few consumers a partition; beyond that the index does the work.
+REMEMBERED_POSITIONS_MAX = 32
+
+
+class SegmentList:
+    """Segments by base offset; the last one is active. Never empty once the log is open.
+
+    Changes replace the two tuples at once, so that a flush in another thread sees the list as it
+    was or as it is, never in between.
+    """
+
+    __slots__ = ("_in_order", "_remembered", "active")
+
+    def __init__(self) -> None:
+        self._in_order: tuple[tuple[int, ...], tuple[Segment, ...]] = ((), ())
+        self._remembered: dict[int, tuple[Segment, int]] = {}
+        self.active: Segment  # unset until the first `add`
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._in_order[1])
+
+    def __len__(self) -> int:
+        return len(self._in_order[1])
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._in_order[1][0]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all .log files."""
+        return sum(segment.size_bytes for segment in self._in_order[1])
+
+    def add(self, segment: Segment) -> None:
+        """Put a segment in its place; the highest one becomes active."""
+        self._replace([*self._in_order[1], segment])
+
+    def remove(self, segment: Segment) -> None:
+        """Take a segment out; it stays readable for those who hold it."""
+        self._replace([kept for kept in self._in_order[1] if kept is not segment])
+
+    def floor(self, offset: int) -> Segment | None:
+        """The last segment that begins at or below `offset`."""
+        base_offsets, segments = self._in_order
+        at = bisect_right(base_offsets, offset)
+        return segments[at - 1] if at else None
+
+    def after(self, segment: Segment) -> Segment | None:
+        """The next newer segment, None for the active one."""
+        base_offsets, segments = self._in_order
+        at = bisect_right(base_offsets, segment.base_offset)
+        return segments[at] if at < len(segments) else None
+
+    def from_floor(self, offset: int) -> tuple[Segment, ...]:
+        """The segment that holds `offset` and all newer ones, oldest first."""
+        base_offsets, segments = self._in_order
+        at = bisect_right(base_offsets, offset)
+        return segments[max(at - 1, 0) :]
+
+    def _replace(self, segments: list[Segment]) -> None:
+        segments.sort(key=lambda segment: segment.base_offset)
+        self._in_order = tuple(segment.base_offset for segment in segments), tuple(segments)
+        self._remembered.clear()
+        if segments:
+            self.active = segments[-1]
+
+    def remember(self, offset: int, segment: Segment, position: int) -> None:
+        """The batch that begins at `offset` lies, or will lie, at `position` of `segment`."""
+        remembered = self._remembered
+        if offset not in remembered and len(remembered) >= REMEMBERED_POSITIONS_MAX:
+            del remembered[next(iter(remembered))]
+        remembered[offset] = (segment, position)
+
+    def recall(self, offset: int) -> tuple[Segment, int] | None:
+        """What `remember` was told of an offset, if it still holds."""
+        return self._remembered.get(offset)
+
+    def forget(self) -> None:
+        """Drop all remembered positions: files were cut."""
+        self._remembered.clear()

@@ -1,0 +1,82 @@
+"""The .snapshot files of a partition: producer state as it was at an offset.
+
+One is written whenever a segment begins (named by its base offset, so that the segment can be
+recovered by itself) and one at the log end when the log is closed or opened. A snapshot that
+cannot be read is deleted and an older one serves: the log is replayed from further back.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from .checkpoint import write_atomically
+from .producer_snapshot import CorruptSnapshot, ProducerSnapshotEntry
+from .producer_snapshot import decode as decode_snapshot
+from .producer_snapshot import encode as encode_snapshot
+
+SUFFIX = ".snapshot"
+
+
+class SnapshotFiles:
+    """The snapshots in a partition's directory, by offset. Methods raise OSError."""
+
+    __slots__ = ("_directory", "_offsets", "_unsynced")
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._offsets = {
+            int(path.stem) for path in directory.glob(f"*{SUFFIX}") if path.stem.isdecimal()
+        }
+        self._unsynced: list[Path] = []
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where there are snapshots, rising."""
+        return sorted(self._offsets)
+
+    def path(self, offset: int) -> Path:
+        """The file of the snapshot at `offset`."""
+        return self._directory / f"{offset:020d}{SUFFIX}"
+
+    def write(self, offset: int, entries: Iterable[ProducerSnapshotEntry]) -> None:
+        """Write a snapshot; it reaches the disk with the next `flush`."""
+        path = self.path(offset)
+        write_atomically(path, encode_snapshot(entries), fsync=False)
+        self._offsets.add(offset)
+        self._unsynced.append(path)
+
+    def newest(self, at_most: int) -> tuple[int, list[ProducerSnapshotEntry]] | None:
+        """The last readable snapshot at or below an offset, as (offset, entries)."""
+        for offset in reversed(self.offsets):
+            if offset <= at_most:
+                path = self.path(offset)
+                try:
+                    return offset, decode_snapshot(path.read_bytes(), path)
+                except CorruptSnapshot:
+                    path.unlink()
+                    self._offsets.discard(offset)
+        return None
+
+    def remove(self, offsets: Iterable[int]) -> None:
+        """Delete the snapshots at these offsets, where there are any."""
+        gone = self._offsets.intersection(offsets)
+        self._offsets -= gone
+        for offset in gone:
+            self.path(offset).unlink(missing_ok=True)
+
+    def remove_above(self, offset: int) -> None:
+        """Delete the snapshots of what lies above the end of the log."""
+        self.remove([at for at in self._offsets if at > offset])
+
+    def flush(self) -> None:
+        """Bring what was written to the disk (blocks); may run in another thread."""
+        while self._unsynced:
+            path = self._unsynced.pop()
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # retired meanwhile
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)

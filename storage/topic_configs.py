@@ -1,0 +1,270 @@
+"""What a topic may be configured with: Kafka's names, types, defaults, and bounds.
+
+One table, used by everything that speaks of topic configs: CreateTopics and AlterConfigs
+validate against it, DescribeConfigs lists it, LogConfig is filled from it. The rows and the
+sentences of the refusals are those of Apache Kafka 4.3 (LogConfig's ConfigDef).
+
+A configuration that this broker would not honour is refused, never silently taken: such rows
+bear the reason in `not_served`, and only the default value passes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ..wire.errors import InvalidConfig, KafkaError
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigType(IntEnum):
+    """The type codes of DescribeConfigs v3 (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """One configurable property of a topic.
+
+    `default` is text, as it travels in the protocol. `broker_name` is the broker key that gives
+    the default of topics which do not set the property, None when there is none.
+    """
+
+    name: str
+    type: ConfigType
+    default: str
+    check: Callable[[Any], str | None]  # the complaint about a parsed value, or None
+    broker_name: str | None
+    doc: str
+    not_served: str | None = None
+    is_internal: bool = False  # accepted, but not listed by DescribeConfigs
+
+    def parse(self, text: str | None) -> Any:
+        """The typed value; InvalidConfig with Kafka's sentence when it may not be set."""
+        if text is None:
+            raise InvalidConfig(f"Null value not supported for topic configs: {self.name}")
+        try:
+            value = _PARSERS[self.type](text.strip())
+        except ValueError as problem:
+            raise self._invalid(text, str(problem)) from None
+        if complaint := self.check(value):
+            raise self._invalid(text, complaint)
+        if self.not_served and value != _PARSERS[self.type](self.default):
+            raise self._invalid(text, self.not_served)
+        return value
+
+    def _invalid(self, text: str, complaint: str) -> KafkaError:
+        return InvalidConfig(f"Invalid value {text} for configuration {self.name}: {complaint}")
+
+
+def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
+    """Every property of a topic with its typed value: what is set, and the defaults of the rest.
+
+    Raises InvalidConfig for an unknown name, a value out of bounds, or two values that clash.
+    """
+    for name in configs:
+        if name not in TOPIC_CONFIGS:
+            raise InvalidConfig(f"Unknown topic config name: {name}")
+    values = {
+        name: row.parse(configs.get(name, row.default)) for name, row in TOPIC_CONFIGS.items()
+    }
+    shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if shortest > longest:
+        raise InvalidConfig(
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > "
+            f"max.compaction.lag.ms ({longest})"
+        )
+    return values
+
+
+def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
+    """InvalidConfig unless a topic may have these configs."""
+    parse_topic_configs(configs)
+
+
+def _whole_number(bits: int, name: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        digits = text[1:] if text[:1] in ("-", "+") else text
+        if not (digits.isascii() and digits.isdigit()):
+            raise ValueError(f"Not a number of type {name}")
+        value = int(text) if len(digits) <= 20 else 1 << bits
+        if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+            raise ValueError(f"Not a number of type {name}")
+        return value
+
+    return parse
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("Expected value to be either true or false")
+    return text.lower() == "true"
+
+
+def _double(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("Not a number of type DOUBLE") from None
+
+
+def _list(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")] if text else []
+
+
+_PARSERS: dict[ConfigType, Callable[[str], Any]] = {
+    ConfigType.BOOLEAN: _boolean,
+    ConfigType.STRING: str,
+    ConfigType.INT: _whole_number(32, "INT"),
+    ConfigType.LONG: _whole_number(64, "LONG"),
+    ConfigType.DOUBLE: _double,
+    ConfigType.LIST: _list,
+}
+
+
+def _anything(value: Any) -> str | None:
+    return None
+
+
+def _at_least(least: float) -> Callable[[Any], str | None]:
+    return lambda value: None if value >= least else f"Value must be at least {least}"
+
+
+def _between(least: float, most: float) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if value > most:
+            return f"Value must be no more than {most}"
+        return None if value >= least else f"Value must be at least {least}"
+
+    return check
+
+
+def _gzip_level(value: int) -> str | None:
+    level = value == -1 or 1 <= value <= 9
+    return None if level else "Value must be between 1 and 9 or equal to -1"
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str | None]:
+    listed = ", ".join(allowed)
+    return lambda value: None if value in allowed else f"String must be one of: {listed}"
+
+
+def _cleanup_policy(value: list[str]) -> str | None:
+    unknown = [item for item in value if item not in ("compact", "delete")]
+    if unknown or len(set(value)) != len(value):
+        return "String must be one of: compact, delete"
+    return None
+
+
+_B, _S, _I = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+_L, _D, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
+_AS_SENT = "batches are stored as the producer compressed them"
+_NO_TIERS = "there is no tiered storage"
+_NO_THROTTLE = "replication is not throttled"
+_PRODUCER_OR_NONE = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+# name, type, default, check, key of the broker default, doc, why only the default is served
+_ROWS: tuple[tuple[Any, ...], ...] = (
+    ("cleanup.policy", _LIST, "delete", _cleanup_policy, "log.cleanup.policy",
+     "delete: old segments go by retention; compact: the last value of each key stays."),
+    ("compression.gzip.level", _I, "-1", _gzip_level, "compression.gzip.level",
+     "The level if compression.type is gzip.", _AS_SENT),
+    ("compression.lz4.level", _I, "9", _between(1, 17), "compression.lz4.level",
+     "The level if compression.type is lz4.", _AS_SENT),
+    ("compression.type", _S, "producer", _one_of(*_PRODUCER_OR_NONE), "compression.type",
+     "The codec a topic is stored with; producer keeps what was sent.", _AS_SENT),
+    ("compression.zstd.level", _I, "3", _between(-131072, 22), "compression.zstd.level",
+     "The level if compression.type is zstd.", _AS_SENT),
+    ("delete.retention.ms", _L, "86400000", _at_least(0), "log.cleaner.delete.retention.ms",
+     "How long tombstones and markers of a compacted topic stay."),
+    ("file.delete.delay.ms", _L, "60000", _at_least(0), "log.segment.delete.delay.ms",
+     "The wait between removing a segment from the log and from the disk."),
+    ("flush.messages", _L, str(LONG_MAX), _at_least(1), "log.flush.interval.messages",
+     "fsync after so many records; 1 = each batch is on disk before it is acknowledged."),
+    ("flush.ms", _L, str(LONG_MAX), _at_least(0), "log.flush.interval.ms",
+     "fsync what is older than this."),
+    ("follower.replication.throttled.replicas", _LIST, "", _anything, None,
+     "Replicas whose fetching is throttled.", _NO_THROTTLE),
+    ("index.interval.bytes", _I, "4096", _at_least(0), "log.index.interval.bytes",
+     "An index entry at most once in so many bytes."),
+    ("leader.replication.throttled.replicas", _LIST, "", _anything, None,
+     "Replicas whose serving is throttled.", _NO_THROTTLE),
+    ("local.retention.bytes", _L, "-2", _at_least(-2), "log.local.retention.bytes",
+     "Without tiered storage it means nothing, here as in Kafka."),
+    ("local.retention.ms", _L, "-2", _at_least(-2), "log.local.retention.ms",
+     "Without tiered storage it means nothing, here as in Kafka."),
+    ("max.compaction.lag.ms", _L, str(LONG_MAX), _at_least(1), "log.cleaner.max.compaction.lag.ms",
+     "The longest time a record may stay uncompacted."),
+    ("max.message.bytes", _I, "1048588", _at_least(0), "message.max.bytes",
+     "The largest batch, as compressed by the producer."),
+    ("message.timestamp.after.max.ms", _L, "3600000", _at_least(0),
+     "log.message.timestamp.after.max.ms",
+     "How far a record's timestamp may lie ahead of the broker's clock (KIP-937)."),
+    ("message.timestamp.before.max.ms", _L, str(LONG_MAX), _at_least(0),
+     "log.message.timestamp.before.max.ms",
+     "How far a record's timestamp may lie behind the broker's clock (KIP-937)."),
+    ("message.timestamp.type", _S, "CreateTime", _one_of("CreateTime", "LogAppendTime"),
+     "log.message.timestamp.type",
+     "Whose clock stamps the records: the producer's or the broker's."),
+    ("min.cleanable.dirty.ratio", _D, "0.5", _between(0, 1), "log.cleaner.min.cleanable.ratio",
+     "The share of uncompacted bytes from which a log is compacted."),
+    ("min.compaction.lag.ms", _L, "0", _at_least(0), "log.cleaner.min.compaction.lag.ms",
+     "The shortest time a record stays uncompacted."),
+    ("min.insync.replicas", _I, "1", _at_least(1), "min.insync.replicas",
+     "How many in-sync replicas an acks=all write needs."),
+    ("preallocate", _B, "false", _anything, "log.preallocate",
+     "Whether a new segment takes its whole space on disk at once."),
+    ("remote.log.copy.disable", _B, "false", _anything, None,
+     "Whether tiering copies no more data.", _NO_TIERS),
+    ("remote.log.delete.on.disable", _B, "false", _anything, None,
+     "Whether tiered data goes with the tiering.", _NO_TIERS),
+    ("remote.storage.enable", _B, "false", _anything, None,
+     "Whether old segments move to remote storage.", _NO_TIERS),
+    ("retention.bytes", _L, "-1", _anything, "log.retention.bytes",
+     "The size of a partition above which old segments go; -1 = no bound."),
+    ("retention.ms", _L, "604800000", _at_least(-1), "log.retention.ms",
+     "The age above which segments go; -1 = no bound."),
+    ("segment.bytes", _I, "1073741824", _at_least(1048576), "log.segment.bytes",
+     "The size of a segment file."),
+    ("segment.index.bytes", _I, "10485760", _at_least(4), "log.index.size.max.bytes",
+     "The size of an index at which its segment is closed."),
+    ("segment.jitter.ms", _L, "0", _at_least(0), "log.roll.jitter.ms",
+     "Spreads the rolls by time of many partitions."),
+    ("segment.ms", _L, "604800000", _at_least(1), "log.roll.ms",
+     "The age at which a segment that holds records is closed."),
+    ("unclean.leader.election.enable", _B, "false", _anything, "unclean.leader.election.enable",
+     "Whether a replica that is not in sync may lead, at the price of acknowledged records."),
+)  # fmt: skip
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
+    row[0]: TopicConfig(
+        name=row[0],
+        type=row[1],
+        default=row[2],
+        check=row[3],
+        broker_name=row[4],
+        doc=row[5],
+        not_served=row[6] if len(row) > 6 else None,
+    )
+    for row in _ROWS
+} | {
+    # Kafka's own way for tests to have segments below the 1 MiB of segment.bytes (KIP-1161).
+    "internal.segment.bytes": TopicConfig(
+        name="internal.segment.bytes",
+        type=ConfigType.INT,
+        default="0",
+        check=lambda value: None if value == 0 or value >= 14 else "Value must be at least 14",
+        broker_name=None,
+        doc="The size of a segment file, without the lower bound of segment.bytes.",
+        is_internal=True,
+    ),
+}

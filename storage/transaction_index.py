@@ -1,0 +1,141 @@
+"""The aborted transactions whose markers lie in a segment (`.txnindex`).
+
+Kafka's bytes, 34 an entry, big endian: int16 version 0, int64 producer id, int64 first offset,
+int64 last offset (the abort marker's), int64 last stable offset as it was with this transaction
+complete. Entries are in the order of the markers, so last offsets rise; last stable offsets do
+not fall. A read_committed fetch needs the entries that overlap it: those with
+last offset >= fetch offset, up to the first one whose last stable offset reaches the upper end.
+
+The file exists only once there is an entry. An entry is in the file when `append` returns, since
+the transaction counts as complete, and readers go past it, from then on.
+"""
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from .corrupt_file import CorruptFile
+from .entry_file import EntryFile
+
+ENTRY_BYTES = 34
+_VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+_LAST_OFFSET = struct.Struct(">q")
+_REMEDY = (
+    "It can be rebuilt by replaying the log: stop the broker, delete this file and the .snapshot "
+    "files beside it, and start it again"
+)
+
+
+class CorruptTransactionIndex(CorruptFile):
+    """A transaction index that cannot be right; readers of aborted data must not go on."""
+
+
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction: its records lie in [first_offset, last_offset] (both inclusive)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The index of one segment; `base_offset` is the segment's."""
+
+    __slots__ = ("_file", "base_offset")
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self._file = EntryFile(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
+        self.base_offset = base_offset
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, or would be."""
+        return self._file.path
+
+    @property
+    def entry_count(self) -> int:
+        """How many aborted transactions are noted."""
+        return self._file.count
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Note an aborted transaction; its marker must lie above all those noted before."""
+        count = self._file.count
+        if count and transaction.last_offset <= self._entry(count - 1).last_offset:
+            raise ValueError(f"{self.path}: {transaction} after {self._entry(count - 1)}")
+        self._file.append(_ENTRY.pack(_VERSION, *transaction))
+
+    def collect(
+        self, fetch_offset: int, upper_offset: int
+    ) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions that overlap [fetch_offset, upper_offset), in marker order.
+
+        The flag says that no later segment can hold more of them: an entry's last stable offset
+        reached `upper_offset`.
+        """
+        if not self._file.count:
+            return [], False
+        found = []
+        start = self._file.count_up_to(fetch_offset - 1, _last_offset)
+        for transaction in self._entries_from(start):
+            if transaction.first_offset < upper_offset:
+                found.append(transaction)
+            if transaction.last_stable_offset >= upper_offset:
+                return found, True
+        return found, False
+
+    def all(self) -> list[AbortedTransaction]:
+        """Every entry, in marker order."""
+        return self._entries_from(0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the transactions whose markers lie at `offset` or above."""
+        if self._file.count:
+            self._file.cut(self._file.count_up_to(offset - 1, _last_offset))
+
+    def check(self) -> None:
+        """Raise CorruptTransactionIndex unless the file could be one of this segment."""
+        length = self._file.bytes_on_disk()
+        if length % ENTRY_BYTES:
+            problem = f"its {length} bytes are no multiple of {ENTRY_BYTES}"
+            raise CorruptTransactionIndex(self.path, problem, _REMEDY)
+        previous = self.base_offset - 1
+        for transaction in self.all():
+            if transaction.last_offset <= previous or (
+                transaction.first_offset > transaction.last_offset
+            ):
+                raise CorruptTransactionIndex(self.path, f"{transaction} is out of order", _REMEDY)
+            previous = transaction.last_offset
+
+    def flush(self) -> None:
+        """Bring the entries to the disk (blocks); may run in another thread."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Nothing is held; here for symmetry with the other indexes."""
+
+    def rename_to(self, path: Path) -> None:
+        """Give the file, if there is one, another name."""
+        self._file.rename_to(path)
+
+    def delete(self) -> None:
+        """Remove the file if there is one."""
+        self._file.delete()
+
+    def _entry(self, number: int) -> AbortedTransaction:
+        return self._decode(self._file.entry(number), 0)
+
+    def _entries_from(self, start: int) -> list[AbortedTransaction]:
+        data = self._file.entries(start, self._file.count)
+        return [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
+
+    def _decode(self, data: bytes, position: int) -> AbortedTransaction:
+        version, *fields = _ENTRY.unpack_from(data, position)
+        if version != _VERSION:
+            raise CorruptTransactionIndex(self.path, f"an entry has version {version}", _REMEDY)
+        return AbortedTransaction(*fields)
+
+
+def _last_offset(buffer: bytes | bytearray, position: int) -> int:
+    return _LAST_OFFSET.unpack_from(buffer, position + 18)[0]

@@ -1,0 +1,65 @@
+"""A disk that takes no more: the broker steps down from the partition, the client notices nothing.
+
+The limit on the size of files is set from outside on the running process (prlimit), so every
+write beyond it fails as it does on a full disk, in the middle of a batch, too.
+"""
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from oncelog.deploy.local_cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+TOPIC = "full"
+LIMIT_BYTES = 12 * 1024 * 1024  # above a segment of the Raft journal, which must go on
+RECORDS, RECORD_BYTES = 2500, 10_000
+
+
+def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
+    with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
+        quiet = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
+        admin = AdminClient(quiet)  # must outlive its answers
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
+        cluster.wait_for_isr(TOPIC, 3)
+        leader = cluster.leader(TOPIC, 0)
+        process = cluster.node(leader).find()
+        assert process is not None
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
+
+        failed: list[str] = []
+        producer = Producer({**quiet, "enable.idempotence": True, "batch.size": 200_000})
+        for number in range(RECORDS):
+            value = f"{number}:".encode().ljust(RECORD_BYTES, b"x")
+            while True:
+                try:
+                    producer.produce(
+                        TOPIC, value, on_delivery=lambda e, _: e and failed.append(str(e))
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+        assert not failed
+        assert cluster.leader(TOPIC, 0) != leader
+        assert process.is_running(), "the broker lives on without this partition"
+
+        seen: list[int] = []
+        consumer = Consumer({**quiet, "group.id": "judge", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        deadline = time.monotonic() + 30
+        while len(seen) < RECORDS and time.monotonic() < deadline:
+            for message in consumer.consume(500, 0.5):
+                assert message.error() is None
+                seen.append(int(message.value().partition(b":")[0]))
+        consumer.close()
+        assert seen == list(range(RECORDS))
+
+        cluster.kill(leader)
+        cluster.start(leader)  # the next incarnation recovers the log and catches up
+        cluster.wait_for_isr(TOPIC, 3)

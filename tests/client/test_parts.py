@@ -1,0 +1,235 @@
+"""The pure parts of the client: partitioner, sequences, batches, what a reader may see."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.client.accumulator import Accumulator, Batch
+from oncelog.client.cluster_view import parse_address
+from oncelog.client.fetch_state import FetchState
+from oncelog.client.partitioner import STICKY_BYTES, StickyPartitioner, murmur2
+from oncelog.client.producer_state import (
+    ALLOWED,
+    Fate,
+    ProducerIdentity,
+    ProducerState,
+    fate_after,
+)
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.records import Record, encode_batch
+
+
+# Test vectors of Kafka's own UtilsTest, as unsigned numbers.
+@pytest.mark.parametrize(
+    ("data", "signed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_the_hash_is_that_of_the_java_client(data, signed):
+    assert murmur2(data) == signed & 0xFFFFFFFF
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python reads its schemas so
+def test_the_hash_agrees_with_kafka_python():
+    from kafka.partitioner.default import murmur2 as theirs
+
+    for length in range(40):
+        data = bytes((i * 37 + length) % 256 for i in range(length))
+        assert murmur2(data) == theirs(data) & 0xFFFFFFFF
+
+
+def test_records_without_a_key_stay_together_until_a_batch_is_full():
+    chooser = StickyPartitioner()
+    first = {chooser.choose(None, 1024, 3) for _ in range(STICKY_BYTES // 1024)}
+    assert len(first) == 1
+    assert chooser.choose(None, 1024, 3) not in first
+
+
+@pytest.mark.parametrize("before", list(ProducerState))
+@pytest.mark.parametrize("after", list(ProducerState))
+def test_a_producer_moves_only_as_the_table_says(before, after):
+    identity = ProducerIdentity()
+    identity.state = before
+    if after in ALLOWED[before]:
+        identity.move_to(after)
+    else:
+        with pytest.raises(AssertionError):
+            identity.move_to(after)
+
+
+def test_sequences_count_by_partition_and_wrap():
+    identity = ProducerIdentity()
+    identity.move_to(ProducerState.INITIALIZING)
+    identity.initialized(5, 0)
+    assert identity.take_sequences("t", 0, 10) == 0
+    assert identity.take_sequences("t", 0, 5) == 10
+    assert identity.take_sequences("t", 1, 5) == 0
+    identity.take_sequences("t", 0, 2**31 - 1 - 15)
+    assert identity.take_sequences("t", 0, 3) == 2**31 - 1
+    assert identity.take_sequences("t", 0, 1) == 2
+
+
+def test_a_gap_means_a_retry_only_while_an_earlier_batch_is_undecided():
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert fate_after(code, is_retriable=False, is_oldest_in_flight=False) is Fate.RETRY
+    assert fate_after(code, is_retriable=False, is_oldest_in_flight=True) is Fate.NEW_ID
+    duplicate = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert fate_after(duplicate, is_retriable=False, is_oldest_in_flight=True) is Fate.DONE
+    fenced = ErrorCode.INVALID_PRODUCER_EPOCH
+    assert fate_after(fenced, is_retriable=False, is_oldest_in_flight=True) is Fate.FATAL
+
+
+def make(**options) -> Accumulator:
+    defaults = {"batch_bytes": 200, "linger_ms": 5, "delivery_timeout_ms": 1000}
+    return Accumulator(**{**defaults, **options})
+
+
+def fill(batches: Accumulator, count: int, now_ms: int = 0) -> None:
+    for i in range(count):
+        batches.append("t", 0, Record(0, 0, None, b"x" * 150), i, now_ms)
+
+
+def number(taken: list[Batch], sequence: int) -> Batch:
+    (batch,) = taken
+    if batch.base_sequence < 0:
+        batch.base_sequence = sequence
+    return batch
+
+
+def test_a_batch_leaves_when_full_or_when_it_has_lingered():
+    batches = make()
+    fill(batches, 1)
+    assert batches.take(4) == []
+    assert batches.next_ready_ms(4) == 1
+    assert batches.take(4, is_flushing=True)
+    fill(batches, 2)
+    assert len(batches.take(4)) == 1, "a second batch has begun: the first is full"
+
+
+def test_records_of_a_batch_have_offsets_from_zero():
+    batches = make(batch_bytes=10_000)
+    fill(batches, 4)
+    (batch,) = batches.take(100)
+    assert [r.offset for r in batch.records] == [0, 1, 2, 3]
+
+
+def test_no_more_than_five_are_in_flight():
+    batches = make()
+    fill(batches, 9)
+    assert [len(batches.take(100)) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
+
+
+def test_a_retry_goes_back_to_its_place_and_holds_the_others_back():
+    batches = make()
+    fill(batches, 6)
+    sent = [number(batches.take(100), i) for i in range(3)]
+    batches.retry(sent[1], 100, 0)
+    assert batches.take(100) == [], "in flight are 0 and 2: nothing leaves before they are decided"
+    batches.retry(sent[2], 100, 0)
+    batches.finish(sent[0])
+    again = number(batches.take(100), -1)
+    assert again is sent[1]
+    assert batches.take(100) == []
+    batches.finish(again)
+    assert number(batches.take(100), -1) is sent[2]
+
+
+def test_with_a_batch_that_was_sent_expire_all_that_were_sent():
+    batches = make(delivery_timeout_ms=50)
+    fill(batches, 1, now_ms=0)
+    first = number(batches.take(40), 0)
+    fill(batches, 1, now_ms=40)
+    second = number(batches.take(50), 1)
+    fill(batches, 1, now_ms=49)
+    batches.retry(second, 50, 0)
+    batches.retry(first, 50, 0)
+    assert batches.expire(60) == [first, second]
+    assert batches
+    assert batches.unfinished_bytes == 174
+
+
+@given(st.lists(st.sampled_from(["add", "take", "ok", "retry"]), max_size=60))
+def test_sequences_leave_in_order_whatever_happens(steps):
+    batches, next_sequence, decided, flying = make(), 0, [], []
+    for now, step in enumerate(steps, 100):
+        if step == "add":
+            fill(batches, 1, now_ms=0)
+        elif step == "take":
+            for batch in batches.take(now):
+                if batch.base_sequence < 0:
+                    batch.base_sequence, next_sequence = next_sequence, next_sequence + 1
+                flying.append(batch)
+        elif flying and step == "ok":
+            batch = min(flying, key=lambda b: b.base_sequence)
+            if batches.is_oldest_in_flight(batch):
+                flying.remove(batch)
+                batches.finish(batch)
+                decided.append(batch.base_sequence)
+        elif flying and step == "retry":
+            batch = flying.pop()
+            batches.retry(batch, now, 0)
+    assert decided == sorted(decided)
+    assert len(flying) <= 5
+
+
+def data(base: int, producer_id: int, *, transactional: bool = True) -> bytes:
+    records = [Record(base + i, 1, None, b"%d" % (base + i)) for i in range(2)]
+    return encode_batch(
+        records,
+        base_offset=base,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=transactional,
+    )
+
+
+def marker(base: int, producer_id: int, kind: ControlType) -> bytes:
+    return encode_marker(
+        kind,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp_ms=1,
+        base_offset=base,
+    )
+
+
+def test_aborted_records_and_markers_are_not_seen():
+    log = (
+        data(0, 7)
+        + data(2, 8)
+        + marker(4, 7, ControlType.ABORT)
+        + data(5, 7)
+        + marker(7, 8, ControlType.COMMIT)
+        + marker(8, 7, ControlType.COMMIT)
+    )
+    state = FetchState(0)
+    seen = state.take(log, [(7, 0)], read_committed=True)
+    assert [r.offset for r in seen] == [2, 3, 5, 6]
+    assert state.position == 9
+    all_seen = FetchState(0).take(log, None, read_committed=False)
+    assert [r.offset for r in all_seen] == [0, 1, 2, 3, 5, 6]
+
+
+def test_a_reader_in_the_middle_of_a_batch_sees_the_rest_of_it():
+    state = FetchState(1)
+    assert [r.offset for r in state.take(data(0, 7), None, read_committed=False)] == [1]
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", "host:x"])
+def test_a_wrong_address_is_refused(text):
+    with pytest.raises(ValueError, match="address"):
+        parse_address(text)
+
+
+def test_addresses():
+    assert parse_address(" localhost:9092") == ("localhost", 9092)
+    assert parse_address("[::1]:9092") == ("::1", 9092)

@@ -1,0 +1,30 @@
+"""Networks of the stock library that close their files."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from .stock import StockNetwork
+
+
+@pytest.fixture
+def stock_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., StockNetwork]]:
+    """Makes stock networks (see `StockNetwork`) and ends them with the test."""
+    made: list[StockNetwork] = []
+
+    def make(seed: int, **options) -> StockNetwork:
+        made.append(StockNetwork(monkeypatch, seed, **options))
+        return made[-1]
+
+    yield make
+    for network in made:
+        network.close()
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory whose name leaves room for a socket's (107 bytes in all)."""
+    with TemporaryDirectory(prefix="raft-", dir="/tmp") as directory:
+        yield Path(directory)

@@ -1,0 +1,176 @@
+"""D1, D3, D8: what stock PySyncObj does to its log, and that ours does not.
+
+Each defect is shown on the stock library first; if one is ever mended there, its test says so.
+"""
+
+from collections.abc import Callable
+
+from ...simulation.raft_simulation import Cluster
+from .stock import StockNetwork
+
+
+def test_stock_truncates_acknowledged_entries(stock_network: Callable[..., StockNetwork]) -> None:
+    """D1: an append that arrives again cuts the log behind it; then one leader dies."""
+    net = stock_network(3, delay=(0.02, 0.02), appendEntriesUseBatch=False)
+    leader = net.elect()
+    follower, cut_off = (node for node in net.nodes if node != leader)
+    net.isolate(cut_off)
+    net.gap = 0.01
+    outcomes: dict[int, int] = {}
+
+    def append(k: int) -> None:
+        callback = lambda result, error: outcomes.__setitem__(k, error)  # noqa: E731
+        net.objects[leader].append((k, "x" * 2_000), callback=callback)
+
+    for k in range(150):
+        append(k)
+    net.step()
+    net.unlink(leader, follower)  # the bytes in flight are lost
+    net.link(leader, follower)
+    for k in range(150, 153):
+        append(k)
+        net.step()
+    net.run(5, lambda: len(outcomes) == 153)
+    net.kill(leader)
+    net.cut.clear()
+    net.link(follower, cut_off)
+    net.run(12, net.leader)
+    net.run(2)
+    present = {item[0] for item in net.objects[net.elect()].items}
+    acknowledged = {k for k, error in outcomes.items() if error == 0}
+    assert len(acknowledged) == 153
+    assert len(acknowledged - present) > 0, "the stock library has been mended"
+
+
+def test_a_repeated_append_takes_nothing_back() -> None:
+    """D1 on our engine: the same course, and the frames come twice besides."""
+    cluster = Cluster(3, size=3, groups=1)
+    assert cluster.run(5, cluster.leaders_settled)
+    leader = cluster.leader(0)
+    follower, cut_off = (i for i in cluster.ids if i != leader)
+    network = cluster.network
+    network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if cut_off in (a, b)}
+    network.repetition, network.disorder = 0.5, 0.5
+    for k in range(150):
+        cluster.submit(leader, 0, size=2_000)
+        if k % 20 == 0:  # the link breaks: what is in flight is lost
+            network.cut |= {(leader, follower), (follower, leader)}
+            cluster.run(0.003)
+            network.cut -= {(leader, follower), (follower, leader)}
+            cluster.nodes[leader].engine.peer_up(follower)
+    cluster.run(5, lambda: len(cluster.history.acknowledged) == 150)
+    assert len(cluster.history.acknowledged) == 150
+    cluster.crash(leader)
+    network.cut.clear()
+    cluster.check_end()
+
+
+def test_stock_answers_success_for_what_was_never_committed(
+    stock_network: Callable[..., StockNetwork],
+) -> None:
+    """D3: while a snapshot travels, the commit index runs over the deposed leader's own tail."""
+    net = stock_network(
+        4,
+        appendEntriesUseBatch=False,
+        leaderFallbackTimeout=60,
+        logCompactionMinEntries=20,
+        logCompactionMinTime=10**9,
+    )
+    old = net.elect()
+    others = [node for node in net.nodes if node != old]
+    net.isolate(old)
+    outcomes: list[int] = []
+    for k in range(10):
+        net.objects[old].append(("minority", k), callback=lambda r, error: outcomes.append(error))
+    net.run(5, lambda: any(net.objects[node]._isLeader() for node in others))
+    new = next(node for node in others if net.objects[node]._isLeader())
+    for k in range(60):
+        net.objects[new].append(("majority", k))
+    net.run(2)
+    net.objects[new].forceLogCompaction()
+    net.run(1)
+    net.gap = 0.02
+    net.heal()
+    net.run(5)
+    survivors = [item for item in net.objects[new].items if item[0] == "minority"]
+    assert outcomes.count(0) == 10, "the stock library has been mended"
+    assert survivors == []
+
+
+def test_a_deposed_leader_never_commits_its_own_tail() -> None:
+    """D3 on our engine: no success, although a snapshot replaces the log."""
+    cluster = Cluster(4, size=3, groups=1)
+    assert cluster.run(5, cluster.leaders_settled)
+    old = cluster.leader(0)
+    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if old in (a, b)}
+    minority = {cluster.submit(old, 0, timeout_ms=60_000) for _ in range(10)}
+    others = [i for i in cluster.ids if i != old]
+
+    def led() -> bool:
+        return any(cluster.nodes[i].engine.groups[0].is_leader for i in others)
+
+    assert cluster.run(10, led)
+    new = next(i for i in others if cluster.nodes[i].engine.groups[0].is_leader)
+    for _ in range(100):
+        cluster.submit(new, 0)
+        cluster.run(0.01)
+    assert cluster.nodes[new].engine.groups[0].status().log_start > 10, "no snapshot was needed"
+    cluster.check_end()
+    assert not minority & cluster.history.acknowledged
+    assert minority <= cluster.history.unknown
+
+
+def test_stock_never_brings_a_divergent_follower_back(
+    stock_network: Callable[..., StockNetwork],
+) -> None:
+    """D8: with more to send than one message, the next index bounces for ever."""
+    net = stock_network(
+        4,
+        appendEntriesUseBatch=False,
+        leaderFallbackTimeout=60,
+        logCompactionMinEntries=10**9,
+        logCompactionMinTime=10**9,
+    )
+    old = net.elect()
+    others = [node for node in net.nodes if node != old]
+    net.isolate(old)
+    for k in range(10):
+        net.objects[old].append(("minority", k))
+    net.run(5, lambda: any(net.objects[node]._isLeader() for node in others))
+    new = next(node for node in others if net.objects[node]._isLeader())
+    for k in range(100):
+        net.objects[new].append((k, "m" * 2_000))
+    net.run(2)
+    net.objects[new].transferLeadership()
+    net.run(3)
+    net.heal()
+    net.run(30)
+    assert len(net.objects[old].items) < 100, "the stock library has been mended"
+
+
+def test_a_divergent_follower_comes_back() -> None:
+    """D8 on our engine, with a log many messages long."""
+    cluster = Cluster(4, size=3, groups=1)
+    assert cluster.run(5, cluster.leaders_settled)
+    old = cluster.leader(0)
+    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if old in (a, b)}
+    for _ in range(10):
+        cluster.submit(old, 0, size=500)
+    others = [i for i in cluster.ids if i != old]
+    assert cluster.run(10, lambda: any(cluster.nodes[i].engine.groups[0].is_leader for i in others))
+    new = next(i for i in others if cluster.nodes[i].engine.groups[0].is_leader)
+    for _ in range(25):
+        cluster.submit(new, 0, size=1_000)
+    cluster.run(1)
+    moved: list[bool] = []
+    target = next(i for i in others if i != new)
+    cluster.nodes[new].engine.groups[0].begin_transfer(target, moved.append)
+    cluster.run(2)
+    assert moved == [True]
+    sent = cluster.network.sent
+    cluster.network.cut.clear()
+    applied = cluster.nodes[target].engine.groups[0].applied_index
+    back = cluster.nodes[old].engine.groups[0]
+    assert cluster.run(3, lambda: back.applied_index >= applied)
+    assert cluster.network.sent - sent < 400, "no storm of appends and refusals"
+    cluster.check_end()

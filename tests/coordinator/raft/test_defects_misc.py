@@ -1,0 +1,258 @@
+"""D6, D7, D9, D11, D12: exceptions, membership, stale acknowledgements, pickle, long commands."""
+
+import os
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from pysyncobj import replicated
+from pysyncobj.node import Node
+
+from oncelog.coordinator.raft import CommandFailed, DefinitelyNot
+from oncelog.coordinator.raft.messages import AppendReply, MalformedMessage, decode_frame
+
+from ...simulation.raft_simulation import SETTINGS, Cluster, Machine
+from .stock import StockList, StockNetwork
+
+MakeStock = Callable[..., StockNetwork]
+
+
+def started(seed: int = 5, **options: Any) -> tuple[Cluster, int]:
+    """A cluster with one group and its leader."""
+    cluster = Cluster(seed, **({"size": 3, "groups": 1} | options))
+    assert cluster.run(5, cluster.leaders_settled)
+    leader = cluster.leader(0)
+    assert leader is not None
+    return cluster, leader
+
+
+def test_stock_applies_twice_when_a_callback_raises(stock_network: MakeStock) -> None:
+    """D6: the entry counts as applied only after the callback returned."""
+    net = stock_network(5)
+    leader = net.elect()
+
+    def client_went_away(result: Any, error: int) -> None:
+        raise RuntimeError
+
+    net.objects[leader].append("once", callback=client_went_away)
+    for _ in range(400):
+        net.step(errors=(RuntimeError,))
+    counts = {node: len(o.items) for node, o in net.objects.items()}
+    assert counts[leader] > 1, "the stock library has been mended"
+    assert min(counts.values()) == 1
+
+
+def test_a_callback_that_raises_harms_nobody() -> None:
+    """D6 on our engine: submitters, and those who listen to elections and applies."""
+    cluster, leader = started()
+    group = cluster.nodes[leader].engine.groups[0]
+
+    def bad(*arguments: Any) -> None:
+        raise RuntimeError("client went away")
+
+    group.on_applied(bad)
+    group.on_resigned(bad)
+    group.propose(b"0-once", 1_000, bad)
+    cluster.run(1)
+    assert [node.machines[0].commands for node in cluster.nodes.values()] == [[b"0-once"]] * 3
+    cluster.check_end()
+
+
+class PoisonedList(StockList):
+    """With a replicated method that has a bug."""
+
+    @replicated
+    def poison(self) -> None:
+        self.items.append("p")
+        raise ValueError("bug")
+
+
+def test_stock_runs_a_failing_method_for_ever(stock_network: MakeStock) -> None:
+    """D6: again and again, and nothing else is applied any more."""
+    net = stock_network(5, machine=PoisonedList)
+    leader = net.elect()
+    net.objects[leader].poison()  # type: ignore[attr-defined]
+    for _ in range(300):
+        net.step(errors=(ValueError,))
+    assert len(net.objects[leader].items) > 10, "the stock library has been mended"
+
+
+class Poisoned(Machine):
+    """Raises for one command, as a bug would: alike on every replica."""
+
+    def apply(self, command: bytes, index: int, term: int) -> int:
+        if command == b"0-poison":
+            raise ValueError("bug")
+        return super().apply(command, index, term)
+
+
+def test_an_apply_that_raises_is_applied_once_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D6 on our engine: the command counts, its submitter hears it, the group goes on."""
+    monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Poisoned)
+    cluster, leader = started()
+    told: list[Exception | None] = []
+    cluster.nodes[leader].engine.groups[0].propose(
+        b"0-poison", 1_000, lambda result, error: told.append(error)
+    )
+    cluster.run(1)
+    assert isinstance(told[0], CommandFailed)
+    indexes = {node.engine.groups[0].applied_index for node in cluster.nodes.values()}
+    assert len(indexes) == 1
+    cluster.check_end()
+
+
+def test_stock_accepts_two_membership_changes_at_once(stock_network: MakeStock) -> None:
+    """D7: Raft's single-server rule is written down there, and never in force."""
+    net = stock_network(5, dynamicMembershipChange=True)
+    leader = net.elect()
+    net.isolate(leader)
+    net.objects[leader].addNodeToCluster(Node("D"))
+    net.objects[leader].addNodeToCluster(Node("E"))
+    net.objects[leader].doTick(0)
+    assert len(net.objects[leader].otherNodes) == 4, "the stock library has been mended"
+
+
+def test_membership_is_fixed() -> None:
+    """D7 on our engine: a stranger's frames are dropped, whatever they say."""
+    cluster, leader = started()
+    engine = cluster.nodes[leader].engine
+    term = engine.groups[0].term
+    engine.receive(9, msgpack.packb([[0, 9, term + 5]]))
+    assert engine.groups[0].term == term
+    assert [voter.node_id for voter in engine.groups[0].status().voters] == [leader] + [
+        i for i in cluster.ids if i != leader
+    ]
+
+
+def test_stock_counts_an_acknowledgement_of_an_older_term(stock_network: MakeStock) -> None:
+    """D9: the message carries no term."""
+    net = stock_network(9, nodes="ABCDE")
+    leader = net.elect()
+    net.isolate(leader)
+    outcomes: list[int] = []
+    o = net.objects[leader]
+    for k in range(5):
+        o.append(k, callback=lambda result, error: outcomes.append(error))
+    o.doTick(0)
+    ack = {"type": "next_node_idx", "reset": False, "success": True}
+    end = o._SyncObj__raftLog[-1][1] + 1  # type: ignore[attr-defined]
+    for other in [node for node in net.nodes if node != leader][:2]:
+        net.transports[leader]._onMessageReceived(Node(other), {**ack, "next_node_idx": end})
+    o.doTick(0)
+    assert outcomes == [0] * 5, "the stock library has been mended"
+
+
+def test_acknowledgements_count_in_their_own_term_only() -> None:
+    """D9 on our engine, with the same forged messages."""
+    cluster, leader = started(9, size=5)
+    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if leader in (a, b)}
+    alone = {cluster.submit(leader, 0) for _ in range(5)}
+    group = cluster.nodes[leader].engine.groups[0]
+    end = group.status().log_end
+    for other in [i for i in cluster.ids if i != leader]:
+        group.receive(other, AppendReply(group.term - 1, True, end, True), cluster.world.now)
+    group.advance(cluster.world.now * 1_000)
+    cluster.run(0.2)
+    assert not alone & cluster.history.acknowledged
+    cluster.check_end()
+
+
+STOCK_SERVER = """
+import socket, sys, time
+from pysyncobj import SyncObj, SyncObjConf
+def free():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+own, other = free(), free()
+SyncObj(f"127.0.0.1:{own}", [f"127.0.0.1:{other}"], SyncObjConf())
+print(own, flush=True)
+time.sleep(20)
+"""
+
+
+class Evil:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self._path),)
+
+
+def test_stock_runs_code_of_whoever_connects(tmp_path: Path) -> None:
+    """D11: the first bytes of any connection are unpickled."""
+    command = [sys.executable, "-c", STOCK_SERVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        payload = zlib.compress(pickle.dumps(Evil(tmp_path / "ran")))
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(struct.pack("i", len(payload)) + payload)
+            for _ in range(300):
+                if (tmp_path / "ran").exists():
+                    break
+                server.poll()
+                connection.settimeout(0.01)
+                try:
+                    connection.recv(1)
+                except OSError:
+                    continue
+        server.kill()
+    assert (tmp_path / "ran").exists(), "the stock library has been mended"
+
+
+def test_no_frame_runs_code_or_stops_a_node(tmp_path: Path) -> None:
+    """D11 on our engine: there is no pickle, and what is no frame is dropped."""
+    cluster, leader = started()
+    evil = pickle.dumps(Evil(tmp_path / "ran"))
+    engine = cluster.nodes[leader].engine
+    for frame in (evil, zlib.compress(evil), b"", b"\xff", msgpack.packb([[0, 1, evil]])):
+        with pytest.raises(MalformedMessage):
+            decode_frame(frame)
+        engine.receive(cluster.ids[0] if leader != cluster.ids[0] else cluster.ids[1], frame)
+    assert not (tmp_path / "ran").exists()
+    cluster.check_end()
+
+
+def test_stock_stumbles_over_certain_lengths(stock_network: MakeStock) -> None:
+    """D12: a command just below a multiple of the batch size ends twice on the follower."""
+    net = stock_network(5)
+    leader = net.elect()
+    net.objects[leader].append("z" * (131_072 - 40))
+    seen: list[Exception] = []
+    for _ in range(400):
+        seen += net.step(errors=(EOFError,))
+    assert seen, "the stock library has been mended"
+
+
+@pytest.mark.parametrize("size", [4_095, 4_096, 1_500, 1_499, 1_501, 1_436, 1_437])
+def test_commands_of_any_length_up_to_the_limit(size: int) -> None:
+    """D12 on our engine: around the size of an append, and at the limit."""
+    cluster, leader = started()
+    command = cluster.submit(leader, 0, size=size)
+    cluster.run(1)
+    assert command in cluster.history.acknowledged
+    cluster.check_end()
+
+
+def test_a_command_above_the_limit_is_definitely_not_taken() -> None:
+    """The limit is stated in the refusal, and nothing is logged."""
+    cluster, leader = started()
+    told: list[Exception | None] = []
+    end = cluster.nodes[leader].engine.groups[0].status().log_end
+    cluster.nodes[leader].engine.groups[0].propose(
+        b"x" * (SETTINGS.command_bytes_max + 1), 1_000, lambda result, error: told.append(error)
+    )
+    assert isinstance(told[0], DefinitelyNot)
+    assert "exceeds 4096: split it" in str(told[0])
+    assert cluster.nodes[leader].engine.groups[0].status().log_end == end

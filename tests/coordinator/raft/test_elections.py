@@ -1,0 +1,233 @@
+"""Who leads, who may vote, and what disturbs nobody."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oncelog.coordinator.raft import RaftEngine, RaftSettings
+
+from ...simulation.raft_simulation import SETTINGS, Cluster
+
+STEADY = replace(SETTINGS, preferred_leader_delay_ms=10**9)  # nobody is handed the lead
+
+
+def started(seed: int = 1, **options) -> tuple[Cluster, int]:
+    cluster = Cluster(seed, **({"size": 3, "groups": 1, "settings": STEADY} | options))
+    assert cluster.run(5, cluster.leaders_settled)
+    leader = cluster.leader(0)
+    assert leader is not None
+    return cluster, leader
+
+
+def term(cluster: Cluster, i: int) -> int:
+    return cluster.nodes[i].engine.groups[0].term
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5])
+def test_a_new_cluster_elects_at_once(size: int) -> None:
+    """Well within the time that a person notices."""
+    cluster = Cluster(size, size=size)
+    assert cluster.run(0.8, cluster.leaders_settled)
+    cluster.check_end()
+
+
+@pytest.mark.parametrize(
+    ("node_id", "voters", "sentence"),
+    [
+        (1, [1, 2], "two voters have no majority without each other"),
+        (1, [1, 2, 3, 4, 5, 6], "1, 3, 4 or 5 voters, not 6"),
+        (1, [2, 3, 4], "must be listed exactly once"),
+        (1, [1, 1, 2], "must be listed exactly once"),
+        (1, [], "must be listed exactly once"),
+    ],
+)
+def test_a_membership_that_cannot_work_is_refused(
+    node_id: int, voters: list[int], sentence: str
+) -> None:
+    """With a sentence that says what to do."""
+    with pytest.raises(ValueError, match=sentence):
+        RaftEngine(
+            node_id=node_id,
+            voters=voters,
+            directory=Path("/nowhere"),
+            send=lambda peer, frame: True,
+            loop=None,  # type: ignore[arg-type]
+            executor=None,  # type: ignore[arg-type]
+            random=random.Random(1),
+        )
+
+
+def test_settings_that_contradict_one_another_are_refused() -> None:
+    """Before anything starts."""
+    with pytest.raises(ValueError, match="three heartbeat"):
+        RaftSettings(heartbeat_interval_ms=300)
+    with pytest.raises(ValueError, match="must exceed"):
+        RaftSettings(election_timeout_max_ms=600)
+    with pytest.raises(ValueError, match="at least two commands"):
+        RaftSettings(segment_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("one_way", [True, False])
+def test_a_cut_follower_disturbs_nobody(one_way: bool) -> None:
+    """Pre-vote: it hears nothing for long, asks in vain, and its term stays when it returns."""
+    cluster, leader = started()
+    victim = next(i for i in cluster.ids if i != leader)
+    before = term(cluster, leader)
+    for i in cluster.ids:
+        if i != victim:
+            cluster.network.cut.add((i, victim))
+            if not one_way:
+                cluster.network.cut.add((victim, i))
+    cluster.run(10)
+    assert cluster.leader(0) == leader
+    cluster.network.cut.clear()
+    cluster.run(2)
+    assert cluster.leader(0) == leader
+    assert term(cluster, leader) == term(cluster, victim) == before
+
+
+def test_a_ring_has_one_lasting_leader() -> None:
+    """Nodes that hear their neighbours only: the far ones ask, and are refused."""
+    cluster, leader = started(3, size=5)
+    before = term(cluster, leader)
+    ring = {(a, b) for a in cluster.ids for b in cluster.ids if (a - b) % 5 in (1, 4)}
+    cluster.network.cut = {(a, b) for a in cluster.ids for b in cluster.ids if a != b} - ring
+    cluster.run(20)
+    assert cluster.leader(0) == leader
+    assert term(cluster, leader) == before
+    command = cluster.submit(leader, 0)
+    cluster.run(1)
+    assert command in cluster.history.acknowledged
+
+
+def test_a_leader_that_is_not_heard_back_resigns() -> None:
+    """Check-quorum: it can send, so nobody stands; its submitters would wait for ever."""
+    cluster, leader = started()
+    resigned: list[int] = []
+    cluster.nodes[leader].engine.groups[0].on_resigned(lambda: resigned.append(leader))
+    cluster.network.cut |= {(i, leader) for i in cluster.ids if i != leader}
+    command = cluster.submit(leader, 0, timeout_ms=60_000)
+    cluster.run(3)
+    assert resigned == [leader]
+    assert command in cluster.history.unknown | cluster.history.acknowledged
+    assert cluster.leader(0) not in (None, leader)
+    cluster.check_end()
+
+
+def test_a_closed_link_to_the_leader_shortens_the_election() -> None:
+    """The hint comes from the transport; without it the election timeout passes first."""
+    times = {}
+    for hint in (True, False):
+        cluster, leader = started(4)
+        cluster.run(1)
+        node = cluster.nodes.pop(leader)
+        node.loop.is_alive = False
+        cluster.disks[leader].crash(power=False)
+        died = cluster.world.now
+        if hint:
+            for other in cluster.nodes.values():
+                other.engine.peer_down(leader)
+        assert cluster.run(5, lambda cluster=cluster: cluster.leader(0) is not None)
+        times[hint] = cluster.world.now - died
+    assert times[True] < 0.15
+    assert times[False] > 0.4
+
+
+def test_a_link_that_closes_while_the_leader_lives_moves_nobody() -> None:
+    """One follower's hint is not believed by the other, which hears the leader."""
+    cluster, leader = started()
+    follower = next(i for i in cluster.ids if i != leader)
+    before = term(cluster, leader)
+    for _ in range(20):
+        cluster.nodes[follower].engine.peer_down(leader)
+        cluster.run(0.05)
+    assert (cluster.leader(0), term(cluster, leader)) == (leader, before)
+
+
+def test_the_lead_is_handed_over_without_a_gap_in_the_log() -> None:
+    """TimeoutNow: quick, the target has everything, and the old leader knows."""
+    cluster, leader = started()
+    for _ in range(50):
+        cluster.submit(leader, 0)
+    target = next(i for i in cluster.ids if i != leader)
+    moved: list[bool] = []
+    begin = cluster.world.now
+    cluster.nodes[leader].engine.groups[0].begin_transfer(target, moved.append)
+    refused = cluster.submit(leader, 0)
+    assert cluster.run(1, lambda: cluster.leader(0) == target)
+    assert cluster.world.now - begin < 0.1
+    assert moved == [True]
+    assert refused in cluster.history.refused
+    assert len(cluster.history.acknowledged) == 50
+    cluster.check_end()
+
+
+def test_the_lead_stays_when_the_target_cannot_take_it() -> None:
+    """The attempt ends, and commands are taken again."""
+    cluster, leader = started()
+    target = next(i for i in cluster.ids if i != leader)
+    cluster.network.cut |= {(leader, target), (target, leader)}
+    command = cluster.submit(leader, 0)
+    moved: list[bool] = []
+    group = cluster.nodes[leader].engine.groups[0]
+    group.begin_transfer(target, moved.append)
+    group.begin_transfer(target, moved.append)
+    cluster.run(2)
+    assert moved == [False, False]
+    again = cluster.submit(leader, 0)
+    cluster.run(1)
+    assert {command, again} <= cluster.history.acknowledged
+
+
+def test_groups_settle_on_their_preferred_leaders() -> None:
+    """Spread over the nodes, also after one was away."""
+    cluster = Cluster(2, size=3, groups=6)
+
+    def spread() -> bool:
+        return all(cluster.leader(g) == cluster.ids[g % 3] for g in cluster.groups)
+
+    assert cluster.run(15, spread)
+    cluster.crash(2)
+    assert cluster.run(5, cluster.leaders_settled)
+    cluster.start(2)
+    assert cluster.run(20, spread)
+    cluster.check_end()
+
+
+def test_a_wiped_voter_does_not_let_a_committed_entry_vanish() -> None:
+    """The one that lagged and the one that forgot are a majority, and must not be one."""
+    cluster, leader = started()
+    wiped, lagging = (i for i in cluster.ids if i != leader)
+    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if lagging in (a, b)}
+    commands = {cluster.submit(leader, 0) for _ in range(5)}
+    cluster.run(1)
+    assert commands <= cluster.history.acknowledged
+    cluster.crash(wiped, wipe=True)
+    cluster.crash(leader)
+    cluster.network.cut.clear()
+    cluster.start(wiped)
+    cluster.run(10)
+    assert cluster.leader(0) is None, "these two must wait for the third"
+    assert not cluster.nodes[wiped].engine.groups[0].status().is_voter
+    cluster.start(leader)
+    assert cluster.run(10, cluster.all_vote)
+    cluster.check_end()
+
+
+def test_a_wiped_voter_counts_for_no_commit_until_it_is_level() -> None:
+    """Else a deposed leader and the one that forgot could commit what another has replaced."""
+    cluster, leader = started()
+    wiped, third = (i for i in cluster.ids if i != leader)
+    cluster.crash(wiped, wipe=True)
+    cluster.crash(third)  # the census cannot be finished without it
+    cluster.start(wiped)
+    command = cluster.submit(leader, 0, timeout_ms=60_000)
+    cluster.run(3)
+    group = cluster.nodes[wiped].engine.groups[0]
+    assert not group.status().is_voter
+    assert command not in cluster.history.acknowledged
+    cluster.start(third)
+    assert cluster.run(10, cluster.all_vote)
+    cluster.check_end()

@@ -1,0 +1,210 @@
+"""The asyncio face, on real files and a real loop."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from oncelog.coordinator.raft import (
+    CorruptJournal,
+    DefinitelyNot,
+    ForeignJournal,
+    OutcomeUnknown,
+    RaftEngine,
+    RaftGroup,
+)
+
+
+class Items:
+    """A list."""
+
+    def __init__(self) -> None:
+        self.items: list[bytes] = []
+
+    def apply(self, command: bytes, index: int, term: int) -> int:
+        self.items.append(command)
+        return len(self.items)
+
+    def snapshot(self) -> bytes:
+        return b",".join(self.items)
+
+    def restore(self, snapshot: bytes) -> None:
+        self.items = snapshot.split(b",") if snapshot else []
+
+
+class Trio:
+    """Three engines in one loop; frames go by call_soon."""
+
+    def __init__(self, directory: Path, voters: tuple[int, ...] = (1, 2, 3)) -> None:
+        self.directory, self.voters = directory, voters
+        self.executor = ThreadPoolExecutor(4)
+        self.engines: dict[int, RaftEngine] = {}
+        self.groups: dict[int, RaftGroup] = {}
+        self.machines: dict[int, Items] = {}
+        self.fault_point: Callable[[str], None] = lambda name: None
+
+    async def start(self, node_id: int) -> None:
+        loop = asyncio.get_running_loop()
+
+        def deliver(peer: int, frame: bytes) -> None:
+            if peer in self.engines:
+                self.engines[peer].receive(node_id, frame)
+
+        def send(peer: int, frame: bytes) -> bool:
+            loop.call_soon(deliver, peer, frame)
+            return peer in self.engines
+
+        engine = RaftEngine(
+            node_id=node_id,
+            voters=self.voters,
+            directory=self.directory / str(node_id),
+            send=send,
+            loop=loop,
+            executor=self.executor,
+            random=random.Random(node_id),
+            fault_point=lambda name: self.fault_point(name),
+        )
+        machine = self.machines[node_id] = Items()
+        self.groups[node_id] = engine.add_group(0, machine)
+        await engine.start()
+        self.engines[node_id] = engine
+
+    async def leader(self) -> RaftGroup:
+        async with asyncio.timeout(20):
+            while True:
+                for group in self.groups.values():
+                    if group.is_leader:
+                        return group
+                await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        for node_id in list(self.engines):
+            await self.engines.pop(node_id).stop(hand_over=False)
+        self.executor.shutdown()
+
+
+def test_one_node_commits_after_its_own_sync(tmp_path: Path) -> None:
+    """Not before: the sync is the majority."""
+
+    async def scenario() -> None:
+        one = Trio(tmp_path, (1,))
+        names: list[str] = []
+        await one.start(1)
+        group = await one.leader()
+        one.fault_point = names.append
+        assert await group.submit(b"a") == 1
+        assert names.index("raft.journal.after-sync") < names.index("raft.apply.before")
+        assert names.index("raft.propose.after") < names.index("raft.journal.before-write")
+        assert await asyncio.gather(*(group.submit(b"b") for _ in range(100))) == list(
+            range(2, 102)
+        )
+        await one.engines[1].stop()
+        await one.start(1)
+        assert await (await one.leader()).submit(b"c") == 102
+        await one.stop()
+
+    asyncio.run(scenario())
+
+
+def test_three_nodes_serve_and_hand_over_when_one_stops(tmp_path: Path) -> None:
+    """A graceful stop moves the lead first."""
+
+    async def scenario() -> None:
+        trio = Trio(tmp_path)
+        for node_id in trio.voters:
+            await trio.start(node_id)
+        group = await trio.leader()
+        terms: list[int] = []
+        for other in trio.groups.values():
+            other.on_elected(terms.append)
+        assert await group.submit(b"a") == 1
+        follower = next(g for g in trio.groups.values() if not g.is_leader)
+        with pytest.raises(DefinitelyNot, match="does not lead; the leader is"):
+            await follower.submit(b"x")
+        old = next(n for n, g in trio.groups.items() if g is group)
+        engine = trio.engines[old]
+        await engine.stop()
+        del trio.engines[old]
+        with pytest.raises(DefinitelyNot, match="not running"):
+            await trio.groups.pop(old).submit(b"x")
+        begin = asyncio.get_running_loop().time()
+        new = await trio.leader()
+        assert asyncio.get_running_loop().time() - begin < 0.3
+        assert await new.submit(b"b") == 2
+        assert terms == [new.term]
+        await trio.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_submitter_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The command may be committed all the same."""
+
+    async def scenario() -> None:
+        one = Trio(tmp_path, (1,))
+        await one.start(1)
+        group = await one.leader()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await group.submit(b"a")
+        assert await group.submit(b"b") == 2
+        await one.stop()
+
+    asyncio.run(scenario())
+
+
+def test_stopping_tells_those_who_wait(tmp_path: Path) -> None:
+    """Their outcome is unknown."""
+
+    async def scenario() -> None:
+        trio = Trio(tmp_path)
+        for node_id in trio.voters:
+            await trio.start(node_id)
+        group = await trio.leader()
+        lonely = next(n for n, g in trio.groups.items() if g is group)
+        for node_id in trio.voters:
+            if node_id != lonely:
+                await trio.engines.pop(node_id).stop(hand_over=False)
+        waiting = asyncio.create_task(group.submit(b"x"))
+        await asyncio.sleep(0.01)
+        await trio.stop()
+        with pytest.raises(OutcomeUnknown):
+            await waiting
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path) -> None:
+    """Nothing is left open or locked, so the sentence can be acted on."""
+
+    async def scenario() -> None:
+        one = Trio(tmp_path, (1,))
+        await one.start(1)
+        group = await one.leader()
+        for k in range(40):
+            await group.submit(b"%d" % k)
+        await one.engines.pop(1).stop()
+        path = next((tmp_path / "1").glob("*.wal"))
+        good = path.read_bytes()
+        damaged = bytearray(good)
+        damaged[2_000] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptJournal, match="move its raft directory aside"):
+            await one.start(1)
+        path.write_bytes(good)
+        (tmp_path / "1" / "group-0.snapshot").write_bytes(b"rubbish")
+        with pytest.raises(CorruptJournal, match="the snapshot is damaged"):
+            await one.start(1)
+        (tmp_path / "1" / "group-0.snapshot").unlink()
+        one.voters = (1, 2, 3)
+        with pytest.raises(ForeignJournal):
+            await one.start(1)
+        one.voters = (1,)
+        await one.start(1)
+        assert await (await one.leader()).submit(b"x") == 41
+        await one.stop()
+
+    asyncio.run(scenario())

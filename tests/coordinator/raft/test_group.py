@@ -1,0 +1,208 @@
+"""Submitting, applying, snapshots and failures of one cluster under virtual time."""
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from oncelog.coordinator.raft import OutcomeUnknown, RaftSettings
+from oncelog.coordinator.raft.messages import SnapshotChunk, decode_frame, encode_frame, split
+
+from ...simulation.raft_simulation import Cluster, Machine
+
+
+def started(seed: int = 1, **options) -> tuple[Cluster, int]:
+    cluster = Cluster(seed, **({"size": 3, "groups": 1} | options))
+    assert cluster.run(5, cluster.leaders_settled)
+    leader = cluster.leader(0)
+    assert leader is not None
+    return cluster, leader
+
+
+def test_followers_apply_at_once() -> None:
+    """The commit index travels by itself, not with the next heartbeat."""
+    cluster, leader = started()
+    cluster.run(1)
+    command = cluster.submit(leader, 0)
+    machines = [node.machines[0] for node in cluster.nodes.values()]
+    begin = cluster.world.now
+    assert cluster.run(1, lambda: all(command in machine.commands for machine in machines))
+    assert cluster.world.now - begin < 0.03
+
+
+def test_every_submit_has_an_outcome_in_its_time() -> None:
+    """Also where no majority ever answers."""
+    cluster, leader = started()
+    for i in cluster.ids:
+        if i != leader:
+            cluster.crash(i)
+    told: list[Exception | None] = []
+    begin = cluster.world.now
+    cluster.nodes[leader].engine.groups[0].propose(b"0-x", 300, lambda r, e: told.append(e))
+    assert cluster.run(3, lambda: bool(told))
+    assert isinstance(told[0], OutcomeUnknown)
+    assert cluster.world.now - begin < 0.45
+
+
+def test_those_who_wait_are_told_when_the_node_stops() -> None:
+    """Unknown: the entry may be on its way."""
+    cluster, leader = started()
+    told: list[Exception | None] = []
+    engine = cluster.nodes[leader].engine
+    engine.groups[0].propose(b"0-x", 300, lambda r, e: told.append(e))
+    engine.halt()
+    assert isinstance(told[0], OutcomeUnknown)
+    engine.groups[0].propose(b"0-y", 300, lambda r, e: told.append(e))
+    assert "not running" in str(told[1])
+
+
+def test_a_failing_disk_stops_the_engine_before_it_can_lie() -> None:
+    """After a failed fdatasync nothing is known about earlier writes, so it is not tried again."""
+    cluster, leader = started()
+    node = cluster.nodes[leader]
+
+    def sync(number: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    cluster.disks[leader].sync = sync  # type: ignore[method-assign]
+    command = cluster.submit(leader, 0)
+    cluster.world.run(0.1)
+    assert len(cluster.fatal) == 1
+    assert "Input/output error" in cluster.fatal[0]
+    assert command in cluster.history.unknown | cluster.history.acknowledged
+    assert not node.engine.groups[0].is_leader
+
+
+def test_a_committed_entry_is_never_replaced() -> None:
+    """A leader that wants to is wrong, or we are: the process ends."""
+    cluster, leader = started()
+    cluster.submit(leader, 0)
+    cluster.run(1)
+    follower = next(i for i in cluster.ids if i != leader)
+    group = cluster.nodes[follower].engine.groups[0]
+    term = group.term + 1
+    forged = msgpack.packb([[0, 1, term, 0, 0, 0, [[term, b"\0forged"]]]])
+    cluster.nodes[follower].engine.receive(leader, forged)
+    assert "wants to replace the committed entry 1" in cluster.fatal[0]
+
+
+def lagging(cluster: Cluster, leader: int, commands: int = 120) -> int:
+    """A follower that needs the snapshot once it is heard again."""
+    behind = next(i for i in cluster.ids if i != leader)
+    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if behind in (a, b)}
+    for _ in range(commands):
+        cluster.submit(leader, 0)
+        cluster.run(0.01)
+    assert cluster.nodes[leader].engine.groups[0].status().log_start > 20
+    return behind
+
+
+def test_a_lagging_follower_gets_the_snapshot_in_chunks() -> None:
+    """None larger than the setting, and the rest from the log."""
+    cluster, leader = started()
+    behind = lagging(cluster, leader)
+    sizes: list[int] = []
+    deliver = cluster._deliver
+
+    def watched(source: int, target: int, frame: bytes) -> None:
+        for _, message in decode_frame(frame):
+            if isinstance(message, SnapshotChunk):
+                sizes.append(len(message.data))
+        deliver(source, target, frame)
+
+    cluster.network._deliver = watched
+    cluster.network.cut.clear()
+    cluster.run(2)
+    assert max(sizes) == cluster.settings.snapshot_chunk_bytes
+    assert len(sizes) > 4
+    machines = [cluster.nodes[i].machines[0].commands for i in (leader, behind)]
+    assert machines[0] == machines[1]
+    cluster.check_end()
+
+
+class Choosy(Machine):
+    """Refuses to load snapshots while told so, half way through."""
+
+    refuses = False
+
+    def restore(self, snapshot: bytes) -> None:
+        super().restore(snapshot)
+        if Choosy.refuses and self.commands:
+            raise ValueError("half loaded")
+
+
+def test_a_snapshot_that_cannot_be_loaded_is_not_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D10: the old state comes back; it is tried again; nothing is skipped."""
+    monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Choosy)
+    monkeypatch.setattr(Choosy, "refuses", True)
+    cluster, leader = started()
+    behind = lagging(cluster, leader)
+    cluster.network.cut.clear()
+    cluster.run(3)
+    status = cluster.nodes[leader].engine.groups[0].status()
+    ends = {voter.node_id: voter.log_end for voter in status.voters}
+    assert ends[behind] <= 20 < ends[leader]
+    monkeypatch.setattr(Choosy, "refuses", False)
+    cluster.run(3)
+    cluster.check_end()
+
+
+def test_a_state_machine_without_a_snapshot_keeps_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And is not asked again for every command."""
+    cluster, leader = started()
+    calls: list[int] = []
+
+    def snapshot() -> bytes:
+        calls.append(1)
+        raise ValueError("not now")
+
+    machine: Any = cluster.nodes[leader].machines[0]
+    machine.snapshot = snapshot
+    for _ in range(70):
+        cluster.submit(leader, 0)
+    cluster.run(2)
+    assert 1 <= len(calls) <= 3
+    assert cluster.nodes[leader].engine.groups[0].status().log_start == 1
+    cluster.check_end()
+
+
+def test_a_busy_group_does_not_keep_the_segments_of_a_silent_one() -> None:
+    """A few entries of one group would otherwise pin the log of all for ever."""
+    cluster, _ = started(groups=2)
+    assert cluster.run(10, cluster.leaders_settled)
+    quiet = cluster.leader(1)
+    assert quiet is not None
+    cluster.submit(quiet, 1)
+    for _ in range(40):
+        busy = cluster.leader(0)
+        assert busy is not None
+        for _ in range(4):
+            cluster.submit(busy, 0, size=900)
+        cluster.run(0.1)
+    counts = [len(disk.segments()) for disk in cluster.disks.values()]
+    assert max(counts) <= cluster.settings.segments_max + 3
+    cluster.check_end()
+
+
+def test_an_idle_cluster_says_little() -> None:
+    """One frame and one answer for each beat and follower, for all groups together."""
+    cluster = Cluster(1, size=3, groups=5, settings=RaftSettings(preferred_leader_delay_ms=10**9))
+    assert cluster.run(5, cluster.leaders_settled)
+    cluster.run(3)
+    leaders = {cluster.leader(g) for g in cluster.groups}
+    sent = cluster.network.sent
+    cluster.run(10)
+    beats = 10_000 / cluster.settings.heartbeat_interval_ms
+    assert cluster.network.sent - sent <= len(leaders) * 2 * 2 * beats * 1.05
+
+
+def test_frames_are_bounded() -> None:
+    """A long queue of messages is sent in several."""
+    chunk = SnapshotChunk(1, 1, 1, 0, 1 << 20, b"x" * 1_000)
+    frames = list(split([(0, chunk)] * 10, 3_500))
+    assert [len(frame) for frame in frames] == [3, 3, 3, 1]
+    assert max(len(encode_frame(frame)) for frame in frames) < 3_500

@@ -1,0 +1,35 @@
+"""Real processes, real disks, SIGKILL."""
+
+from pathlib import Path
+
+import pytest
+
+from .kill_cluster import KillCluster
+
+
+def judge(directory: Path, seconds: float, seed: int, groups: int) -> None:
+    cluster = KillCluster(directory, seed, groups=groups)
+    try:
+        verdict = cluster.run(seconds)
+    finally:
+        cluster.close()
+    print(verdict)
+    assert verdict.acknowledged > 100, "hardly anything was at stake"
+    assert sum(verdict.kills) >= 3
+    assert (verdict.lost, verdict.doubled, verdict.disordered) == (0, 0, 0)
+
+
+@pytest.mark.cluster
+def test_nothing_is_lost_when_nodes_are_killed(short_path: Path) -> None:
+    """Leaders, single nodes, two, all; with compaction all the time."""
+    judge(short_path, 10, seed=1, groups=2)
+
+
+@pytest.mark.chaos
+def test_nothing_is_lost_when_nodes_are_killed_for_long(
+    short_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The same for three minutes."""
+    if "chaos" not in request.config.getoption("-m"):
+        pytest.skip("runs with -m chaos")
+    judge(short_path, 180, seed=2, groups=3)

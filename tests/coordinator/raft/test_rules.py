@@ -1,0 +1,339 @@
+"""Single rules of Raft, on one group whose peers are played by the test.
+
+These are the rules whose breach needs a rare coincidence, which random schedules hardly meet.
+"""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from oncelog.coordinator.raft import RaftEngine
+from oncelog.coordinator.raft import messages as m
+from oncelog.coordinator.raft.library import CANDIDATE, FOLLOWER, LEADER
+
+from ...simulation.raft_simulation import SETTINGS, History, Machine
+from ...simulation.virtual_world import NodeExecutor, NodeLoop, VirtualDisk, World
+
+
+class Alone:
+    """Node 1 of `size` nodes; what it sends is collected, and the others say what the test says."""
+
+    def __init__(self, size: int = 3, seed: int = 1, disk: VirtualDisk | None = None) -> None:
+        self.world = World(seed)
+        self.disk = disk or VirtualDisk(random.Random(seed))
+        self.loop = NodeLoop(self.world)
+        self.executor = NodeExecutor(self.world, self.loop, self.disk)
+        self.others = list(range(2, size + 1))
+        self.sent: list[tuple[int, m.Message]] = []
+        self.fatal: list[BaseException] = []
+        self.engine = RaftEngine(
+            node_id=1,
+            voters=[1, *self.others],
+            directory=Path("/nowhere"),
+            send=self._send,
+            loop=self.loop,  # type: ignore[arg-type]
+            executor=self.executor,  # type: ignore[arg-type]
+            settings=SETTINGS,
+            random=random.Random(seed),
+            disk=self.disk,
+            on_fatal=self.fatal.append,
+        )
+        self.group = self.engine.add_group(0, Machine(0, History()))
+        self.engine.recover()
+        self.engine.begin()
+
+    def _send(self, peer: int, frame: bytes) -> bool:
+        self.sent += [(peer, message) for _, message in m.decode_frame(frame)]
+        return True
+
+    def say(self, peer: int, *messages: m.Message) -> None:
+        self.engine.receive(peer, m.encode_frame((0, message) for message in messages))
+
+    def run(self, seconds: float = 0.3) -> None:
+        self.world.run(seconds)
+
+    def take(self, kind: type, peer: int | None = None) -> list:
+        """What was sent of a kind (to a peer), and forget it."""
+        taken = [s for s in self.sent if isinstance(s[1], kind) and peer in (None, s[0])]
+        self.sent = [s for s in self.sent if s not in taken]
+        return [message for _, message in taken]
+
+    def answer_census(self, term: int = 0, last_index: int = 0) -> None:
+        nonce = self.take(m.Census)[0].nonce
+        for peer in self.others:
+            self.say(peer, m.CensusAnswer(nonce, term, last_index))
+
+    def become_candidate(self) -> int:
+        """Run until it asks, grant all pre-votes; returns the term it stands in."""
+        self.take(m.PreVoteRequest)
+        while not (asked := self.take(m.PreVoteRequest)):
+            self.run(0.05)
+        for peer in self.others:
+            self.say(peer, m.PreVote(asked[-1].term, True, asked[-1].term - 1))
+        self.run(0.01)
+        assert self.group._core.state == CANDIDATE
+        return self.group.term
+
+    def become_leader(self) -> int:
+        """Elected, with its no-op not acknowledged by anybody."""
+        term = self.become_candidate()
+        for peer in self.others:
+            self.say(peer, m.Vote(term))
+        self.run(0.01)
+        assert self.group._core.state == LEADER
+        return term
+
+    def crashed(self) -> "Alone":
+        """The same disk in a new incarnation, after a power cut."""
+        self.loop.is_alive = False
+        self.executor.crash()
+        self.disk.crash(power=True)
+        return Alone(
+            len(self.others) + 1, seed=self.world.random.randrange(1 << 30), disk=self.disk
+        )
+
+
+def test_a_vote_that_arrives_twice_counts_once() -> None:
+    """The library counts messages; a majority is of nodes."""
+    alone = Alone(size=5)
+    alone.answer_census()
+    term = alone.become_candidate()
+    for _ in range(5):
+        alone.say(2, m.Vote(term))
+    assert alone.group._core.state == CANDIDATE
+    alone.say(3, m.Vote(term))
+    assert alone.group._core.state == LEADER
+
+
+def test_a_candidate_asks_only_after_its_own_vote_is_on_disk() -> None:
+    """Else it could vote for another in the same term after a crash."""
+    alone = Alone()
+    alone.answer_census()
+    while not (asked := alone.take(m.PreVoteRequest)):
+        alone.run(0.05)
+    alone.say(2, m.PreVote(asked[0].term, True, 0))
+    assert alone.group.term == 1
+    assert alone.take(m.VoteRequest) == []
+    alone.run(0.3)
+    assert len(alone.take(m.VoteRequest)) == 2
+
+
+def test_one_vote_a_term_survives_a_crash() -> None:
+    """Given to 2, so 3 does not get it, before and after."""
+    alone = Alone()
+    alone.answer_census()
+    alone.run(0.02)
+    request = m.VoteRequest(7, 0, 0)
+    alone.say(2, request)
+    alone.say(3, request)
+    alone.run(0.3)
+    assert alone.take(m.Vote, 2) == [m.Vote(7)]
+    assert alone.take(m.Vote, 3) == []
+    again = alone.crashed()
+    again.say(3, request)
+    again.run(0.3)
+    assert again.take(m.Vote) == []
+    assert again.group.term == 7
+
+
+def test_an_acknowledgement_waits_for_the_disk() -> None:
+    """What is said to be there is there after any power cut."""
+    alone = Alone()
+    alone.answer_census()
+    alone.run(0.02)
+    alone.say(2, m.Append(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00x")]))
+    assert alone.take(m.AppendReply) == []
+    alone.run(0.3)
+    assert alone.take(m.AppendReply) == [m.AppendReply(1, True, 3, True)]
+    again = alone.crashed()
+    assert again.group.status().log_end == 3
+
+
+def test_entries_of_an_older_term_are_committed_by_one_of_the_own() -> None:
+    """Raft, figure 8: a majority that holds an old entry does not commit it."""
+    alone = Alone()
+    alone.answer_census()
+    alone.run(0.02)
+    alone.say(2, m.Append(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00old")]))
+    alone.run(0.05)
+    term = alone.become_leader()
+    assert alone.group.status().log_end == 4
+    alone.say(3, m.AppendReply(term, True, 3, True))
+    alone.run(0.05)
+    assert alone.group.commit_index == 0
+    assert not alone.group.is_leader
+    alone.say(3, m.AppendReply(term, True, 4, True))
+    alone.run(0.05)
+    assert alone.group.commit_index == 3
+    assert alone.group.is_leader
+
+
+def test_the_leaders_own_copy_counts_when_it_is_on_disk() -> None:
+    """With one follower's acknowledgement, and a disk that hangs."""
+    alone = Alone()
+    alone.answer_census()
+    term = alone.become_leader()
+    alone.run(0.3)
+    alone.say(2, m.AppendReply(term, True, 2, True))
+    assert alone.group.is_leader
+    alone.engine._batch = object()  # type: ignore[assignment] - a commit that never ends
+    alone.group.propose(b"x", 60_000, lambda result, error: None)
+    alone.run(0.05)
+    alone.say(2, m.AppendReply(term, True, 3, True))
+    assert alone.group.commit_index == 1
+    alone.say(3, m.AppendReply(term, True, 3, True))
+    assert alone.group.commit_index == 2, "two followers are a majority without the leader"
+
+
+def test_answers_of_another_term_change_nothing() -> None:
+    """Except that a newer term ends the own leadership."""
+    alone = Alone()
+    alone.answer_census()
+    term = alone.become_leader()
+    alone.say(2, m.AppendReply(term - 1, True, 2, True))
+    alone.run(0.05)
+    assert alone.group.commit_index == 0
+    alone.say(2, m.AppendReply(term + 3, True, 2, True))
+    assert (alone.group._core.state, alone.group.term) == (FOLLOWER, term + 3)
+
+
+def test_an_acknowledgement_without_a_voters_memory_does_not_count() -> None:
+    """Entries are sent to it, and nothing is committed by it."""
+    alone = Alone()
+    alone.answer_census()
+    term = alone.become_leader()
+    alone.run(0.3)
+    alone.say(2, m.AppendReply(term, True, 2, False))
+    alone.run(0.05)
+    assert alone.group.commit_index == 0
+    alone.say(2, m.AppendReply(term, True, 2, True))
+    alone.run(0.05)
+    assert alone.group.commit_index == 1
+
+
+def test_a_newcomer_waits_for_every_answer() -> None:
+    """All say that they know nothing: then this is a new cluster."""
+    alone = Alone()
+    nonce = alone.take(m.Census)[0].nonce
+    alone.say(2, m.CensusAnswer(nonce, 0, 0))
+    alone.say(3, m.CensusAnswer(nonce + 1, 0, 0))  # meant for an earlier incarnation
+    alone.run(2)
+    assert not alone.group.status().is_voter
+    assert alone.take(m.PreVoteRequest) == []
+    alone.say(3, m.CensusAnswer(nonce, 0, 0))
+    assert alone.group.status().is_voter
+
+
+def test_the_vote_of_the_highest_term_it_may_have_voted_in_is_spent() -> None:
+    """It may have been given before the disk was lost."""
+    alone = Alone()
+    alone.answer_census(term=5, last_index=1)
+    assert not alone.group.status().is_voter
+    alone.say(3, m.VoteRequest(9, 9, 9))
+    alone.run(0.05)
+    assert alone.take(m.Vote) == []
+    assert alone.group.term == 5
+    alone.say(2, m.Append(5, 0, 0, 0, [(5, b"\x01")]))
+    alone.run(0.05)
+    assert alone.group.status().is_voter
+    alone.say(3, m.VoteRequest(5, 9, 9))
+    alone.run(0.05)
+    assert alone.take(m.Vote) == []
+    alone.say(3, m.VoteRequest(6, 9, 9))
+    alone.run(0.05)
+    assert alone.take(m.Vote) == [m.Vote(6)]
+
+
+def test_level_is_what_the_leader_says_after_the_census_began() -> None:
+    """An append that was on its way before the disk was lost proves nothing."""
+    alone = Alone()
+    alone.answer_census(term=5, last_index=3)
+    alone.say(2, m.Append(5, 0, 0, 0, [(5, b"\x01")]))
+    alone.run(0.05)
+    assert not alone.group.status().is_voter
+    assert alone.take(m.AppendReply) == [m.AppendReply(5, True, 2, False)]
+    alone.say(2, m.Append(5, 0, 1, 5, [(5, b"\x00a"), (5, b"\x00b")]))
+    alone.run(0.05)
+    assert alone.group.status().is_voter
+
+
+def test_a_later_leader_is_asked_again() -> None:
+    """Its answer to the census was given before it led."""
+    alone = Alone()
+    nonce = alone.sent[0][1].nonce  # type: ignore[union-attr]
+    alone.answer_census(term=5, last_index=1)
+    alone.say(3, m.Append(6, 0, 0, 0, [(5, b"\x01"), (6, b"\x01")]))
+    alone.run(0.05)
+    assert not alone.group.status().is_voter
+    assert m.Census(nonce) in alone.take(m.Census, 3)
+    alone.say(3, m.CensusAnswer(nonce, 6, 2))
+    alone.say(3, m.Append(6, 0, 2, 6, []))
+    assert alone.group.status().is_voter
+
+
+def test_nobody_is_let_stand_while_the_leader_is_heard() -> None:
+    """Unless its link has closed; and never one whose log is behind."""
+    alone = Alone()
+    alone.answer_census()
+    alone.run(0.02)
+    beat = m.Append(1, 0, 0, 0, [(1, b"\x01")])
+    alone.say(2, beat)
+    alone.say(3, m.PreVoteRequest(2, 1, 1))
+    alone.engine.peer_down(2)
+    alone.say(3, m.PreVoteRequest(2, 1, 1))
+    alone.say(3, m.PreVoteRequest(2, 0, 0))
+    granted = [answer.granted for answer in alone.take(m.PreVote, 3)]
+    assert granted == [False, True, False]
+    alone.say(2, beat)
+    alone.say(3, m.PreVoteRequest(2, 1, 1))
+    assert alone.take(m.PreVote, 3)[0].granted is False
+    assert alone.group.term == 1, "asking changes nobody's term"
+
+
+def test_a_deposed_leader_is_told() -> None:
+    """In silence it would go on for ever, and its followers with it."""
+    alone = Alone()
+    alone.answer_census()
+    alone.run(0.02)
+    alone.say(3, m.Append(4, 0, 0, 0, []))
+    for stale in (m.Append(3, 0, 0, 0, []), m.Commit(3, 1), m.VoteRequest(3, 9, 9)):
+        alone.say(2, stale)
+        assert alone.take(m.NewerTerm, 2) == [m.NewerTerm(4)]
+
+
+def test_the_commit_index_stays_within_what_was_compared() -> None:
+    """The tail is from an older leader, and may yet be replaced."""
+    alone = Alone()
+    alone.answer_census()
+    alone.run(0.02)
+    alone.say(2, m.Append(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00a"), (1, b"\x00b")]))
+    alone.say(3, m.Commit(2, 3))
+    assert alone.group.commit_index == 0
+    alone.say(3, m.Append(2, 3, 1, 1, []))
+    assert alone.group.commit_index == 1
+    alone.say(3, m.Append(2, 4, 1, 1, [(2, b"\x01")]))
+    assert alone.group.commit_index == 2
+    assert alone.group.status().log_end == 3
+
+
+def test_two_leaders_in_a_term_end_the_process() -> None:
+    """It cannot be, so something is broken."""
+    alone = Alone()
+    alone.answer_census()
+    alone.run(0.02)
+    alone.say(2, m.Append(1, 0, 0, 0, []))
+    alone.say(3, m.Append(1, 0, 0, 0, []))
+    assert "two leaders in term 1: 2 and 3" in str(alone.fatal[0])
+
+
+@pytest.mark.parametrize("repeat", [1, 7])
+def test_a_stubborn_refusal_is_not_answered_at_once(repeat: int) -> None:
+    """One message for each real gap; then the heartbeat tries again."""
+    alone = Alone()
+    alone.answer_census()
+    term = alone.become_leader()
+    alone.take(m.Append)
+    for _ in range(repeat):
+        alone.say(2, m.AppendReply(term, False, 1, True))
+    assert len(alone.take(m.Append, 2)) == 1

@@ -1,0 +1,281 @@
+"""Registrations, deaths, returns, and what they do to partitions (isr rules; KIP-903, 966)."""
+
+import time
+
+import pytest
+
+from oncelog.coordinator.commands import (
+    AllocateProducerIds,
+    BeginControlledShutdown,
+    CreateTopics,
+    FenceBroker,
+    NewTopic,
+    RegisterBroker,
+    SetClusterId,
+    SetDefaults,
+    UnfenceBroker,
+    encode_command,
+)
+from oncelog.wire.errors import ErrorCode
+
+from .metadata_cluster import MetadataCluster, topic_id
+
+
+def lists(cluster: MetadataCluster) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    partition = cluster.partition()
+    return partition.leader, partition.isr, partition.elr
+
+
+def test_the_broker_epoch_is_the_log_index_and_the_same_incarnation_keeps_it() -> None:
+    cluster = MetadataCluster(())
+    command = RegisterBroker(7, bytes(16), "boot", "localhost", 9092, "rack-a", "test-cluster")
+    assert cluster.do(command).broker_epoch == cluster.index
+    assert cluster.do(command).broker_epoch == cluster.index - 1
+    broker = cluster.state.brokers[7]
+    assert (broker.host, broker.port, broker.rack) == ("localhost", 9092, "rack-a")
+    assert broker.is_fenced and not cluster.state.is_active(7)
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (RegisterBroker(-1, bytes(16), "b", "h", 1), ErrorCode.INVALID_REGISTRATION),
+        (RegisterBroker(2**31, bytes(16), "b", "h", 1), ErrorCode.INVALID_REGISTRATION),
+        (RegisterBroker(1, b"short", "b", "h", 1), ErrorCode.INVALID_REGISTRATION),
+        (RegisterBroker(1, bytes(16), "b", "h", 65536), ErrorCode.INVALID_REGISTRATION),
+        (RegisterBroker(1, bytes(16), "b", "h", -1), ErrorCode.INVALID_REGISTRATION),
+        (
+            RegisterBroker(1, bytes(16), "b", "h", 1, None, "another"),
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ),
+    ],
+)
+def test_a_registration_that_cannot_be_ours_is_refused(
+    command: RegisterBroker, error: ErrorCode
+) -> None:
+    cluster = MetadataCluster(())
+    result = cluster.do(command)
+    assert result.error == error and result.message
+    assert not cluster.state.brokers
+
+
+@pytest.mark.parametrize("command", [UnfenceBroker, FenceBroker, BeginControlledShutdown])
+def test_a_command_about_another_incarnation_changes_nothing(command: type) -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    before = cluster.state.snapshot()
+    assert cluster.do(command(1, cluster.epoch(1) + 1)).error == ErrorCode.STALE_BROKER_EPOCH
+    assert cluster.do(command(9, 1)).error == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert cluster.state.snapshot() == before
+
+
+def test_a_dead_leader_is_followed_by_the_next_in_sync_replica() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    assert lists(cluster) == (1, (1, 2, 3), ())
+    cluster.die(1)
+    assert lists(cluster) == (2, (2, 3), ())
+    partition = cluster.partition()
+    assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
+
+
+def test_a_dead_follower_leaves_the_isr_and_the_leader_epoch_stays() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.die(3)
+    assert lists(cluster) == (1, (1, 2), ())
+    partition = cluster.partition()
+    assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
+
+
+def test_who_leaves_a_small_isr_is_eligible_and_the_last_leader_comes_first() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.die(3, 1)
+    assert lists(cluster) == (2, (2,), (1,))  # one member is below min.insync.replicas of 2
+    cluster.die(2)
+    assert lists(cluster) == (-1, (), (1, 2))
+    assert cluster.partition().last_known_leader == 2
+    assert cluster.partition().leader_epoch == 2
+    cluster.start(3)  # it was in neither list
+    assert lists(cluster) == (-1, (), (1, 2))
+    cluster.register(1)
+    cluster.register(2)
+    cluster.unfence(2)
+    assert lists(cluster) == (2, (2,), (1,))
+    assert cluster.partition().leader_epoch == 3
+    assert cluster.partition().last_known_leader == -1
+
+
+def test_an_eligible_replica_leads_without_waiting_for_the_last_leader() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.die(3, 1, 2)
+    cluster.start(1)
+    assert lists(cluster) == (1, (1,), (2,))
+
+
+def test_with_min_isr_of_one_only_the_last_is_eligible() -> None:
+    cluster = MetadataCluster(min_isr=1)
+    cluster.topic()
+    cluster.die(1, 2)
+    assert lists(cluster) == (3, (3,), ())
+    cluster.die(3)
+    assert lists(cluster) == (-1, (), (3,))
+    cluster.start(1)
+    cluster.start(2)
+    assert lists(cluster) == (-1, (), (3,))
+    cluster.start(3)
+    assert lists(cluster) == (3, (3,), ())
+
+
+def test_a_return_that_nobody_noticed_is_a_death_and_a_birth() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    first = cluster.epoch(1)
+    second = cluster.register(1)
+    assert second > first
+    assert lists(cluster) == (2, (2, 3), ())
+    cluster.register(3)  # a follower
+    assert lists(cluster) == (2, (2,), (3,))
+    cluster.unfence(1)
+    cluster.unfence(3)
+    assert lists(cluster) == (2, (2,), (3,))
+    assert cluster.partition().leader_epoch == 1
+
+
+def test_a_single_replica_that_comes_back_leads_again_in_a_new_epoch() -> None:
+    cluster = MetadataCluster()
+    cluster.topic("t", (1,))
+    cluster.start(1)
+    assert lists(cluster) == (1, (1,), ())
+    assert cluster.partition().leader_epoch == 2  # nobody, then the same broker
+
+
+def test_who_lost_power_is_not_eligible() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.die(3, 2)
+    assert lists(cluster) == (1, (1,), (2,))
+    cluster.start(2, lost_power=True)
+    assert lists(cluster) == (1, (1,), ())
+    cluster.die(1)
+    assert lists(cluster) == (-1, (), (1,))
+
+
+def test_who_lost_power_unnoticed_leaves_the_isr_and_is_not_eligible() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.die(3)
+    cluster.start(1, lost_power=True)
+    assert lists(cluster) == (2, (2,), ())
+
+
+def test_the_very_last_holder_stays_even_without_its_power() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.die(1, 2, 3)
+    assert lists(cluster) == (-1, (), (2, 3))
+    cluster.register(2, lost_power=True)
+    assert lists(cluster) == (-1, (), (3,))
+    cluster.register(3, lost_power=True)
+    assert lists(cluster) == (-1, (), (3,))
+    cluster.unfence(2)
+    assert lists(cluster) == (-1, (), (3,))
+    cluster.unfence(3)
+    assert lists(cluster) == (3, (3,), ())
+
+
+def test_unclean_elections_happen_where_they_are_allowed_only() -> None:
+    cluster = MetadataCluster(min_isr=1)
+    cluster.topic("clean")
+    cluster.topic("unclean", (1, 2, 3), configs={"unclean.leader.election.enable": "true"})
+    for name in ("clean", "unclean"):
+        cluster.set_isr(1, name=name)
+    cluster.die(1)
+    assert cluster.partition("clean").leader == -1
+    partition = cluster.partition("unclean")
+    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
+    assert partition.leader_epoch == 1
+
+
+def test_an_unclean_election_waits_for_anybody_to_live() -> None:
+    cluster = MetadataCluster(min_isr=1, unclean=True)
+    cluster.topic()
+    cluster.set_isr(1)
+    cluster.die(2, 3, 1)
+    assert cluster.partition().leader == -1
+    cluster.start(3)
+    assert lists(cluster) == (3, (3,), ())
+
+
+def test_a_stopping_broker_hands_over_and_is_not_chosen_again() -> None:
+    cluster = MetadataCluster()
+    cluster.topic("t", (1, 2, 3))
+    cluster.topic("alone", (1,))
+    assert cluster.do(BeginControlledShutdown(1, cluster.epoch(1))).error == 0
+    assert lists(cluster) == (2, (2, 3), ())
+    assert cluster.partition("alone").leader == -1  # and not the stopping broker again
+    assert not cluster.state.leads_any(1)
+    error, item = cluster.propose(2, 3, 1)
+    assert error == 0 and item is not None and item.error == ErrorCode.INELIGIBLE_REPLICA
+    before = cluster.state.revision
+    assert cluster.do(BeginControlledShutdown(1, cluster.epoch(1))).error == 0
+    assert cluster.state.revision == before
+    cluster.die(1)
+    broker = cluster.state.brokers[1]
+    assert broker.is_fenced and not broker.is_shutting_down
+    cluster.start(1)
+    assert cluster.partition("alone").leader == 1
+
+
+def test_producer_ids_come_in_blocks_and_never_twice() -> None:
+    cluster = MetadataCluster()
+    first = cluster.do(AllocateProducerIds(1, cluster.epoch(1)))
+    second = cluster.do(AllocateProducerIds(2, cluster.epoch(2)))
+    assert (first.first_producer_id, first.producer_id_count) == (0, 1000)
+    assert (second.first_producer_id, second.producer_id_count) == (1000, 1000)
+    stale = cluster.do(AllocateProducerIds(1, cluster.epoch(1) - 1))
+    assert stale.error == ErrorCode.STALE_BROKER_EPOCH
+    cluster.state.next_producer_id = 2**63 - 100
+    exhausted = cluster.do(AllocateProducerIds(1, cluster.epoch(1)))
+    assert exhausted.error == ErrorCode.UNKNOWN_SERVER_ERROR and exhausted.message
+
+
+def test_the_cluster_keeps_its_first_name_and_takes_new_defaults() -> None:
+    cluster = MetadataCluster()
+    refused = cluster.do(SetClusterId("another", {}))
+    assert refused.error == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert cluster.state.cluster_id == "test-cluster"
+    revision = cluster.state.revision
+    assert cluster.do(SetDefaults(dict(cluster.state.defaults))).error == 0
+    assert cluster.state.revision == revision
+    assert cluster.do(SetDefaults({"num.partitions": "6"})).error == 0
+    assert cluster.state.default_number("num.partitions") == 6
+
+
+def test_a_lower_default_of_min_isr_empties_the_elr() -> None:
+    cluster = MetadataCluster(min_isr=2)
+    cluster.topic()
+    cluster.die(3, 2)
+    assert cluster.partition().elr == (2,)
+    cluster.do(SetDefaults({"min.insync.replicas": "1"}))
+    assert cluster.partition().elr == ()
+
+
+def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_and_quick_command() -> None:
+    cluster = MetadataCluster(())
+    for node in (1, 2, 3):
+        cluster.start(node)
+    state = cluster.state
+    for name in ("a", "b"):
+        command = CreateTopics((NewTopic(name, topic_id(name), 3000, 3),))
+        state.apply(encode_command(command), 100, 1)
+    assert sum(1 for _ in state.partitions_led_by(1)) == 2000
+    command = encode_command(FenceBroker(1, cluster.epoch(1)))
+    assert len(command) < 30
+    started = time.process_time()
+    assert state.apply(command, 200, 1).error == 0
+    elapsed_ms = (time.process_time() - started) * 1000
+    assert not state.leads_any(1)
+    assert elapsed_ms < 250, "50 ms on an idle machine; this one may be busy"

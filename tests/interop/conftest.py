@@ -1,0 +1,38 @@
+"""A real Apache Kafka and a broker of ours, side by side."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from oncelog.deploy.local_cluster import Cluster
+
+from .kafka_peer import KafkaPeer
+from .raw_peer import RawPeer
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
+    """One node of Apache Kafka."""
+    with KafkaPeer(tmp_path_factory.mktemp("kafka")) as peer:
+        host, port = peer.bootstrap.split(":")
+        raw = RawPeer("kafka", (host, int(port)))
+        yield raw
+        raw.close()
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
+    """One broker of ours, with Kafka's own defaults."""
+    data = tmp_path_factory.mktemp("oncelog")
+    with Cluster(nodes=1, profile="kafka", data=data) as cluster:
+        host, port = cluster.bootstrap.split(":")
+        raw = RawPeer("oncelog", (host, int(port)))
+        yield raw
+        raw.close()
+        log = (data / "node-1" / "node.log").read_text()
+        alive = cluster.status()[0].state == "running"
+        cluster.kill(1)  # a graceful end of hundreds of partitions takes its time
+        assert alive, f"the broker died:\n{log[-3000:]}"
+        assert "ERROR" not in log, (
+            f"the broker complains:\n{log[log.index('ERROR') - 200 :][:3000]}"
+        )

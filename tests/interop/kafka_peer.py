@@ -1,0 +1,167 @@
+"""A real Apache Kafka (KRaft, one process a node) on loopback, to compare ourselves with.
+
+The jars come from Maven once and stay in a cache folder. Whoever switched these tests on
+(`ONCELOG_KAFKA=1`) gets a failure, never a skip, when the peer does not start.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.0"
+CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
+START_TIMEOUT_S = 90.0
+JVM_FLAGS = ("-Xmx384M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+
+
+def is_enabled() -> bool:
+    """Whether the person who started the tests asked for the comparison with Apache Kafka."""
+    return os.environ.get("ONCELOG_KAFKA") == "1"
+
+
+def jar_folder() -> Path:
+    """The folder with Kafka's jars; fetched through Maven when it is not there yet."""
+    cache = Path(
+        os.environ.get("ONCELOG_KAFKA_CACHE") or Path(tempfile.gettempdir()) / "oncelog-kafka"
+    )
+    folder = cache / f"kafka-{KAFKA_VERSION}"
+    if folder.is_dir():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=cache))
+    try:
+        shutil.copy(Path(__file__).with_name("pom.xml"), work / "pom.xml")
+        command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, f"Maven could not fetch Kafka's jars:\n{done.stdout[-2000:]}"
+        try:
+            (work / "jars").rename(folder)
+        except OSError:
+            assert folder.is_dir(), "another process was to have fetched the jars"
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return folder
+
+
+def java(main_class: str, *arguments: str) -> list[str]:
+    """The command that runs one of Kafka's classes."""
+    return ["java", *JVM_FLAGS, QUIET, "-cp", f"{jar_folder()}/*", main_class, *arguments]
+
+
+def run_tool(
+    main_class: str, *arguments: str, timeout_s: float = 90, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's tools to its end; the caller judges the exit code and the output."""
+    return subprocess.run(
+        java(main_class, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        cwd=folder,
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on at this moment."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class KafkaPeer:
+    """A running Apache Kafka of `nodes` combined nodes; use as a context manager."""
+
+    def __init__(self, folder: Path, nodes: int = 1, **settings: str) -> None:
+        self.folder, self.nodes = folder, nodes
+        ports = free_ports(2 * nodes)
+        self._client_ports, self._controller_ports = ports[:nodes], ports[nodes:]
+        self._settings = settings
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """The bootstrap line for clients."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._client_ports)
+
+    def __enter__(self) -> "KafkaPeer":
+        try:
+            for number in range(1, self.nodes + 1):
+                self._start(number)
+            self._wait_until_it_serves()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _start(self, number: int) -> None:
+        voters = ",".join(f"{i}@127.0.0.1:{p}" for i, p in enumerate(self._controller_ports, 1))
+        port, controller_port = self._client_ports[number - 1], self._controller_ports[number - 1]
+        replication = str(min(3, self.nodes))
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.quorum.voters": voters,
+            "log.dirs": str(self.folder / f"node-{number}"),
+            "offsets.topic.replication.factor": replication,
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": replication,
+            "transaction.state.log.min.isr": str(min(2, self.nodes)),
+            "transaction.state.log.num.partitions": "4",
+            "group.initial.rebalance.delay.ms": "0",
+            **self._settings,
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / f"node-{number}.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        done = run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file))
+        assert done.returncode == 0, (
+            f"Kafka's storage could not be formatted:\n{done.stderr[-2000:]}"
+        )
+        with open(self.folder / f"node-{number}.log", "ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    java("kafka.Kafka", str(file)), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
+            )
+
+    def _wait_until_it_serves(self) -> None:
+        """Every node answers Metadata v1 with all brokers of the cluster."""
+        request = b"\0\3\0\1\0\0\0\1\0\1x" + b"\0\0\0\0"
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for number, port in enumerate(self._client_ports, 1):
+            while True:
+                process = self._processes[number - 1]
+                log = self.folder / f"node-{number}.log"
+                assert process.poll() is None, f"Kafka ended:\n{log.read_text()[-2000:]}"
+                assert time.monotonic() < deadline, (
+                    f"Kafka does not serve:\n{log.read_text()[-2000:]}"
+                )
+                try:
+                    with socket.create_connection(("127.0.0.1", port), 1) as connection:
+                        connection.settimeout(2)
+                        connection.sendall(len(request).to_bytes(4, "big") + request)
+                        answer = connection.recv(4096)
+                except OSError:
+                    answer = b""
+                if int.from_bytes(answer[8:12], "big") == self.nodes and len(answer) > 12:
+                    break
+                time.sleep(0.05)

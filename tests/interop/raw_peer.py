@@ -1,0 +1,251 @@
+"""Raw requests to a broker, and its answers made comparable with those of another broker.
+
+An answer becomes plain data: nested dicts and lists by the names of the schema. What must differ
+between two clusters (addresses, ids, present times, disk sizes, the words of an error message) is
+put as a word that says only what kind of thing it is.
+"""
+
+import dataclasses
+import socket
+import time
+from typing import Any
+
+from oncelog.wire.framing import encode_request_header, response_header_bytes
+from oncelog.wire.messages import control, fetch, produce
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 18, 19, 22
+CLOSED, SILENT = "the connection was closed", "no answer"
+UNKNOWN_ID = bytes(range(100, 116))
+ANSWER_TIMEOUT_S = 10.0
+_SORTED_BY = (
+    "name",
+    "topic",
+    "topic_name",
+    "topic_id",
+    "resource_type",
+    "resource_name",
+    "partition_index",
+    "partition",
+    "partition_id",
+    "index",
+    "broker_id",
+    "node_id",
+    "replica_id",
+    "api_key",
+)
+_KINDS = {"host": "HOST", "port": "PORT", "cluster_id": "CLUSTER", "log_dir": "DIRECTORY"}
+_POSITIVE = {"total_bytes": "BYTES", "usable_bytes": "BYTES", "producer_id": "A PRODUCER ID"}
+_TIMES = {"log_append_time_ms", "last_fetch_timestamp", "last_caught_up_timestamp"}
+_MESSAGES = {"error_message", "batch_index_error_message"}
+
+
+class RawPeer:
+    """One broker, spoken to in frames; it answers one request at a time."""
+
+    def __init__(self, name: str, address: tuple[str, int]) -> None:
+        self.name, self.address = name, address
+        self.topic_ids: dict[str, bytes] = {}
+        self._names_by_id: dict[bytes, str] = {}
+        self._socket: socket.socket | None = None
+        self._correlation_id = 0
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    # --- bytes
+
+    def send_frame(self, frame: bytes) -> bytes | str:
+        """Send a length and so many bytes; the answer's frame, CLOSED, or SILENT."""
+        return self.send_bytes(len(frame).to_bytes(4, "big", signed=True) + frame)
+
+    def send_bytes(self, data: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
+        """Send these bytes as they are and await one answer."""
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection(self.address, 5)
+            self._socket.settimeout(timeout_s)
+            self._socket.sendall(data)
+            size = int.from_bytes(self._receive(4), "big")
+            return self._receive(size)
+        except TimeoutError:
+            self.close()
+            return SILENT
+        except (ConnectionError, EOFError):
+            self.close()
+            return CLOSED
+
+    def _receive(self, size: int) -> bytes:
+        assert self._socket is not None
+        received = bytearray()
+        while len(received) < size:
+            data = self._socket.recv(size - len(received))
+            if not data:
+                raise EOFError
+            received += data
+        return bytes(received)
+
+    # --- messages
+
+    def ask_body(
+        self, api_key: int, version: int, body: bytes, *, reads_version: int | None = None
+    ) -> Any:
+        """The decoded answer to this body, or CLOSED or SILENT."""
+        self._correlation_id += 1
+        header = encode_request_header(api_key, version, self._correlation_id, "differential")
+        frame = self.send_frame(header + body)
+        if isinstance(frame, str):
+            return frame
+        assert int.from_bytes(frame[:4], "big") == self._correlation_id, "answers out of order"
+        answered = version if reads_version is None else reads_version
+        answer = memoryview(frame)[response_header_bytes(api_key, answered) :]
+        if api_key == PRODUCE:
+            return produce.decode_response(answer, answered)
+        if api_key == FETCH:
+            return fetch.decode_response(answer, answered)
+        return control.decode_response(api_key, answered, answer)
+
+    def ask_raw(self, api_key: int, version: int, values: Any) -> Any:
+        """The decoded answer as it is."""
+        if api_key == PRODUCE:
+            body = b"".join(produce.encode_request(values, version))
+        elif api_key == FETCH:
+            body = b"".join(fetch.encode_request(values, version))
+        else:
+            body = control.encode_request(api_key, version, values)
+        return self.ask_body(api_key, version, body)
+
+    def ask(self, api_key: int, version: int, values: Any) -> Any:
+        """The answer in comparable form."""
+        return self.comparable(self.ask_raw(api_key, version, values))
+
+    def produce(
+        self, version: int, topic: str, records: Any, *, index: int = 0, acks: int = -1,
+        transactional_id: str | None = None, topic_id: bytes | None = None,
+    ) -> Any:  # fmt: skip
+        """Produce one batch (or what shall be taken for one)."""
+        by_id = version >= produce.TOPIC_IDS_FROM
+        known_id = topic_id or self.topic_ids.get(topic, UNKNOWN_ID)
+        wanted = ProduceTopic(
+            None if by_id else topic,
+            known_id if by_id else None,
+            [ProducePartition(index, records)],
+        )
+        return self.ask(PRODUCE, version, ProduceRequest(transactional_id, acks, 5000, [wanted]))
+
+    def fetch(self, version: int, topic: str, *partitions: FetchPartition, **fields: Any) -> Any:
+        """Fetch from partitions of one topic."""
+        by_id = version >= produce.TOPIC_IDS_FROM
+        wanted = FetchTopic(
+            None if by_id else topic,
+            self.topic_ids.get(topic, UNKNOWN_ID) if by_id else None,
+            list(partitions),
+        )
+        settings = {"max_wait_ms": 0, "min_bytes": 1, "topics": [wanted]} | fields
+        return self.ask(FETCH, version, FetchRequest(**settings))
+
+    # --- the ground that cases stand on
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Create a topic and wait until it can be written to."""
+        values = {
+            "timeout": 10000,
+            "topics": [
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": [
+                        {"name": key.replace("_", "."), "value": value}
+                        for key, value in configs.items()
+                    ],
+                }
+            ],
+        }
+        (answer,) = self.ask_raw(CREATE_TOPICS, 7, values).topics
+        assert answer.error_code in (0, 36), f"{self.name}: {name}: {answer.error_message}"
+        self.learn(name, partitions)
+
+    def learn(self, name: str, partitions: int = 1) -> None:
+        """Wait until a topic is there and its leaders serve; note its id."""
+        deadline = time.monotonic() + 10
+        while True:
+            (topic,) = self.ask_raw(
+                METADATA, 12, {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+            ).topics
+            if topic.error_code == 0 and self._serves(name, partitions):
+                break
+            assert time.monotonic() < deadline, f"{self.name}: {name} does not come up"
+            time.sleep(0.01)
+        self.topic_ids[name] = topic.topic_id
+        self._names_by_id[topic.topic_id] = name
+
+    def _serves(self, name: str, partitions: int) -> bool:
+        latest = [{"partition_index": i, "timestamp": -1} for i in range(partitions)]
+        values = {"replica_id": -1, "topics": [{"name": name, "partitions": latest}]}
+        (topic,) = self.ask_raw(LIST_OFFSETS, 5, values).topics
+        return all(p.error_code == 0 for p in topic.partitions)
+
+    def new_producer_id(self) -> int:
+        """A fresh producer id."""
+        deadline = time.monotonic() + 20
+        while True:
+            answer = self.ask_raw(
+                INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout": 60000}
+            )
+            if answer.error_code == 0:
+                return answer.producer_id
+            assert time.monotonic() < deadline, f"{self.name}: error {answer.error_code}"
+            time.sleep(0.1)
+
+    # --- comparable answers
+
+    def comparable(self, value: Any, name: str = "") -> Any:
+        """Plain data in which only what matters can differ."""
+        if name == "topic_id" and isinstance(value, bytes):
+            return self._named_id(value)
+        if value is None or isinstance(value, str | bool | bytes | bytearray | memoryview | int):
+            return _comparable_value(value, name)
+        if isinstance(value, list | tuple) and name not in ("record_errors", "node_endpoints"):
+            items = [self.comparable(item, name) for item in value]
+            if items and isinstance(items[0], dict):
+                items.sort(key=_place)
+            return items
+        if name == "record_errors":
+            return [[index, "A SENTENCE"] for index, _ in value]
+        if name == "node_endpoints":
+            return [[node, "HOST", "PORT", rack] for node, _, _, rack in value]
+        if dataclasses.is_dataclass(value):
+            names = [field.name for field in dataclasses.fields(value)]
+        else:
+            names = list(type(value).__slots__)
+        return {name: self.comparable(getattr(value, name), name) for name in names}
+
+    def _named_id(self, value: bytes) -> str:
+        if not any(value):
+            return "NO ID"
+        if value == UNKNOWN_ID:
+            return "THE UNKNOWN ID"
+        return f"ID OF {self._names_by_id.get(value, 'A NEW TOPIC')}"
+
+
+def _comparable_value(value: Any, name: str) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if value is not None and name in _KINDS:
+        return _KINDS[name]
+    if isinstance(value, int) and name in _POSITIVE and value >= 0:
+        return _POSITIVE[name]
+    if name in _TIMES and isinstance(value, int) and abs(value - time.time() * 1000) < 120_000:
+        return "NOW"
+    if name in _MESSAGES and value:
+        return "A SENTENCE"
+    return value
+
+
+def _place(item: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{item.get(key)!s:>40}" for key in _SORTED_BY)

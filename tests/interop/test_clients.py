@@ -1,0 +1,301 @@
+"""Client libraries, unchanged, against three nodes: write, read, look up, administer.
+
+Consumers are given their partitions: groups are not served yet.
+"""
+
+import asyncio
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from oncelog.deploy.local_cluster import Cluster
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore"),  # the libraries' own
+]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+T0 = int(time.time() * 1000) - 3_600_000
+ROWS = [
+    (None, b"no key", []),
+    (b"key", b"value", [("one", b"1"), ("two", b""), ("one", b"again")]),
+    (b"tombstone", None, []),
+    (b"", b"", []),
+    ("ключ".encode(), "ценность 🎈".encode(), [("ü", "ö".encode())]),
+    *((b"k%d" % i, b"v%d" % i * 50, []) for i in range(200)),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as running:
+        yield running
+
+
+def _confluent_rows(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None, list]]:
+    """What another library, librdkafka, reads from partition 0 to its end."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "none",
+            "enable.auto.commit": False,  # else its end waits for a coordinator
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    rows = []
+    deadline = time.monotonic() + 30
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if message.error():
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                return rows
+            rows.append((message.key(), message.value(), message.headers() or []))
+    finally:
+        consumer.close()
+    raise AssertionError(f"the end of {topic} was not reached: {len(rows)} rows")
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    """Other brokers follow a decision within milliseconds, and any of them may be asked."""
+    deadline = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class TestConfluentKafka:
+    def admin(self, cluster: Cluster):
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+    @pytest.mark.parametrize("codec", CODECS)
+    def test_what_is_written_is_read(self, cluster, codec):
+        from confluent_kafka import Producer
+
+        topic = f"confluent-{codec}"
+        failed = []
+        producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "compression.type": codec,
+            }
+        )
+        for key, value, headers in ROWS:
+            producer.produce(
+                topic, value, key, 0, headers=headers,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )  # fmt: skip
+        assert producer.flush(30) == 0
+        assert not failed
+        rows = [(key, value, headers) for key, value, headers in ROWS]
+        assert _confluent_rows(cluster.bootstrap, topic) == rows
+
+    def test_offsets_are_looked_up(self, cluster):
+        from confluent_kafka import Consumer, Producer, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        topic = "confluent-offsets"
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for i in range(10):
+            producer.produce(topic, b"v", partition=0, timestamp=T0 + i * 1000)
+            producer.flush(10)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": "none",
+                "enable.auto.commit": False,
+            }
+        )
+        try:
+            assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 10)
+            asked = [TopicPartition(topic, 0, T0 + 3500)]
+            assert consumer.offsets_for_times(asked, timeout=10)[0].offset == 4
+        finally:
+            consumer.close()
+        admin = self.admin(cluster)
+        for spec, offset in (
+            (OffsetSpec.earliest(), 0),
+            (OffsetSpec.latest(), 10),
+            (OffsetSpec.max_timestamp(), 9),
+            (OffsetSpec.for_timestamp(T0 + 1), 1),
+        ):
+            (found,) = admin.list_offsets({TopicPartition(topic, 0): spec}).values()
+            assert found.result(10).offset == offset
+        (deleted,) = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
+        assert deleted.result(10).low_watermark == 6
+
+    def test_administration(self, cluster):
+        from confluent_kafka import ElectionType, TopicCollection
+        from confluent_kafka.admin import (
+            AlterConfigOpType,
+            ConfigEntry,
+            ConfigResource,
+            NewPartitions,
+            NewTopic,
+            ResourceType,
+        )
+
+        admin, topic = self.admin(cluster), "confluent-admin"
+        new = NewTopic(topic, 2, 3, config={"retention.ms": "1000000"})
+        admin.create_topics([new])[topic].result(10)
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(10)
+        (described,) = admin.describe_topics(TopicCollection([topic])).values()
+        assert [len(p.replicas) for p in described.result(10).partitions] == [3] * 4
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        (configs,) = admin.describe_configs([resource]).values()
+        assert configs.result(10)["retention.ms"].value == "1000000"
+        change = ConfigEntry(
+            "cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND
+        )
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+        (changed,) = admin.incremental_alter_configs([resource]).values()
+        changed.result(10)
+        (configs,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        assert configs.result(10)["cleanup.policy"].value == "delete,compact"
+        seen = admin.describe_cluster().result(10)
+        assert len(seen.nodes) == 3 and seen.cluster_id == cluster.file.cluster_id
+        admin.elect_leaders(ElectionType.PREFERRED).result(10)
+        admin.delete_topics([topic])[topic].result(10)
+        _until(lambda: topic not in admin.list_topics(timeout=10).topics)
+
+
+class TestKafkaPython:
+    @pytest.mark.parametrize("codec", ("none", "gzip", "lz4", "zstd"))  # snappy: no library here
+    def test_what_is_written_is_read(self, cluster, codec):
+        from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+        topic = f"kafka-python-{codec}"
+        producer = KafkaProducer(
+            bootstrap_servers=cluster.bootstrap,
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=True,
+        )
+        with closing(producer):
+            sent = [producer.send(topic, v, k, headers=h, partition=0) for k, v, h in ROWS]
+            producer.flush(30)
+            assert [future.get(10).offset for future in sent] == list(range(len(ROWS)))
+        assert _confluent_rows(cluster.bootstrap, topic) == ROWS
+        consumer = KafkaConsumer(
+            bootstrap_servers=cluster.bootstrap, consumer_timeout_ms=10_000, group_id=None
+        )
+        with closing(consumer):
+            consumer.assign([TopicPartition(topic, 0)])
+            consumer.seek_to_beginning()
+            rows = []
+            while len(rows) < len(ROWS):
+                message = next(consumer)
+                rows.append((message.key, message.value, list(message.headers)))
+        assert rows == ROWS
+
+    def test_offsets_and_administration(self, cluster):
+        from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+        from kafka.admin import KafkaAdminClient, NewTopic
+
+        topic = "kafka-python-admin"
+        servers = {"bootstrap_servers": cluster.bootstrap}
+        partition = TopicPartition(topic, 0)
+        with closing(KafkaAdminClient(**servers)) as admin:
+            admin.create_topics([NewTopic(name=topic, num_partitions=2, replication_factor=3)])
+            cluster.wait_for_isr(topic, 3)
+            _until(lambda: topic in admin.list_topics())
+            (described,) = admin.describe_topics([topic])
+            assert len(described["partitions"]) == 2
+            with closing(KafkaProducer(**servers)) as producer:
+                for i in range(10):
+                    sent = producer.send(topic, b"v", partition=0, timestamp_ms=T0 + i * 1000)
+                    assert sent.get(10).offset == i
+            with closing(KafkaConsumer(**servers)) as consumer:
+                assert consumer.beginning_offsets([partition]) == {partition: 0}
+                assert consumer.end_offsets([partition]) == {partition: 10}
+                found = consumer.offsets_for_times({partition: T0 + 3500})[partition]
+                assert (found.offset, found.timestamp) == (4, T0 + 4000)
+            admin.delete_topics([topic])
+            _until(lambda: topic not in admin.list_topics())
+
+
+class TestAiokafka:
+    @pytest.mark.parametrize("codec", ("none", "gzip", "snappy", "lz4", "zstd"))
+    def test_what_is_written_is_read(self, cluster, codec):
+        from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+        topic = f"aiokafka-{codec}"
+
+        async def run() -> list:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=cluster.bootstrap,
+                enable_idempotence=True,
+                compression_type=None if codec == "none" else codec,
+            )
+            await producer.start()
+            try:
+                for key, value, headers in ROWS:
+                    await producer.send(topic, value, key, partition=0, headers=headers)
+                await producer.flush()
+            finally:
+                await producer.stop()
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+            )
+            await consumer.start()
+            rows = []
+            try:
+                partition = TopicPartition(topic, 0)
+                consumer.assign([partition])
+                assert await consumer.end_offsets([partition]) == {partition: len(ROWS)}
+                while len(rows) < len(ROWS):
+                    message = await asyncio.wait_for(consumer.getone(), 10)
+                    rows.append((message.key, message.value, list(message.headers)))
+            finally:
+                await consumer.stop()
+            return rows
+
+        assert asyncio.run(run()) == ROWS
+        assert _confluent_rows(cluster.bootstrap, topic) == ROWS
+
+    def test_administration(self, cluster):
+        from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+
+        async def run() -> None:
+            admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+            await admin.start()
+            try:
+                await admin.create_topics([NewTopic("aiokafka-admin", 2, 3)])
+                await admin.create_partitions({"aiokafka-admin": NewPartitions(3)})
+                cluster.wait_for_isr("aiokafka-admin", 3)
+                found = []
+                async with asyncio.timeout(5):  # whichever broker is asked follows at once
+                    while len(found) < 3:
+                        (described,) = await admin.describe_topics(["aiokafka-admin"])
+                        found = described["partitions"]
+                assert len((await admin.describe_cluster())["brokers"]) == 3
+                await admin.delete_topics(["aiokafka-admin"])
+            finally:
+                await admin.close()
+
+        asyncio.run(run())
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat(cluster):
+    def kcat(*arguments: str, text: str = "") -> str:
+        command = ["kcat", "-b", cluster.bootstrap, *arguments]
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, check=True, timeout=30
+        ).stdout
+
+    kcat("-P", "-t", "kcat", "-p", "0", "-K", ":", "-z", "gzip", text="a:1\nb:2\n")
+    assert kcat("-C", "-t", "kcat", "-p", "0", "-e", "-q", "-K", ":") == "a:1\nb:2\n"
+    assert 'topic "kcat"' in kcat("-L", "-t", "kcat")
+    assert "kcat [0] offset 2" in kcat("-Q", "-t", "kcat:0:-1")

@@ -1,0 +1,133 @@
+"""Kafka's dump tool reads all files of nodes that rolled, were killed, and recovered."""
+
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.local_cluster import Cluster
+
+from .kafka_peer import is_enabled, run_tool
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.cluster,
+    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
+]
+TOPIC, COMPACTED = "dumped", "dumped-compacted"
+CONFIGS = {
+    "segment.bytes": "1048576",
+    "segment.ms": "700",
+    "index.interval.bytes": "512",
+    "segment.index.bytes": "65536",
+}
+COMPLAINT = re.compile(
+    r"[Mm]ismatch|Found timestamp|isvalid: false|Exception|WARN|ERROR|invalid bytes|"
+    r"non-consecutive|out of order|Could not"
+)
+
+
+def _create(cluster: Cluster) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    compacted = {
+        **CONFIGS,
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+    }
+    topics = [
+        NewTopic(TOPIC, 2, 3, config=CONFIGS),
+        NewTopic(COMPACTED, 1, 3, config=compacted),
+    ]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+    for topic in (TOPIC, COMPACTED):
+        cluster.wait_for_isr(topic, 3)
+
+
+def _write(bootstrap: str, stop: threading.Event, codec: str, failed: list[str]) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "compression.type": codec,
+            "linger.ms": 5,
+            "log_level": 0,
+        }
+    )
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    number = 0
+    while not stop.is_set():
+        for _ in range(10):
+            value = f"{codec} {number} " + "x" * (number % 1000)
+            key = f"{codec} {number % 50}"
+            producer.produce(TOPIC, value, key, partition=number % 2, on_delivery=delivered)
+            producer.produce(COMPACTED, value, key, partition=0, on_delivery=delivered)
+            number += 1
+        producer.poll(0)
+        time.sleep(0.04)  # what is read again by the tool must not be much
+    assert producer.flush(60) == 0, "records were left"
+
+
+def _kill_in_turn(cluster: Cluster) -> None:
+    for node in cluster.node_ids:
+        time.sleep(0.7)
+        cluster.kill(node)
+        time.sleep(0.5)
+        cluster.start_all([node])
+    time.sleep(0.5)
+    for node in cluster.node_ids:
+        cluster.kill(node)
+    cluster.start_all(cluster.node_ids)
+    time.sleep(0.7)
+
+
+def test_the_dump_tool_has_no_complaint(tmp_path: Path) -> None:
+    failed: list[str] = []
+    stop = threading.Event()
+    with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
+        _create(cluster)
+        writers = [
+            threading.Thread(target=_write, args=(cluster.bootstrap, stop, codec, failed))
+            for codec in ("none", "gzip", "lz4", "zstd", "snappy")
+        ]
+        for writer in writers:
+            writer.start()
+        try:
+            _kill_in_turn(cluster)
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+        for topic in (TOPIC, COMPACTED):
+            cluster.wait_for_isr(topic, 3)
+    assert not failed, f"{len(failed)} records were not delivered: {failed[:3]}"
+    for node in cluster.node_ids:
+        _dump(tmp_path / "cluster" / f"node-{node}")
+
+
+def _dump(folder: Path) -> None:
+    files = {
+        suffix: sorted(folder.glob(f"{TOPIC}*/*{suffix}"))
+        for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    }
+    assert len(files[".log"]) > 6, f"hardly a segment was rolled: {files['.log']}"
+    assert files[".snapshot"] and files[".index"] and files[".timeindex"]
+    names = [str(file.relative_to(folder)) for group in files.values() for file in group]
+    arguments = ("--deep-iteration", "--files", ",".join(names))
+    done = run_tool("org.apache.kafka.tools.DumpLogSegments", *arguments, folder=folder)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-3000:]
+    complaint = COMPLAINT.search(text)
+    assert not complaint, text[max(0, complaint.start() - 300) : complaint.end() + 300]
+    assert text.count("Dumping ") == len(names)
+    assert text.count("| offset: ") > 300, "hardly a record was read"

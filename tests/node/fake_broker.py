@@ -1,0 +1,158 @@
+"""A broker without a network: real metadata, real codecs, real handlers, a controller in memory."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.coordinator.cluster_state import ClusterState
+from oncelog.coordinator.commands import (
+    Command,
+    RegisterBroker,
+    SetClusterId,
+    UnfenceBroker,
+    encode_command,
+)
+from oncelog.coordinator.config_checks import (
+    ConfigJudges,
+    refuse_invalid_configs,
+    with_refusals,
+)
+from oncelog.coordinator.raft.status import RaftStatus, VoterStatus
+from oncelog.coordinator.results import Result
+from oncelog.node.api_table import control_plane_apis
+from oncelog.node.config import BrokerConfig
+from oncelog.node.dispatch import Dispatcher, PendingAnswer, RequestContext
+from oncelog.node.handlers.config_entries import judge_broker_configs, judge_cluster_configs
+from oncelog.node.services import BrokerServices
+from oncelog.storage.topic_configs import validate_topic_configs
+from oncelog.wire.framing import encode_request_header, response_header_bytes
+from oncelog.wire.messages import control
+
+CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
+JUDGES = ConfigJudges(
+    topic=validate_topic_configs, broker=judge_broker_configs, cluster=judge_cluster_configs
+)
+
+
+def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> BrokerConfig:
+    """A configuration; dots of keys are written as underscores."""
+    return BrokerConfig.from_properties(
+        {
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{9090 + node_id}",
+            "log.dirs": "/tmp",
+            "oncelog.voters": voters,
+            "oncelog.peer.directory": "/tmp/peers",
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+
+
+class FakeController:
+    """Applies at once what it is given; or fails as it is told."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.index = 0
+        self.commands: list[Command] = []
+        self.failure: Exception | None = None
+        self.delay_s = 0.0
+        self.next_id = 1000
+
+    def apply(self, command: Command) -> Result:
+        self.index += 1
+        return self.state.apply(encode_command(command), self.index)
+
+    async def submit(self, command: Command, *, timeout_ms: int) -> Result:
+        self.commands.append(command)
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        if self.failure is not None:
+            raise self.failure
+        allowed, refused = refuse_invalid_configs(self.state, command, JUDGES)
+        return with_refusals(command, self.apply(allowed), refused)
+
+    async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int) -> int:
+        if self.failure is not None:
+            raise self.failure
+        self.next_id += 1
+        return self.next_id
+
+
+class FakeGroup:
+    """A metadata group that node 1 leads."""
+
+    leader_id: int | None = 1
+
+    def status(self) -> RaftStatus:
+        voters = [VoterStatus(node, 41, 1000, 1000) for node in (1, 2, 3)]
+        return RaftStatus(self.leader_id, 7, 40, 40, 1, 41, True, voters)
+
+
+class FakeBroker:
+    """Broker 1 of a cluster of live brokers 1..count."""
+
+    def __init__(self, count: int = 3, **settings: str) -> None:
+        self.state = ClusterState()
+        self.controller = FakeController(self.state)
+        config = broker_config(voters="1,2,3" if count == 3 else "1", **settings)
+        self.controller.apply(SetClusterId(CLUSTER_ID, config.cluster_defaults))
+        for node in range(1, count + 1):
+            self.start_broker(node)
+        self.group = FakeGroup()
+        self.hosted: list[Any] = []
+        self.services = BrokerServices(
+            config=config,
+            state=self.state,
+            controller=self.controller,
+            metadata_group=self.group,
+            replicas=self.hosted,  # type: ignore[arg-type]
+        )
+        log = logging.getLogger("oncelog.test")
+        self.dispatcher = Dispatcher(control_plane_apis(log), log)
+        self.context = RequestContext(
+            self.services, connection_id=1, peer_host="127.0.0.1", table=self.dispatcher.table
+        )
+
+    def start_broker(self, node: int) -> None:
+        registration = RegisterBroker(node, bytes([node]) * 16, "boot", "127.0.0.1", 9090 + node)
+        epoch = self.controller.apply(registration).broker_epoch
+        self.controller.apply(UnfenceBroker(node, epoch))
+
+    def ask(self, api_key: int, version: int, values: Mapping[str, Any] | None = None) -> Any:
+        """What a client would see."""
+        return asyncio.run(self.answer(api_key, version, values))
+
+    async def answer(
+        self, api_key: int, version: int, values: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The same, on a loop that is running already."""
+        frame = encode_request_header(api_key, version, 77, "test")
+        frame += control.encode_request(api_key, version, values or {})
+        view = memoryview(bytearray(frame))
+        outcome = self.dispatcher.dispatch(self.context, self.dispatcher.find(view), view)
+        if isinstance(outcome, PendingAnswer):
+            done = asyncio.Event()
+            outcome.notify(done.set)
+            if not outcome.is_done:
+                await done.wait()
+            outcome = outcome.buffers
+        assert outcome is not None
+        data = b"".join(outcome)
+        assert int.from_bytes(data[:4], "big") == len(data) - 4
+        assert int.from_bytes(data[4:8], "big") == 77
+        body = memoryview(data)[4 + response_header_bytes(api_key, version) :]
+        return control.decode_response(api_key, version, body)
+
+    def create(self, name: str, partitions: int = 2, factor: int = 3, **configs: str) -> bytes:
+        """Create a topic as a client; returns its id."""
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": factor,
+            "configs": [{"name": k.replace("_", "."), "value": v} for k, v in configs.items()],
+        }
+        (created,) = self.ask(19, 7, {"topics": [topic], "timeout": 1000}).topics
+        assert created.error_code == 0, created.error_message
+        return created.topic_id

@@ -1,0 +1,80 @@
+"""The follower's rules of truncation: KIP-101, KIP-279, KIP-595."""
+
+import pytest
+
+from oncelog.replication.follower import Append, PartitionFollower, StartAt, TruncateTo, Wait
+from oncelog.replication.messages import SlotAnswer
+from oncelog.wire.errors import ErrorCode
+
+from .memory_log import MemoryLog
+
+FOLLOWER = PartitionFollower(1, 9)
+
+
+def log_of(*epochs: int, high_watermark: int = 0) -> MemoryLog:
+    """One record for each epoch given."""
+    log = MemoryLog()
+    for epoch in epochs:
+        log.append(epoch, 0)
+    log.high_watermark = high_watermark
+    return log
+
+
+def test_a_follower_asks_for_its_end_and_tells_its_last_epoch() -> None:
+    assert FOLLOWER.fetch_position(log_of(1, 1, 4)) == (3, 4)
+    assert FOLLOWER.fetch_position(log_of()) == (0, -1)
+
+
+def test_data_is_appended_with_both_watermarks() -> None:
+    answer = SlotAnswer(1, 0, 7, 2, records=b"x")
+    assert FOLLOWER.on_response(answer, log_of()) == Append(b"x", 7, 2)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "diverging", "cut_at"),
+    [
+        ((1, 1, 2, 2), (2, 3), 3),  # the leader has less of our last epoch
+        ((1, 1, 3, 3), (1, 2), 2),  # the leader never had epoch 3
+        ((1, 1, 3, 3), (2, 4), 2),  # the leader's epoch 2 is unknown here: epochs after 1 go
+        ((1, 1, 3, 3), (1, 9), 2),  # it has more of epoch 1 than we
+        ((5, 5), (3, 1), 0),  # everything we have is newer
+        ((1, 1), (-1, 1), 1),  # no epochs at the leader
+    ],
+)
+def test_the_log_is_cut_where_the_logs_part(epochs, diverging, cut_at) -> None:
+    epoch, end = diverging
+    answer = SlotAnswer(1, diverging_epoch=epoch, diverging_end_offset=end)
+    action = FOLLOWER.on_response(answer, log_of(*epochs))
+    assert action == TruncateTo(cut_at, is_below_high_watermark=False)
+
+
+def test_a_cut_below_the_high_watermark_is_marked() -> None:
+    answer = SlotAnswer(1, diverging_epoch=1, diverging_end_offset=1)
+    action = FOLLOWER.on_response(answer, log_of(1, 2, 2, high_watermark=2))
+    assert action == TruncateTo(1, is_below_high_watermark=True)
+
+
+def test_out_of_range_beyond_the_leaders_end_cuts_to_it() -> None:
+    answer = SlotAnswer(
+        1, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0, diverging_end_offset=2
+    )
+    assert FOLLOWER.on_response(answer, log_of(1, 1, 1)) == TruncateTo(2, False)
+
+
+def test_out_of_range_before_the_leaders_start_begins_anew_there() -> None:
+    answer = SlotAnswer(
+        1, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=8, diverging_end_offset=9
+    )
+    assert FOLLOWER.on_response(answer, log_of(1, 1)) == StartAt(8)
+
+
+def test_out_of_range_that_is_in_range_again_is_retried() -> None:
+    answer = SlotAnswer(
+        1, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0, diverging_end_offset=9
+    )
+    assert FOLLOWER.on_response(answer, log_of(1)) == Wait(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_other_errors_wait(error: ErrorCode) -> None:
+    assert FOLLOWER.on_response(SlotAnswer(1, error), log_of()) == Wait(error)

@@ -1,0 +1,326 @@
+"""The rules of a leader; Kafka's Partition and Replica, KIP-497, 841, 903, 966."""
+
+import pytest
+
+from oncelog.replication.isr_change import IsrMember
+from oncelog.replication.leader import PartitionLeader, PeerView
+from oncelog.wire.errors import ErrorCode
+
+LAG_MS = 1000
+LIVE = {1: 11, 2: 12, 3: 13}
+
+
+def leader(
+    *, replicas=(1, 2, 3), isr=(1, 2, 3), min_insync=2, end=0, high_watermark=0, live=None
+) -> PartitionLeader:
+    return PartitionLeader(
+        node_id=1,
+        leader_epoch=5,
+        partition_epoch=7,
+        replicas=replicas,
+        isr=isr,
+        min_insync_replicas=min_insync,
+        log_end_offset=end,
+        high_watermark=high_watermark,
+        now_ms=0,
+        lag_time_max_ms=LAG_MS,
+        broker_epoch=11,
+        peers=PeerView(live=dict(LIVE if live is None else live)),
+    )
+
+
+def fetch(partition: PartitionLeader, node: int, offset: int, now_ms: int = 1, epoch=None):
+    return partition.follower_fetched(node, epoch or LIVE[node], offset, now_ms)
+
+
+def test_the_high_watermark_starts_at_the_local_one() -> None:
+    assert leader(end=10, high_watermark=4).high_watermark == 4
+
+
+def test_one_node_alone_commits_at_once() -> None:
+    alone = leader(replicas=(1,), isr=(1,), min_insync=2, end=3)
+    assert alone.high_watermark == 3
+    assert alone.appended(5, 1)
+    assert alone.high_watermark == 5
+
+
+def test_the_high_watermark_is_the_lowest_end_in_the_isr() -> None:
+    partition = leader()
+    assert not partition.appended(10, 1)
+    assert not fetch(partition, 2, 10).high_watermark_advanced
+    assert partition.high_watermark == 0  # node 3 has not spoken
+    assert fetch(partition, 3, 6).high_watermark_advanced
+    assert partition.high_watermark == 6
+
+
+def test_the_high_watermark_never_moves_back() -> None:
+    partition = leader(isr=(1, 2))
+    partition.appended(10, 1)
+    fetch(partition, 2, 10)
+    fetch(partition, 2, 4, 2, epoch=99)
+    assert partition.high_watermark == 10
+
+
+def test_nothing_is_committed_while_the_isr_is_below_its_minimum() -> None:
+    partition = leader(isr=(1,), live={1: 11})
+    partition.appended(10, 1)
+    assert partition.is_under_min_isr
+    assert partition.high_watermark == 0
+    assert partition.metadata_applied(isr=(1,), partition_epoch=7, now_ms=2, min_insync_replicas=1)
+    assert partition.high_watermark == 10
+
+
+def test_the_minimum_is_never_more_than_the_replicas() -> None:
+    partition = leader(replicas=(1, 2), isr=(1, 2), min_insync=3)
+    assert partition.min_insync_replicas == 2
+    assert not partition.is_under_min_isr
+
+
+def test_a_pending_addition_counts_for_the_high_watermark() -> None:
+    partition = leader(isr=(1, 2))
+    partition.appended(10, 1)
+    fetch(partition, 2, 10)
+    assert fetch(partition, 3, 10).may_join_isr
+    change = partition.next_isr_change(2)
+    assert change is not None and change.node_ids == {1, 2, 3}
+    partition.appended(20, 5000)
+    fetch(partition, 2, 20, 5001)  # node 3 has not fetched for long, and may be a member
+    assert partition.high_watermark == 10
+
+
+def test_a_pending_removal_counts_until_it_is_confirmed() -> None:
+    partition = leader()
+    partition.appended(10, 1)
+    fetch(partition, 2, 10, 2)
+    change = partition.next_isr_change(2 * LAG_MS)
+    assert change is not None and change.node_ids == {1, 2}
+    assert partition.high_watermark == 0
+    assert partition.isr_change_succeeded(change, (1, 2), 8, 2 * LAG_MS)
+    assert partition.high_watermark == 10
+    assert partition.partition_epoch == 8
+
+
+def test_a_follower_that_keeps_up_holds_the_high_watermark_before_it_is_a_member() -> None:
+    partition = leader(isr=(1, 2))
+    partition.appended(10, 1)
+    fetch(partition, 3, 10, 1)
+    fetch(partition, 2, 10, 1)
+    partition.appended(20, 2)
+    fetch(partition, 2, 20, 3)
+    assert partition.high_watermark == 10
+    assert partition.tick(2 + 2 * LAG_MS)  # it stopped
+    assert partition.high_watermark == 20
+
+
+@pytest.mark.parametrize(
+    ("live", "why"),
+    [({1: 11, 2: 12}, "fenced"), ({1: 11, 2: 12, 3: 14}, "another incarnation registered")],
+)
+def test_a_follower_that_may_not_join_holds_nothing(live: dict[int, int], why: str) -> None:
+    partition = leader(isr=(1, 2), live=live)
+    partition.appended(10, 1)
+    fetch(partition, 3, 0, 1, epoch=13)
+    fetch(partition, 2, 10, 1)
+    assert partition.high_watermark == 10, why
+    assert partition.next_isr_change(2) is None
+
+
+def test_joining_needs_the_high_watermark_and_the_start_of_the_epoch() -> None:
+    partition = leader(isr=(1, 2), end=10, high_watermark=4)
+    assert not fetch(partition, 3, 4).may_join_isr
+    assert not fetch(partition, 3, 9).may_join_isr
+    assert fetch(partition, 3, 10).may_join_isr
+
+
+def test_who_would_have_to_leave_at_once_does_not_enter() -> None:
+    """Below the minimum the high watermark stands still; a dead link must not flap the ISR."""
+    partition = leader(isr=(1,))
+    fetch(partition, 2, 0, 1)
+    partition.appended(5, 2)
+    assert partition.high_watermark == 0 == partition.follower_log_end_offset(2)
+    assert partition.next_isr_change(2 + 2 * LAG_MS) is None
+    fetch(partition, 2, 5, 3 + 2 * LAG_MS)
+    assert partition.next_isr_change(3 + 2 * LAG_MS) is not None
+
+
+def test_who_is_silent_does_not_enter_even_at_the_end_of_the_log() -> None:
+    partition = leader(isr=(1,))
+    fetch(partition, 2, 0, 1)
+    assert partition.next_isr_change(2 + LAG_MS) is None
+    partition._peers.last_fetch_ms[2] = 2 + LAG_MS  # its session lives
+    assert partition.next_isr_change(2 + LAG_MS) is not None
+
+
+def test_a_fetch_of_a_former_incarnation_is_ignored() -> None:
+    partition = leader()
+    partition.appended(10, 1)
+    assert not fetch(partition, 2, 10, 1, epoch=11).is_accepted
+    assert partition.follower_log_end_offset(2) == -1
+
+
+def test_a_fetch_of_an_incarnation_older_than_seen_is_ignored() -> None:
+    partition = leader(live={})
+    partition.appended(10, 1)
+    assert fetch(partition, 2, 5, 1, epoch=20).is_accepted
+    assert not fetch(partition, 2, 10, 1, epoch=19).is_accepted
+    assert partition.follower_log_end_offset(2) == 5
+
+
+def test_an_unknown_replica_is_ignored() -> None:
+    assert not leader().follower_fetched(9, 1, 0, 1).is_accepted
+
+
+# -- who is in sync (Kafka's Replica.updateFetchState)
+
+
+def test_a_follower_at_the_end_is_never_out() -> None:
+    partition = leader()
+    for node in (2, 3):
+        fetch(partition, node, 0, 1)
+    assert partition.next_isr_change(100 * LAG_MS) is None
+
+
+def test_a_silent_follower_goes_out_after_the_lag_time_and_not_before() -> None:
+    partition = leader()
+    partition.appended(1, 0)
+    fetch(partition, 3, 1, LAG_MS)
+    assert partition.next_isr_change(LAG_MS) is None
+    change = partition.next_isr_change(LAG_MS + 1)
+    assert change is not None
+    assert change.isr == (IsrMember(1, 11), IsrMember(3, 13))
+    assert (change.leader_epoch, change.partition_epoch) == (5, 7)
+
+
+def test_caught_up_is_what_our_end_was_at_the_previous_fetch() -> None:
+    partition = leader(isr=(1, 2), replicas=(1, 2))
+    partition.appended(10, 0)
+    fetch(partition, 2, 0, 100)  # our end: 10
+    partition.appended(20, 500)
+    fetch(partition, 2, 10, 600)  # what our end was at 100
+    partition.appended(30, 650)
+    assert partition.followers[2].last_caught_up_ms == 100
+    assert partition.next_isr_change(100 + LAG_MS) is None
+    assert partition.next_isr_change(101 + LAG_MS) is not None
+
+
+def test_an_idle_session_speaks_for_its_quiet_partitions() -> None:
+    """An incremental session does not repeat positions; its polls prove the follower well."""
+    peers = PeerView(live=LIVE)
+    partition = leader(isr=(1, 2), replicas=(1, 2))
+    partition._peers = peers
+    fetch(partition, 2, 0, 1)
+    peers.last_fetch_ms[2] = 50_000
+    partition.appended(1, 50_100)
+    assert partition.next_isr_change(50_000 + LAG_MS) is None
+    assert partition.next_isr_change(50_001 + LAG_MS) is not None
+
+
+def test_a_follower_outside_the_isr_needs_to_show_itself() -> None:
+    partition = leader(isr=(1, 2), end=0)
+    assert partition.next_isr_change(1) is None
+
+
+def test_a_new_incarnation_starts_from_nothing() -> None:
+    partition = leader(live={})
+    partition.appended(10, 0)
+    fetch(partition, 2, 0, 10, epoch=20)
+    fetch(partition, 2, 10, 20, epoch=20)
+    fetch(partition, 2, 3, 30, epoch=21)
+    assert partition.follower_log_end_offset(2) == 3
+    fetch(partition, 3, 10, 30)
+    change = partition.next_isr_change(31)
+    assert change is not None and 2 not in change.node_ids
+
+
+# -- one change at a time, and its failures
+
+
+def test_one_change_at_a_time() -> None:
+    partition = leader()
+    partition.appended(1, 0)
+    assert partition.next_isr_change(5000) is not None
+    assert partition.next_isr_change(6000) is None
+
+
+def test_leaving_and_joining_go_in_one_change() -> None:
+    partition = leader(isr=(1, 2))
+    partition.appended(1, 0)
+    fetch(partition, 3, 1, 5000)
+    change = partition.next_isr_change(5000)
+    assert change is not None and change.node_ids == {1, 3}
+    assert change.isr == (IsrMember(1, 11), IsrMember(3, 13))
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_refused_change_restores_the_confirmed_isr(error: ErrorCode) -> None:
+    partition = leader(isr=(1, 2))
+    fetch(partition, 3, 0)
+    change = partition.next_isr_change(1)
+    assert change is not None
+    assert partition.isr_change_failed(change, error) is None
+    assert partition.pending_isr_change is None
+    assert partition.next_isr_change(2) is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    ],
+)
+def test_behind_the_metadata_the_change_stays_in_force_until_it_comes(error: ErrorCode) -> None:
+    partition = leader(isr=(1, 2))
+    fetch(partition, 3, 0)
+    change = partition.next_isr_change(1)
+    assert change is not None
+    assert partition.isr_change_failed(change, error) is None
+    assert partition.pending_isr_change is change
+    partition.metadata_applied(isr=(1, 2), partition_epoch=7, now_ms=2)  # nothing newer
+    assert partition.pending_isr_change is change
+    partition.metadata_applied(isr=(1, 2), partition_epoch=8, now_ms=3)
+    assert partition.pending_isr_change is None
+
+
+@pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_an_unknown_outcome_is_tried_again(error: ErrorCode) -> None:
+    partition = leader(isr=(1, 2))
+    fetch(partition, 3, 0)
+    change = partition.next_isr_change(1)
+    assert change is not None
+    assert partition.isr_change_failed(change, error) is change
+    assert partition.pending_isr_change is change
+
+
+def test_an_answer_to_a_change_that_is_over_is_ignored() -> None:
+    partition = leader(isr=(1, 2))
+    fetch(partition, 3, 0)
+    change = partition.next_isr_change(1)
+    assert change is not None
+    partition.metadata_applied(isr=(1, 2, 3), partition_epoch=9, now_ms=2)
+    assert not partition.isr_change_succeeded(change, (1, 2), 8, 3)
+    assert partition.isr_change_failed(change, ErrorCode.REQUEST_TIMED_OUT) is None
+    assert partition.isr == {1, 2, 3}
+
+
+def test_an_assignment_change_keeps_the_progress_of_those_who_stay() -> None:
+    partition = leader()
+    partition.appended(4, 0)
+    fetch(partition, 2, 4)
+    partition.metadata_applied(isr=(1, 2), partition_epoch=8, now_ms=2, replicas=(1, 2, 4))
+    assert partition.follower_log_end_offset(2) == 4
+    assert partition.follower_log_end_offset(3) == -1
+    assert partition.follower_log_end_offset(4) == -1
+    assert partition.high_watermark == 4
+
+
+def test_the_low_watermark_is_that_of_live_replicas() -> None:
+    partition = leader(live={1: 11, 2: 12})
+    assert partition.low_watermark(5) == -1
+    partition.follower_fetched(2, 12, 0, 1, log_start_offset=3)
+    assert partition.low_watermark(5) == 3
+    assert leader(replicas=(1,), isr=(1,)).low_watermark(5) == 5

@@ -1,0 +1,188 @@
+"""Waiting operations: by example, and against a model that looks at everything every time."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
+from oncelog.wire.errors import ErrorCode
+
+
+def test_a_produce_is_freed_when_its_last_partition_is_committed() -> None:
+    purgatory = Purgatory()
+    produce = DelayedProduce({"a": 5, "b": 3}, deadline_ms=100)
+    purgatory.watch_produce(produce)
+    assert purgatory.advance("a", 4) == []
+    assert purgatory.advance("a", 5) == []
+    assert purgatory.advance("b", 9) == [produce]
+    assert produce.outcomes == {"a": 0, "b": 0}
+    assert purgatory.waiting_count == 0
+    assert purgatory.next_deadline_ms is None
+
+
+def test_produces_are_freed_in_the_order_of_their_offsets() -> None:
+    purgatory = Purgatory()
+    produces = [DelayedProduce({"a": offset}, 100) for offset in (3, 5, 7)]
+    for produce in produces:
+        purgatory.watch_produce(produce)
+    assert purgatory.advance("a", 6) == produces[:2]
+
+
+def test_a_time_out_settles_what_is_open() -> None:
+    purgatory = Purgatory()
+    produce = DelayedProduce({"a": 5, "b": 3}, deadline_ms=100)
+    purgatory.watch_produce(produce)
+    purgatory.advance("b", 3)
+    assert purgatory.expire(99) == []
+    assert purgatory.next_deadline_ms == 100
+    assert purgatory.expire(100) == [produce]
+    assert produce.outcomes == {"a": ErrorCode.REQUEST_TIMED_OUT, "b": ErrorCode.NONE}
+    assert purgatory.advance("a", 9) == []
+
+
+def test_partitions_that_failed_at_once_are_not_waited_for() -> None:
+    purgatory = Purgatory()
+    produce = DelayedProduce({"a": 5, "b": 3}, 100, outcomes={"b": 6})
+    purgatory.watch_produce(produce)
+    assert purgatory.advance("a", 5) == [produce]
+    assert produce.outcomes == {"a": 0, "b": 6}
+
+
+def test_an_isr_that_fell_below_its_minimum_is_told() -> None:
+    purgatory = Purgatory()
+    produce = DelayedProduce({"a": 5}, 100)
+    purgatory.watch_produce(produce)
+    purgatory.advance("a", 5, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert produce.outcomes == {"a": ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+
+
+def test_losing_the_leadership_fails_all_produces_of_the_partition() -> None:
+    purgatory = Purgatory()
+    one, two = DelayedProduce({"a": 5}, 100), DelayedProduce({"a": 1 << 60, "b": 1}, 100)
+    purgatory.watch_produce(one)
+    purgatory.watch_produce(two)
+    assert purgatory.fail_produces("a", ErrorCode.NOT_LEADER_OR_FOLLOWER) == [one]
+    assert purgatory.advance("b", 1) == [two]
+    assert two.outcomes["a"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_fetch_is_freed_by_enough_bytes_over_its_partitions() -> None:
+    purgatory = Purgatory()
+    fetch = DelayedFetch({"a": 10, "b": 0}, missing_bytes=100, deadline_ms=50)
+    purgatory.watch_fetch(fetch)
+    assert purgatory.made_visible("a", 10, 1000) == []  # below its offset: not for it
+    assert purgatory.made_visible("a", 11, 60) == []
+    assert purgatory.made_visible("b", 4, 40) == [fetch]
+    assert purgatory.made_visible("a", 12, 100) == []
+    assert purgatory.expire(1000) == []
+
+
+def test_a_change_of_leadership_wakes_the_fetches() -> None:
+    purgatory = Purgatory()
+    fetch = DelayedFetch({"a": 10, "b": 0}, 100, 50)
+    purgatory.watch_fetch(fetch)
+    assert purgatory.wake_fetches("b") == [fetch]
+    assert purgatory.wake_fetches("a") == []
+
+
+def test_a_cancelled_operation_is_forgotten() -> None:
+    purgatory = Purgatory()
+    fetch, produce = DelayedFetch({"a": 1}, 1, 5), DelayedProduce({"a": 1}, 5)
+    purgatory.watch_fetch(fetch)
+    purgatory.watch_produce(produce)
+    for operation in (fetch, produce, produce):
+        purgatory.cancel(operation)
+    assert purgatory.waiting_count == 0
+    assert purgatory.expire(9) == purgatory.advance("a", 9) == purgatory.wake_fetches("a") == []
+
+
+def test_memory_is_bounded_by_what_waits() -> None:
+    """Long deadlines, quick answers; and short deadlines on a partition that stands still."""
+    purgatory = Purgatory()
+    for i in range(10_000):
+        purgatory.watch_produce(DelayedProduce({"quick": i}, 1_000_000))
+        purgatory.advance("quick", i)
+        purgatory.watch_produce(DelayedProduce({"stuck": 1 << 40}, i))
+        purgatory.expire(i)
+    assert purgatory.waiting_count == 0
+    assert len(purgatory._deadlines._heap) < 200
+    assert "stuck" not in purgatory._produces
+
+
+KEYS = ("a", "b", "c")
+OFFSETS = st.dictionaries(st.sampled_from(KEYS), st.integers(1, 20), min_size=1)
+STEPS = st.one_of(
+    st.tuples(st.just("produce"), OFFSETS, st.integers(0, 30)),
+    st.tuples(st.just("fetch"), OFFSETS, st.integers(0, 30), st.integers(1, 5)),
+    st.tuples(st.just("advance"), st.sampled_from(KEYS), st.integers(0, 25)),
+    st.tuples(st.just("visible"), st.sampled_from(KEYS), st.integers(0, 25), st.integers(0, 4)),
+    st.tuples(st.just("wake"), st.sampled_from(KEYS)),
+    st.tuples(st.just("cancel"), st.integers(0, 50)),
+    st.tuples(st.just("time"), st.integers(0, 40)),
+)
+
+
+class Model:
+    """All waiting operations in one list."""
+
+    def __init__(self) -> None:
+        self.produces: list[tuple[DelayedProduce, dict[str, int]]] = []
+        self.fetches: list[list] = []
+
+    def advance(self, key: str, offset: int) -> list[DelayedProduce]:
+        for _, open_offsets in self.produces:
+            if open_offsets.get(key, 1 << 62) <= offset:
+                del open_offsets[key]
+        freed = [produce for produce, open_offsets in self.produces if not open_offsets]
+        self.produces = [entry for entry in self.produces if entry[1]]
+        return freed
+
+    def visible(self, key: str, offset: int, size: int) -> list[DelayedFetch]:
+        freed = []
+        for entry in list(self.fetches):
+            if entry[0].offsets.get(key, 1 << 62) < offset:
+                entry[1] -= size
+                if entry[1] <= 0:
+                    freed.append(entry[0])
+                    self.fetches.remove(entry)
+        return freed
+
+    def drop(self, chosen) -> list:
+        dropped = [entry[0] for entry in [*self.produces, *self.fetches] if chosen(entry[0])]
+        self.produces = [entry for entry in self.produces if not chosen(entry[0])]
+        self.fetches = [entry for entry in self.fetches if not chosen(entry[0])]
+        return dropped
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_it_frees_what_a_model_frees(steps: list[tuple]) -> None:
+    purgatory, model, everything = Purgatory(), Model(), []
+    for step in steps:
+        match step:
+            case ("produce", offsets, deadline):
+                produce = DelayedProduce(offsets, deadline)
+                everything.append(produce)
+                purgatory.watch_produce(produce)
+                model.produces.append((produce, dict(offsets)))
+            case ("fetch", offsets, deadline, size):
+                fetch = DelayedFetch(offsets, size, deadline)
+                everything.append(fetch)
+                purgatory.watch_fetch(fetch)
+                model.fetches.append([fetch, size])
+            case ("advance", key, offset):
+                assert set(purgatory.advance(key, offset)) == set(model.advance(key, offset))
+            case ("visible", key, offset, size):
+                freed = purgatory.made_visible(key, offset, size)
+                assert set(freed) == set(model.visible(key, offset, size))
+            case ("wake", key):
+                expected = model.drop(lambda o: isinstance(o, DelayedFetch) and key in o.offsets)
+                assert set(purgatory.wake_fetches(key)) == set(expected)
+            case ("cancel", index) if index < len(everything):
+                purgatory.cancel(everything[index])
+                model.drop(lambda o: o is everything[index])
+            case ("time", now):
+                expected = model.drop(lambda o: o.deadline_ms <= now)
+                assert set(purgatory.expire(now)) == set(expected)
+        waiting = [entry[0] for entry in [*model.produces, *model.fetches]]
+        assert purgatory.waiting_count == len(waiting)
+        first = min((operation.deadline_ms for operation in waiting), default=None)
+        assert purgatory.next_deadline_ms == first

@@ -1,0 +1,360 @@
+"""A leader's broker and its followers, request by request."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from oncelog.replication.leader import PartitionLeader, PeerView
+from oncelog.replication.messages import AddedSlot, MovedSlot, ReplicaFetchRequest, SlotAnswer
+from oncelog.replication.replica_server import ReplicaServer
+from oncelog.wire.errors import ErrorCode, KafkaStorageError
+
+from .memory_log import MemoryLog, decode
+
+KEYS = [(bytes([i]) * 16, i) for i in range(4)]
+LIVE = {1: 11, 2: 12, 3: 13}
+
+
+@dataclass
+class Host:
+    log: MemoryLog
+    leader_epoch: int
+    leader: PartitionLeader | None
+
+
+class Broker:
+    """Broker 1, which leads; its followers are the test's."""
+
+    def __init__(self, **limits: int) -> None:
+        self.peers = PeerView(live=LIVE)
+        self.hosts: dict[tuple[bytes, int], Host] = {}
+        self.server = ReplicaServer(self.hosts.get, self.peers, broker_epoch=11, **limits)
+        self.session_id = self.session_epoch = 0
+        self.now = 0
+
+    def lead(self, key, epoch: int = 5, isr=(1, 2)) -> Host:
+        log = self.hosts[key].log if key in self.hosts else MemoryLog()
+        log.assign_epoch(epoch)
+        leader = PartitionLeader(
+            node_id=1,
+            leader_epoch=epoch,
+            partition_epoch=0,
+            replicas=(1, 2, 3),
+            isr=isr,
+            min_insync_replicas=2,
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            now_ms=self.now,
+            lag_time_max_ms=1000,
+            peers=self.peers,
+        )
+        self.hosts[key] = host = Host(log, epoch, leader)
+        self.server.partition_changed(key, self.now)
+        return host
+
+    def append(self, key, count: int = 1) -> None:
+        host = self.hosts[key]
+        assert host.leader is not None
+        for value in range(count):
+            host.leader.appended(host.log.append(host.leader_epoch, value), self.now)
+        self.server.appended(key)
+
+    def poll(self, *, added=(), moved=(), removed=(), follower=2, context=None, **values):
+        """Ask; returns the progress. The session is kept as a follower keeps it."""
+        request = ReplicaFetchRequest(
+            session_id=self.session_id,
+            session_epoch=self.session_epoch,
+            broker_epoch=values.get("broker_epoch", LIVE[follower]),
+            max_wait_ms=500,
+            max_bytes=values.get("max_bytes", 1 << 20),
+            added=added,
+            moved=moved,
+            removed=removed,
+        )
+        self.session_epoch += 1
+        return self.server.on_request(follower, request, context, self.now)
+
+    def responses(self):
+        taken = self.server.take_responses(self.now)
+        for due in taken:
+            self.session_id = due.response.session_id
+        return [due.response for due in taken]
+
+    def answers(self) -> list[SlotAnswer]:
+        (response,) = self.responses()
+        assert not response.error
+        return list(response.answers)
+
+
+def added(slot: int, *, epoch: int = 5, at: tuple[int, int] = (0, -1)) -> AddedSlot:
+    return AddedSlot(slot, *KEYS[slot], epoch, *at, 0)
+
+
+def opened(*slots: int, **limits: int) -> Broker:
+    """A broker that leads these partitions, with a session in which follower 2 has them."""
+    broker = Broker(**limits)
+    for slot in slots:
+        broker.lead(KEYS[slot])
+    broker.poll(added=[added(slot) for slot in slots])
+    assert broker.responses() == []
+    broker.now += 500
+    broker.answers()
+    broker.poll()
+    return broker
+
+
+def test_a_poll_waits_for_an_append_and_is_answered_with_it() -> None:
+    broker = opened(0, 1)
+    assert broker.responses() == []
+    broker.append(KEYS[1], 2)
+    assert broker.server.has_due
+    (answer,) = broker.answers()
+    assert answer.slot == 1
+    assert [entry.offset for entry in decode(answer.records)] == [0, 1]
+
+
+def test_a_poll_that_nothing_happens_to_expires_empty() -> None:
+    broker = opened(0)
+    assert broker.server.next_deadline_ms == broker.now + 500
+    broker.now += 499
+    assert broker.responses() == []
+    broker.now += 1
+    assert broker.answers() == []
+    assert broker.server.next_deadline_ms is None
+
+
+def test_the_next_position_is_the_acknowledgement() -> None:
+    broker = opened(0)
+    broker.append(KEYS[0], 3)
+    broker.answers()
+    progress = broker.poll(moved=[MovedSlot(0, 3, 5, 0)])
+    assert progress.advanced == [KEYS[0]]
+    leader = broker.hosts[KEYS[0]].leader
+    assert leader is not None and leader.high_watermark == 3
+
+
+def test_a_high_watermark_wakes_nobody_and_is_told_when_the_poll_expires() -> None:
+    broker = opened(0)
+    broker.append(KEYS[0])
+    broker.answers()
+    broker.poll(moved=[MovedSlot(0, 1, 5, 0)])
+    assert broker.responses() == []
+    broker.now += 500
+    assert broker.answers() == [SlotAnswer(0, 0, 1, 0)]
+    broker.poll()
+    broker.now += 500
+    assert broker.answers() == []  # once is enough
+
+
+def test_a_high_watermark_rides_with_data_of_another_partition() -> None:
+    broker = opened(0, 1)
+    broker.append(KEYS[0])
+    broker.answers()
+    broker.poll(moved=[MovedSlot(0, 1, 5, 0)])
+    broker.append(KEYS[1])
+    assert {answer.slot: answer.high_watermark for answer in broker.answers()} == {1: 0, 0: 1}
+
+
+def test_nothing_is_sent_twice_while_the_position_is_unknown() -> None:
+    broker = opened(0, 1)
+    broker.append(KEYS[0])
+    broker.answers()
+    broker.append(KEYS[0])
+    broker.poll()  # says nothing of slot 0
+    assert broker.responses() == []
+    broker.poll(moved=[MovedSlot(0, 1, 5, 0)])
+    _, (answer,) = [response.answers for response in broker.responses()]
+    assert [entry.offset for entry in decode(answer.records)] == [1]
+
+
+def test_news_supersedes_the_poll_that_waits() -> None:
+    broker = opened(0)
+    broker.lead(KEYS[1])
+    broker.append(KEYS[1])
+    broker.poll(added=[added(1)])
+    superseded, current = broker.responses()
+    assert superseded.answers == []
+    assert [answer.slot for answer in current.answers] == [1]
+    assert current.session_epoch == superseded.session_epoch + 1
+
+
+def test_the_byte_budget_rotates_fairly() -> None:
+    broker = opened(0, 1, 2, response_bytes_max=60)
+    for slot in range(3):
+        broker.append(KEYS[slot], 10)
+    positions = [0, 0, 0]
+    served: list[int] = []
+    for _ in range(6):
+        answers = [answer for answer in broker.answers() if answer.records]
+        assert sum(len(answer.records) for answer in answers) == 60
+        for answer in answers:
+            served.append(answer.slot)
+            positions[answer.slot] += len(answer.records) // 30
+        broker.poll(
+            moved=[MovedSlot(a.slot, positions[a.slot], 5, 0) for a in answers], max_bytes=60
+        )
+    assert served[:3] == [0, 1, 2]
+    assert max(positions) - min(positions) <= 2
+
+
+def test_one_batch_is_sent_even_if_it_is_larger_than_the_budget() -> None:
+    broker = opened(0, 1, response_bytes_max=10)
+    broker.append(KEYS[0], 2)
+    broker.append(KEYS[1], 2)
+    (answer,) = broker.answers()
+    assert len(answer.records) == 30
+
+
+def test_a_diverging_follower_is_told_where_and_does_not_count() -> None:
+    broker = Broker()
+    host = broker.lead(KEYS[0])
+    broker.append(KEYS[0], 4)
+    progress = broker.poll(added=[added(0, at=(3, 4))])  # epoch 4 is unknown to us
+    assert progress.advanced == []
+    assert host.leader is not None and host.leader.follower_log_end_offset(2) == -1
+    (answer,) = broker.answers()
+    assert (answer.diverging_epoch, answer.diverging_end_offset) == (4, 0)
+    assert answer.high_watermark == -1
+
+
+@pytest.mark.parametrize("position", [(9, 5), (9, -1), (9, 7)])
+def test_a_position_beyond_our_end_does_not_count(position: tuple[int, int]) -> None:
+    broker = Broker()
+    host = broker.lead(KEYS[0])
+    broker.append(KEYS[0], 4)
+    broker.poll(added=[added(0, at=position)])
+    (answer,) = broker.answers()
+    assert answer.error == ErrorCode.OFFSET_OUT_OF_RANGE or answer.diverging_end_offset == 4
+    assert host.leader is not None and host.leader.follower_log_end_offset(2) == -1
+
+
+def test_a_position_before_our_start_is_told_both_ends() -> None:
+    broker = Broker()
+    host = broker.lead(KEYS[0])
+    broker.append(KEYS[0], 4)
+    host.log.delete_before(3)
+    broker.poll(added=[added(0)])
+    (answer,) = broker.answers()
+    assert answer.error == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (answer.log_start_offset, answer.diverging_end_offset) == (3, 4)
+
+
+def test_a_newer_leader_epoch_than_ours_is_held_until_we_learn_of_it() -> None:
+    broker = opened(0)
+    broker.append(KEYS[0])
+    broker.answers()
+    broker.poll(removed=[0], added=[added(1, epoch=6)])
+    assert broker.responses() == []
+    host = broker.lead(KEYS[1], epoch=6)
+    assert host.leader is not None and host.leader.follower_log_end_offset(2) == 0
+    broker.append(KEYS[1])
+    (answer,) = broker.answers()
+    assert answer.slot == 1 and answer.records
+
+
+def test_a_held_slot_is_judged_with_the_incarnation_of_its_follower() -> None:
+    """Found by the simulation: judged while no poll waited, the follower stayed unknown."""
+    broker = opened(0)
+    broker.peers.live = {1: 11}
+    broker.poll(added=[added(1, epoch=6)])
+    broker.now += 500
+    assert len(broker.responses()) == 2
+    host = broker.lead(KEYS[1], epoch=6)
+    assert host.leader is not None and host.leader.followers[2].broker_epoch == 12
+
+
+def test_an_older_leader_epoch_is_fenced_and_the_slot_ends() -> None:
+    broker = opened(0)
+    broker.lead(KEYS[0], epoch=6)
+    assert broker.answers() == [SlotAnswer(0, ErrorCode.FENCED_LEADER_EPOCH)]
+    broker.append(KEYS[0])
+    broker.poll()
+    assert broker.responses() == []
+
+
+def test_losing_the_leadership_is_told_even_to_a_slot_we_wait_for() -> None:
+    broker = opened(0)
+    broker.append(KEYS[0])
+    broker.answers()
+    broker.poll()
+    broker.hosts[KEYS[0]].leader = None
+    broker.server.partition_changed(KEYS[0], broker.now)
+    assert broker.answers() == [SlotAnswer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+def test_a_former_incarnation_is_refused() -> None:
+    broker = Broker()
+    broker.lead(KEYS[0])
+    broker.poll(added=[added(0)], broker_epoch=11)
+    assert broker.answers() == [SlotAnswer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+def test_a_failing_disk_is_told_for_its_partition_only(monkeypatch) -> None:
+    broker = opened(0, 1)
+
+    def fail(*_, **__):
+        raise KafkaStorageError("the disk is gone")
+
+    broker.append(KEYS[0])
+    broker.append(KEYS[1])
+    monkeypatch.setattr(broker.hosts[KEYS[0]].log, "read", fail)
+    answers = {answer.slot: answer for answer in broker.answers()}
+    assert answers[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert answers[1].records
+
+
+def test_a_request_out_of_sequence_ends_the_session() -> None:
+    broker = opened(0)
+    broker.session_epoch += 1
+    broker.poll()
+    waiting, response = broker.responses()
+    assert waiting.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert response.error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    broker.poll()
+    (response,) = broker.responses()
+    assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_of_a_former_incarnation_of_ours_is_unknown() -> None:
+    first = opened(0)
+    second = Broker()
+    second.session_id, second.session_epoch = first.session_id, first.session_epoch
+    second.poll()
+    (response,) = second.responses()
+    assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_follower_that_opens_a_session_again_drops_the_former() -> None:
+    broker = opened(0)
+    broker.session_id = broker.session_epoch = 0
+    broker.poll(added=[added(0)])
+    broker.append(KEYS[0])
+    former, response = broker.responses()
+    assert former.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert [answer.slot for answer in response.answers] == [0]
+    assert len(broker.server._slots[KEYS[0]]) == 1
+
+
+def test_two_followers_do_not_disturb_one_another() -> None:
+    broker = opened(0)
+    request = ReplicaFetchRequest(
+        session_id=0,
+        session_epoch=0,
+        broker_epoch=13,
+        max_wait_ms=500,
+        max_bytes=1000,
+        added=[added(0)],
+    )
+    broker.server.on_request(3, request, "three", broker.now)
+    broker.append(KEYS[0])
+    taken = broker.server.take_responses(broker.now)
+    assert sorted(due.follower for due in taken) == [2, 3]
+    broker.server.forget_follower(3)
+    assert len(broker.server._slots[KEYS[0]]) == 1
+
+
+def test_a_follower_given_up_too_early_need_not_wait_for_the_time_out() -> None:
+    broker = opened(0)
+    broker.server.forget_follower(2)
+    (response,) = broker.responses()
+    assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -1,0 +1,301 @@
+"""Both ends of a session, and a model of many partitions over a link that loses things."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.replication.follower import Append, PartitionFollower
+from oncelog.replication.follower_session import FollowerSession
+from oncelog.replication.leader import PartitionLeader, PeerView
+from oncelog.replication.messages import (
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    SlotAnswer,
+    decode_fetch_request,
+    decode_fetch_response,
+    encode_fetch_request,
+    encode_fetch_response,
+)
+from oncelog.replication.replica_server import PollResponse, ReplicaServer
+from oncelog.wire.errors import ErrorCode
+
+from .memory_log import MemoryLog
+
+KEYS = [(bytes([i]) * 16, i) for i in range(4)]
+
+
+def request_of(session: FollowerSession) -> ReplicaFetchRequest:
+    return session.next_request(broker_epoch=12, max_wait_ms=500, max_bytes=1000)
+
+
+def answered(request: ReplicaFetchRequest, *answers: SlotAnswer, error: int = 0):
+    return ReplicaFetchResponse(
+        session_id=request.session_id or 77,
+        session_epoch=request.session_epoch,
+        error=error,
+        answers=answers,
+    )
+
+
+def opened(*keys) -> FollowerSession:
+    session = FollowerSession()
+    for key in keys:
+        session.add(key, 1, (0, -1))
+    request = request_of(session)
+    session.on_response(request, answered(request))
+    return session
+
+
+def test_the_first_request_has_everything_and_the_next_only_news() -> None:
+    session = FollowerSession()
+    slots = [session.add(key, 1, (0, -1)) for key in KEYS]
+    first = request_of(session)
+    assert (first.session_id, len(first.added)) == (0, 4)
+    assert not session.should_send(0)  # the session has no number yet
+    session.on_response(first, answered(first))
+    session.moved(slots[2], (5, 1))
+    second = request_of(session)
+    assert (second.session_id, second.session_epoch) == (77, 1)
+    assert (list(second.added), list(second.removed)) == ([], [])
+    assert [tuple(moved) for moved in second.moved] == [(slots[2].number, 5, 1, 0)]
+
+
+def test_a_poll_waits_at_the_leader_always_and_news_does_not_wait() -> None:
+    session = opened(KEYS[0])
+    assert session.should_send(0)
+    request_of(session)
+    assert not session.should_send(0)
+    session.add(KEYS[1], 1, (0, -1))
+    assert session.should_send(0)
+
+
+def test_an_empty_session_sends_nothing() -> None:
+    assert not FollowerSession().should_send(0)
+
+
+def test_a_partition_that_comes_again_gets_another_number() -> None:
+    session = opened(KEYS[0])
+    former = session.slots[KEYS[0]].number
+    session.add(KEYS[0], 2, (3, 1))
+    request = request_of(session)
+    assert list(request.removed) == [former]
+    assert request.added[0].slot != former
+    late = answered(request, SlotAnswer(former, 0, 9))
+    assert list(session.on_response(request, late)) == []
+
+
+def test_what_came_and_went_between_two_requests_is_not_told() -> None:
+    session = opened(KEYS[0])
+    session.add(KEYS[1], 1, (0, -1))
+    session.remove(KEYS[1])
+    request = request_of(session)
+    assert (list(request.added), list(request.removed)) == ([], [])
+
+
+def test_an_error_waits_and_enters_again() -> None:
+    session = opened(KEYS[0], KEYS[1])
+    slot = session.slots[KEYS[0]]
+    session.retry(slot, at_ms=50)
+    assert session.next_retry_ms == 50
+    request = request_of(session)
+    assert list(request.added) == []
+    assert not session.should_send(49)
+    assert session.should_send(50)
+    assert [added.topic_id for added in request_of(session).added] == [KEYS[0][0]]
+
+
+def test_a_failure_starts_over_with_everything_but_what_waits() -> None:
+    session = opened(KEYS[0], KEYS[1])
+    session.retry(session.slots[KEYS[0]], at_ms=50)
+    request = request_of(session)
+    session.on_failure(request)
+    again = request_of(session)
+    assert again.session_id == 0
+    assert [added.topic_id for added in again.added] == [KEYS[1][0]]
+    assert list(session.on_response(request, answered(request))) == []  # late: of no session
+
+
+def test_a_session_error_starts_over() -> None:
+    session = opened(KEYS[0])
+    request = request_of(session)
+    refused = answered(request, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert list(session.on_response(request, refused)) == []
+    assert request_of(session).session_id == 0
+
+
+def test_another_incarnation_of_the_leader_starts_over() -> None:
+    session = opened(KEYS[0])
+    request = request_of(session)
+    strange = ReplicaFetchResponse(session_id=5, session_epoch=request.session_epoch)
+    session.on_response(request, strange)
+    assert request_of(session).session_id == 0
+
+
+# -- the model
+
+
+class Host:
+    """A partition that broker 1 leads."""
+
+    def __init__(self, peers: PeerView) -> None:
+        self.log = MemoryLog()
+        self.leader_epoch = 1
+        self.log.assign_epoch(1)
+        self.leader = PartitionLeader(
+            node_id=1,
+            leader_epoch=1,
+            partition_epoch=0,
+            replicas=(1, 2),
+            isr=(1, 2),
+            min_insync_replicas=2,
+            log_end_offset=0,
+            high_watermark=0,
+            now_ms=0,
+            lag_time_max_ms=1000,
+            peers=peers,
+        )
+
+
+class Pair:
+    """A leader, a follower, and what is on the wire between them."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.peers = PeerView(live={1: 1, 2: 2})
+        self.incarnation = 1
+        self.hosts = {key: Host(self.peers) for key in KEYS}
+        self.start_leader()
+        self.session = FollowerSession()
+        self.logs: dict = {}
+        self.to_leader: list[tuple[bytes, ReplicaFetchRequest]] = []
+        self.to_follower: list[PollResponse] = []
+
+    def start_leader(self) -> None:
+        self.incarnation += 1
+        self.server = ReplicaServer(
+            self.hosts.get, self.peers, broker_epoch=self.incarnation, response_bytes_max=90
+        )
+
+    def append(self, key, count: int) -> None:
+        host = self.hosts[key]
+        for value in range(count):
+            host.leader.appended(host.log.append(1, value), self.now)
+        self.server.appended(key)
+
+    def follow(self, key) -> None:
+        log = self.logs.setdefault(key, MemoryLog())
+        self.session.add(key, 1, PartitionFollower(1, 1).fetch_position(log), context=log)
+
+    def send(self) -> None:
+        while self.session.should_send(self.now):
+            request = self.session.next_request(broker_epoch=2, max_wait_ms=500, max_bytes=9000)
+            self.to_leader.append((encode_fetch_request(request), request))
+
+    def serve(self, count: int) -> None:
+        for header, request in self.to_leader[:count]:
+            progress = self.server.on_request(2, decode_fetch_request(header), request, self.now)
+            for key in progress.advanced:
+                self.server.watermarks_moved(key)
+        del self.to_leader[:count]
+        self.to_follower += self.server.take_responses(self.now)
+
+    def receive(self, count: int) -> None:
+        for _, request, response in self.to_follower[:count]:
+            decoded = decode_fetch_response(*encode_fetch_response(response))
+            for slot, answer in self.session.on_response(request, decoded):  # type: ignore[arg-type]
+                log: MemoryLog = slot.context  # type: ignore[assignment]
+                follower = PartitionFollower(1, 1)
+                action = follower.on_response(answer, log)
+                assert isinstance(action, Append)
+                log.append_as_follower(action.records)  # asserts: no hole, no repetition
+                log.advance_high_watermark(action.high_watermark)
+                if action.records:
+                    self.session.moved(slot, follower.fetch_position(log))
+        del self.to_follower[:count]
+
+    def lose(self) -> None:
+        """The connection breaks: all that is under way is lost, and the follower learns it."""
+        self.to_leader.clear()
+        self.to_follower.clear()
+        for request in list(self.session._outstanding):
+            self.session.on_failure(request)
+
+    def settle(self) -> None:
+        for _ in range(80):
+            self.send()
+            self.serve(99)
+            self.receive(99)
+            self.now += 100
+
+
+STEP = st.one_of(
+    st.tuples(st.just("append"), st.sampled_from(KEYS), st.integers(1, 5)),
+    st.tuples(st.just("follow"), st.sampled_from(KEYS)),
+    st.tuples(st.just("unfollow"), st.sampled_from(KEYS)),
+    st.tuples(st.just("send")),
+    st.tuples(st.just("serve"), st.integers(1, 3)),
+    st.tuples(st.just("receive"), st.integers(1, 3)),
+    st.tuples(st.just("time"), st.integers(1, 600)),
+    st.tuples(st.just("retry"), st.sampled_from(KEYS)),
+    st.tuples(st.just("lose")),
+    st.tuples(st.just("restart")),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEP, max_size=50))
+def test_whatever_happens_every_followed_partition_converges(steps: list[tuple]) -> None:
+    pair = Pair()
+    for step in steps:
+        match step:
+            case ("append", key, count):
+                pair.append(key, count)
+            case ("follow", key):
+                pair.follow(key)
+            case ("unfollow", key):
+                pair.session.remove(key)
+            case ("send",):
+                pair.send()
+            case ("serve", count):
+                pair.serve(count)
+            case ("receive", count):
+                pair.receive(count)
+            case ("time", delta):
+                pair.now += delta
+            case ("retry", key) if key in pair.session.slots:
+                pair.session.retry(pair.session.slots[key], pair.now + 200)
+            case ("lose",):
+                pair.lose()
+            case ("restart",):
+                pair.lose()
+                pair.start_leader()
+    pair.settle()
+    for key, slot in pair.session.slots.items():
+        log: MemoryLog = slot.context  # type: ignore[assignment]
+        host = pair.hosts[key]
+        assert log.entries == host.log.entries, "a slot was forgotten"
+        assert log.high_watermark == host.leader.high_watermark == log.log_end_offset
+
+
+def test_a_poll_costs_as_much_as_there_is_news() -> None:
+    """600 partitions, one append: one slot in the answer, one position in the next request."""
+    peers = PeerView(live={1: 1, 2: 2})
+    keys = [(i.to_bytes(16), i) for i in range(600)]
+    hosts = {key: Host(peers) for key in keys}
+    server = ReplicaServer(hosts.get, peers, broker_epoch=1)
+    session = FollowerSession()
+    for key in keys:
+        session.add(key, 1, (0, -1))
+    request = session.next_request(broker_epoch=2, max_wait_ms=500, max_bytes=1 << 20)
+    server.on_request(2, request, request, 0)
+    (due,) = server.take_responses(500)
+    session.on_response(request, due.response)
+    request = session.next_request(broker_epoch=2, max_wait_ms=500, max_bytes=1 << 20)
+    assert len(encode_fetch_request(request)) < 40
+    server.on_request(2, request, request, 500)
+    host = hosts[keys[7]]
+    host.leader.appended(host.log.append(1, 0), 500)
+    server.appended(keys[7])
+    (due,) = server.take_responses(500)
+    assert len(due.response.answers) == 1
+    header, _ = encode_fetch_response(due.response)
+    assert len(header) < 40

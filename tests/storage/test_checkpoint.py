@@ -1,0 +1,155 @@
+"""Small files: Kafka's text, replaced all or nothing, and a clear word when they are broken."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.storage.checkpoint import (
+    CorruptCheckpoint,
+    LeaderEpochCheckpoint,
+    MetaProperties,
+    OffsetCheckpoint,
+    PartitionMetadata,
+    decode_uuid,
+    write_atomically,
+)
+
+UUID = bytes(range(16))
+
+
+class Crash(Exception):
+    pass
+
+
+STEPS = ["before-write", "before-fsync", "after-fsync", "before-rename", "after-rename"]
+
+
+@pytest.mark.parametrize("step", [*STEPS, "after-directory-fsync"])
+def test_a_crash_leaves_the_old_content_or_the_new(tmp_path, step):
+    path = tmp_path / "checkpoint"
+    write_atomically(path, b"old")
+    passed = []
+
+    def fault_point(name):
+        passed.append(name)
+        if name == f"checkpoint.{step}":
+            raise Crash
+
+    with pytest.raises(Crash):
+        write_atomically(path, b"new", fault_point=fault_point)
+    assert path.read_bytes() == (b"new" if step.startswith("after-r") or "dir" in step else b"old")
+    write_atomically(path, b"newer")
+    assert path.read_bytes() == b"newer"
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_offsets_are_kafkas_text(tmp_path):
+    checkpoint = OffsetCheckpoint(tmp_path / "replication-offset-checkpoint")
+    assert checkpoint.read() == {}
+    offsets = {("flights", 0): 17, ("a.b-c_d", 12): 2**62}
+    checkpoint.write(offsets)
+    assert checkpoint.path.read_text() == f"0\n2\nflights 0 17\na.b-c_d 12 {2**62}\n"
+    assert checkpoint.read() == offsets
+
+
+def test_leader_epochs_are_kafkas_text(tmp_path):
+    checkpoint = LeaderEpochCheckpoint(tmp_path)
+    assert checkpoint.read() == []
+    from oncelog.storage.leader_epochs import EpochStart
+
+    checkpoint.write([EpochStart(0, 0), EpochStart(3, 25)])
+    assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n3 25\n"
+    assert checkpoint.read() == [(0, 0), (3, 25)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\n0\n",  # a version to come
+        "7",
+        "0\n2\na 0 1\n",  # fewer than announced
+        "0\n0\na 0 1\n",
+        "0\nx\n",
+        "0\n1\na 0\n",
+        "0\n1\na b 1\n",
+        "0\n1\na 0 1 2\n",
+        "0\n1\na -1 1\n",
+        b"0\n1\n\xff\xff 0 1\n",
+    ],
+)
+def test_a_broken_checkpoint_is_named(tmp_path: Path, text):
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(CorruptCheckpoint, match=r"recovery-point.*Delete it"):
+        OffsetCheckpoint(path).read()
+
+
+@pytest.mark.parametrize("text", ["0\n1\n1 2 3\n", "0\n1\nx 2\n", "0\n1\n1 -2\n"])
+def test_broken_leader_epochs_are_named(tmp_path, text):
+    (tmp_path / "leader-epoch-checkpoint").write_text(text)
+    with pytest.raises(CorruptCheckpoint, match="batches bear their epochs"):
+        LeaderEpochCheckpoint(tmp_path).read()
+
+
+def test_an_empty_checkpoint_is_an_empty_one(tmp_path):
+    (tmp_path / "x").write_text("")
+    assert OffsetCheckpoint(tmp_path / "x").read() == {}
+
+
+def test_meta_properties_are_kafkas_with_the_boot_beside(tmp_path):
+    assert MetaProperties.read(tmp_path) is None
+    properties = MetaProperties(
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=3, directory_id=UUID, boot_id="a-b:c"
+    )
+    properties.write(tmp_path)
+    text = (tmp_path / "meta.properties").read_text()
+    assert "version=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=3\n" in text
+    assert "directory.id=AAECAwQFBgcICQoLDA0ODw\n" in text
+    assert MetaProperties.read(tmp_path) == properties
+
+
+def test_meta_properties_as_kafka_writes_them_are_read(tmp_path):
+    (tmp_path / "meta.properties").write_text(
+        "#\n#Sat Nov 21 07:01:13 UTC 2026\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
+        "directory.id=AAECAwQFBgcICQoLDA0ODw\nnode.id=3\nversion=1\n"
+    )
+    assert MetaProperties.read(tmp_path) == MetaProperties(
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=3, directory_id=UUID
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version=0\nbroker.id=1\n",
+        "version=1\nnode.id=1\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\n",
+        "version=1\ncluster.id=x\nnode.id=one\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\n",
+        "version=1\ncluster.id=x\nnode.id=1\ndirectory.id=short\n",
+        "",
+    ],
+)
+def test_broken_meta_properties_are_named(tmp_path, text):
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(CorruptCheckpoint, match=r"meta\.properties.*backup"):
+        MetaProperties.read(tmp_path)
+
+
+def test_partition_metadata_is_kafkas(tmp_path):
+    assert PartitionMetadata.read(tmp_path) is None
+    PartitionMetadata(UUID).write(tmp_path)
+    text = (tmp_path / "partition.metadata").read_text()
+    assert text == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    assert PartitionMetadata.read(tmp_path) == PartitionMetadata(UUID)
+
+
+@pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw", "version: 0"])
+def test_broken_partition_metadata_is_named(tmp_path, text):
+    (tmp_path / "partition.metadata").write_text(text)
+    with pytest.raises(CorruptCheckpoint, match=r"partition\.metadata"):
+        PartitionMetadata.read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "AAECAwQFBgcICQoLDA0O", "!" * 22])
+def test_what_is_no_uuid_is_refused(text):
+    with pytest.raises(ValueError):
+        decode_uuid(text)

@@ -1,0 +1,129 @@
+"""Kafka's own dump tool reads our logs. Needs java and ONCELOG_KAFKA_LIB (Kafka's jars)."""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from oncelog.storage.producer_entry import Origin
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.record_batch import decode_header
+
+LIBRARY = os.environ.get("ONCELOG_KAFKA_LIB")
+NOW_MS = 1_700_000_000_000
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(
+        not (LIBRARY and shutil.which("java")), reason="no java, or ONCELOG_KAFKA_LIB is not set"
+    ),
+]
+
+COMPLAINTS = re.compile(
+    r"mismatch|Found timestamp|isvalid: false|Exception|WARN|ERROR|invalid bytes"
+)
+
+
+def dump(paths, *options) -> str:
+    command = ["java", "-cp", f"{LIBRARY}/*", "org.apache.kafka.tools.DumpLogSegments"]
+    done = subprocess.run(
+        [*command, *options, "--files", ",".join(map(str, paths))],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    assert not COMPLAINTS.search(text), COMPLAINTS.search(text)
+    return text
+
+
+def fill(logs, log, steps=150):
+    """Plain, compressed, idempotent, transactional, committed, and aborted batches; rolls."""
+    choices = random.Random(7)
+    for step in range(steps):
+        stamps = [NOW_MS + choices.randint(0, 500) + step * 100 for _ in range(1 + step % 4)]
+        producer = step % 5
+        if producer < 2:
+            logs.lead(log, len(stamps), timestamps=stamps, compression=step % 5, epoch=step // 40)
+            continue
+        entry = log.producer_state.entry(producer)
+        is_open = entry is not None and entry.transaction_first_offset >= 0
+        if is_open and choices.random() < 0.4:
+            records = memoryview(
+                bytearray(
+                    encode_marker(
+                        choices.choice(list(ControlType)),
+                        producer_id=producer,
+                        producer_epoch=0,
+                        coordinator_epoch=3,
+                        timestamp_ms=stamps[0],
+                    )
+                )
+            )
+            log.append_as_leader(
+                records,
+                decode_header(records),
+                leader_epoch=step // 40,
+                now_ms=NOW_MS,
+                origin=Origin.COORDINATOR,
+            )
+            continue
+        sequence = entry.next_sequence if entry else 0
+        guard = log.producer_state.begin_verification(producer, 0, sequence, now_ms=NOW_MS)
+        logs.lead(
+            log,
+            len(stamps),
+            timestamps=stamps,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=producer > 2,
+            guard=guard if producer > 2 else None,
+            epoch=step // 40,
+        )
+
+
+def check_all(logs, log):
+    """Every file is read without a complaint, and says what we say."""
+    paths = sorted(logs.directory.iterdir())
+    by_suffix = {
+        suffix: [path for path in paths if path.suffix == suffix]
+        for suffix in (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
+    }
+    assert all(by_suffix.values()), by_suffix
+    text = dump(by_suffix[".log"], "--deep-iteration")
+    dumped = [int(offset) for offset in re.findall(r"^\| offset: (\d+)", text, re.MULTILINE)]
+    assert dumped == list(range(log.log_end_offset))
+    # In batch order the tool walks the log from every index entry and compares.
+    dump(by_suffix[".index"])
+    assert "passed sanity check" in dump(by_suffix[".index"], "--index-sanity-check")
+    assert "passed sanity check" in dump(by_suffix[".timeindex"], "--index-sanity-check")
+    dump(by_suffix[".timeindex"])
+    producers = dump(by_suffix[".snapshot"][-1:])
+    for entry in log.producer_state.entries():
+        assert f"producerId: {entry.producer_id} producerEpoch: {entry.epoch}" in producers
+    aborted = dump(by_suffix[".txnindex"])
+    ours = [each for segment in log.segments for each in segment.transaction_index.all()]
+    assert [int(offset) for offset in re.findall(r"lastOffset: (\d+)", aborted)] == [
+        each.last_offset for each in ours
+    ]
+
+
+def test_kafka_reads_a_log_that_was_closed_and_one_that_was_recovered(logs):
+    log = logs.open(segment_bytes=4000, index_interval_bytes=300)
+    fill(logs, log)
+    log.close()
+    assert len(log.segments) > 3
+    check_all(logs, log)
+    log = logs.open(segment_bytes=4000, index_interval_bytes=300)  # everything is made anew
+    log.flush()
+    check_all(logs, log)
+    log.truncate_to(log.log_end_offset - 5)
+    fill(logs, log, steps=20)
+    log.close()
+    check_all(logs, log)

@@ -1,0 +1,78 @@
+"""Topic configs: Kafka's names, bounds, and refusals."""
+
+import pytest
+
+from oncelog.storage.log_config import (
+    LONG_MAX,
+    TOPIC_CONFIGS,
+    LogConfig,
+    parse_topic_configs,
+    validate_topic_configs,
+)
+from oncelog.wire.errors import InvalidConfig
+
+
+def test_the_defaults_of_the_table_are_the_defaults_of_the_log():
+    assert LogConfig.from_topic_configs({}) == LogConfig()
+
+
+def test_every_default_passes_its_own_check():
+    validate_topic_configs({name: row.default for name, row in TOPIC_CONFIGS.items()})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("segment.bytes", "14", "Value must be at least 1048576"),
+        ("segment.bytes", "abc", "Not a number of type INT"),
+        ("segment.bytes", "2147483648", "Not a number of type INT"),
+        ("segment.bytes", "9" * 5000, "Not a number of type INT"),
+        ("segment.bytes", "١٢٣٤٥٦٧", "Not a number of type INT"),
+        ("retention.ms", "-2", "Value must be at least -1"),
+        ("retention.ms", str(LONG_MAX + 1), "Not a number of type LONG"),
+        ("cleanup.policy", "compact,burn", "String must be one of: compact, delete"),
+        ("message.timestamp.type", "Now", "String must be one of: CreateTime, LogAppendTime"),
+        ("min.cleanable.dirty.ratio", "1.5", "Value must be no more than 1"),
+        ("min.cleanable.dirty.ratio", "nan", "Value must be at least 0"),
+        ("preallocate", "yes", "Expected value to be either true or false"),
+        ("compression.type", "gzip", "stored as the producer compressed them"),
+        ("compression.type", "brotli", "String must be one of"),
+        ("remote.storage.enable", "true", "there is no tiered storage"),
+        ("leader.replication.throttled.replicas", "0:1", "replication is not throttled"),
+    ],
+)
+def test_what_is_out_of_bounds_or_not_honoured_is_refused(name, value, complaint):
+    with pytest.raises(InvalidConfig, match=complaint) as caught:
+        validate_topic_configs({name: value})
+    assert str(caught.value).startswith(f"Invalid value {value} for configuration {name}: ")
+
+
+def test_unknown_names_and_nulls_are_refused():
+    with pytest.raises(InvalidConfig, match=r"Unknown topic config name: segment\.size"):
+        validate_topic_configs({"segment.size": "1"})
+    with pytest.raises(InvalidConfig, match="Null value not supported"):
+        validate_topic_configs({"segment.ms": None})
+
+
+def test_compaction_lags_may_not_clash():
+    validate_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
+    with pytest.raises(InvalidConfig, match="conflict"):
+        validate_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+
+
+def test_what_a_topic_sets_wins_over_the_broker():
+    config = LogConfig.from_topic_configs(
+        {"retention.ms": "5", "cleanup.policy": "compact, delete", "preallocate": "TRUE"},
+        {"retention.ms": "7", "segment.ms": "9", "message.timestamp.type": "LogAppendTime"},
+    )
+    assert (config.retention_ms, config.segment_ms) == (5, 9)
+    assert config.is_compacted and config.is_deleted_by_retention and config.preallocate
+    assert config.uses_append_time and config.needs_every_record
+    assert not LogConfig.from_topic_configs({"cleanup.policy": "compact"}).is_deleted_by_retention
+
+
+def test_tests_may_have_small_segments_as_in_kafka():
+    assert LogConfig.from_topic_configs({"internal.segment.bytes": "200"}).segment_bytes == 200
+    assert TOPIC_CONFIGS["internal.segment.bytes"].is_internal
+    with pytest.raises(InvalidConfig):
+        parse_topic_configs({"internal.segment.bytes": "13"})

@@ -1,0 +1,218 @@
+"""The data directory: whose it is, how it was left, which partitions are in it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from oncelog.storage.checkpoint import OffsetCheckpoint
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import DirectoryInUse, LogDirectory, WrongCluster
+from oncelog.wire.errors import KafkaStorageError
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+CONFIG = LogConfig()
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Opens the directory of node 1 of cluster "c"; releases the lock at the end."""
+    directories = []
+
+    def open_directory(**options):
+        options = {"cluster_id": "c", "node_id": 1, "boot_id": "boot-1", **options}
+        directory = LogDirectory(tmp_path / "node-1", new_directory_id=bytes(16), **options)
+        directories.append(directory)
+        return directory
+
+    yield open_directory
+    for directory in directories:
+        directory.release()
+
+
+def open_partition(directory, topic="t", partition=0, topic_id=TOPIC_ID):
+    return directory.open_partition(topic, partition, topic_id, CONFIG, NOW_MS)
+
+
+def test_a_second_broker_on_a_directory_is_refused_with_the_pid_of_the_first(opened):
+    opened()
+    with pytest.raises(DirectoryInUse, match=f"pid {os.getpid()}"):
+        opened()
+
+
+def test_the_lock_ends_with_the_process(opened, tmp_path):
+    program = f"""
+import os
+from pathlib import Path
+from oncelog.storage.log_directory import LogDirectory
+LogDirectory(Path({str(tmp_path / "node-1")!r}), cluster_id="c", node_id=1, boot_id="b",
+             new_directory_id=bytes(16))
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+    opened()
+
+
+@pytest.mark.parametrize("other", [{"cluster_id": "d"}, {"node_id": 2}])
+def test_a_directory_of_another_cluster_or_node_is_refused_untouched(opened, tmp_path, other):
+    opened().release()
+    before = (tmp_path / "node-1" / "meta.properties").read_bytes()
+    with pytest.raises(WrongCluster, match="it belongs to node 1 of cluster c"):
+        opened(**other)
+    assert (tmp_path / "node-1" / "meta.properties").read_bytes() == before
+    opened()  # and the lock was given back
+
+
+def test_a_changed_boot_id_says_that_the_machine_was_restarted(opened):
+    first = opened()
+    assert not first.machine_restarted
+    first.release()
+    second = opened(boot_id="boot-2")
+    assert second.machine_restarted
+    assert second.meta.directory_id == first.meta.directory_id
+    second.release()
+    assert not opened(boot_id="boot-2").machine_restarted
+
+
+def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs):
+    directory = opened()
+    assert directory.clean_shutdown_epoch is None
+    log = open_partition(directory)
+    logs.lead(log, 3)
+    log.advance_high_watermark(2)
+    directory.close(broker_epoch=42)
+    again = opened()
+    assert again.clean_shutdown_epoch == 42
+    assert again.found == {("t", 0)}
+    log = open_partition(again)
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (3, 2, 3)
+    assert not again.found
+    again.release()
+    assert opened().clean_shutdown_epoch is None
+
+
+def test_a_failed_log_makes_the_end_unclean(opened, logs):
+    def fault_point(name):
+        if name == "log.append.before-write":
+            raise OSError(28, "No space left on device")
+
+    directory = opened(fault_point=fault_point)
+    log = open_partition(directory)
+    with pytest.raises(KafkaStorageError):
+        logs.lead(log)
+    directory.close(broker_epoch=1)
+    assert opened().clean_shutdown_epoch is None
+
+
+def test_checkpoints_bring_back_log_start_high_watermark_and_recovery_point(opened, logs):
+    directory = opened()
+    log = open_partition(directory)
+    logs.lead(log, 9)
+    log.advance_high_watermark(7)
+    log.advance_log_start_offset(4)
+    log.flush()
+    logs.lead(log, 1)
+    directory.write_checkpoints(directory.collect_checkpoints())
+    directory.release()
+    again = opened()
+    assert again.clean_shutdown_epoch is None
+    log = open_partition(again)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (4, 7, 10)
+    assert log.recovery_point == 9
+
+
+def test_checkpoints_keep_partitions_that_are_not_open_yet(opened, logs, tmp_path):
+    directory = opened()
+    for partition in (0, 1):
+        log = open_partition(directory, partition=partition)
+        logs.lead(log, 2)
+        log.advance_high_watermark(2)
+    directory.close(broker_epoch=1)
+    again = opened()
+    open_partition(again)
+    again.write_checkpoints(again.collect_checkpoints())
+    path = tmp_path / "node-1" / "replication-offset-checkpoint"
+    assert OffsetCheckpoint(path).read() == {("t", 0): 2, ("t", 1): 2}
+
+
+def test_damaged_checkpoints_cost_only_the_recovery(opened, logs, tmp_path):
+    directory = opened()
+    logs.lead(open_partition(directory), 5)
+    directory.close(broker_epoch=1)
+    for name in ("replication-offset", "recovery-point-offset", "log-start-offset"):
+        (tmp_path / "node-1" / f"{name}-checkpoint").write_text("what?")
+    assert open_partition(opened()).log_end_offset == 5
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_space_later(opened, logs, tmp_path):
+    directory = opened()
+    log = open_partition(directory)
+    logs.lead(log, 5)
+    directory.delete_partition("t", 0)
+    with pytest.raises(KafkaStorageError):
+        logs.lead(log)
+    assert not (tmp_path / "node-1" / "t-0").exists()
+    assert len(list((tmp_path / "node-1").glob("t-0.*-delete"))) == 1
+    fresh = open_partition(directory, topic_id=OTHER_ID)
+    assert fresh.log_end_offset == 0
+    directory.delete_partition("t", 0)
+    assert len(list((tmp_path / "node-1").glob("t-0.*-delete"))) == 2
+    assert directory.purge_deleted(NOW_MS) == 2
+    assert not list((tmp_path / "node-1").glob("t-0*"))
+    directory.delete_partition("never", 0)
+
+
+def test_a_killed_deletion_goes_on_after_the_restart(opened, logs, tmp_path):
+    directory = opened()
+    logs.lead(open_partition(directory), 5)
+    directory.delete_partition("t", 0)
+    directory.release()
+    again = opened()
+    assert not again.found
+    assert again.purge_deleted(NOW_MS) == 1
+    assert not list((tmp_path / "node-1").glob("t-0*"))
+
+
+def test_the_log_of_an_older_topic_of_the_name_is_set_aside(opened, logs, tmp_path):
+    directory = opened()
+    log = open_partition(directory)
+    logs.lead(log, 5)
+    log.advance_high_watermark(5)
+    directory.close(broker_epoch=1)
+    again = opened()
+    fresh = open_partition(again, topic_id=OTHER_ID)
+    assert (fresh.log_end_offset, fresh.high_watermark) == (0, 0)
+    stray = list((tmp_path / "node-1").glob("t-0.*-stray"))
+    assert len(stray) == 1 and (stray[0] / f"{0:020d}.log").stat().st_size
+    again.close(broker_epoch=2)
+    third = opened()
+    assert third.found == {("t", 0)}
+    assert third.purge_deleted(NOW_MS) == 0 and stray[0].exists()
+
+
+def test_topic_names_may_be_long_and_may_look_like_partitions(opened, logs, tmp_path):
+    directory = opened()
+    for topic in ("a-1", "a", "x" * 249):
+        logs.lead(open_partition(directory, topic=topic, partition=1), 1)
+    directory.close(broker_epoch=1)
+    again = opened()
+    assert again.found == {("a-1", 1), ("a", 1), ("x" * 249, 1)}
+    again.delete_partition("x" * 249, 1)
+    again.release()
+    third = opened()
+    assert third.found == {("a-1", 1), ("a", 1)}
+    assert third.purge_deleted(NOW_MS) == 1
+
+
+def test_an_unwritable_directory_is_a_storage_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KafkaStorageError):
+        LogDirectory(
+            tmp_path / "file" / "node-1",
+            cluster_id="c",
+            node_id=1,
+            boot_id="b",
+            new_directory_id=bytes(16),
+        )

@@ -1,0 +1,365 @@
+"""What a log is after a crash at any byte: a prefix of what was written, with all that follows."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.storage.producer_entry import Origin
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.errors import KafkaStorageError
+from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.records import Record, encode_batch
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=150)
+
+
+def open_log(directory, **options) -> PartitionLog:
+    options = {"config": CONFIG, "now_ms": NOW_MS, **options}
+    return PartitionLog.open(directory, topic="t", partition=0, topic_id=TOPIC_ID, **options)
+
+
+def lead(log, count, *, epoch=0, producer=None, transactional=False):
+    """Append a batch of a producer's next records; the producer is its id."""
+    fields = {}
+    if producer is not None:
+        entry = log.producer_state.entry(producer)
+        sequence = entry.next_sequence if entry else 0
+        fields = {
+            "producer_id": producer,
+            "producer_epoch": 0,
+            "base_sequence": sequence,
+            "transactional": transactional,
+        }
+    guard = None
+    if transactional:
+        guard = log.producer_state.begin_verification(
+            producer, 0, fields["base_sequence"], now_ms=NOW_MS
+        )
+    end = log.log_end_offset
+    records = [Record(n, NOW_MS + end + n, b"k", b"v" * 20) for n in range(count)]
+    batch = memoryview(bytearray(encode_batch(records, **fields)))
+    header = decode_header(batch)
+    return log.append_as_leader(batch, header, leader_epoch=epoch, now_ms=NOW_MS, guard=guard)
+
+
+def end_transaction(log, producer, control_type):
+    marker = encode_marker(
+        control_type, producer_id=producer, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1
+    )
+    batch = memoryview(bytearray(marker))
+    log.append_as_leader(
+        batch,
+        decode_header(batch),
+        leader_epoch=log.latest_epoch or 0,
+        now_ms=NOW_MS,
+        origin=Origin.COORDINATOR,
+    )
+
+
+def write_history(log, steps=40, seed=1, first_epoch=0):
+    """A log with everything in it: epochs, producers, committed, aborted, open transactions."""
+    choices = random.Random(seed)
+    for step in range(steps):
+        choice = choices.random()
+        epoch = first_epoch + step // 10
+        if choice < 0.3:
+            lead(log, choices.randint(1, 3), epoch=epoch)
+        elif choice < 0.6:
+            lead(log, 1, epoch=epoch, producer=choices.randint(1, 3))
+        else:
+            producer = choices.randint(10, 12)
+            entry = log.producer_state.entry(producer)
+            if entry is None or entry.transaction_first_offset < 0 or choice < 0.8:
+                lead(log, 1, epoch=epoch, producer=producer, transactional=True)
+            else:
+                end_transaction(log, producer, choices.choice(list(ControlType)))
+
+
+def batches_of(log) -> list[bytes]:
+    found, at = [], log.log_start_offset
+    while at < log.log_end_offset:
+        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
+        data = bytes(read.data)
+        found += [data[at : at + header.size_bytes] for at, header in iterate_batches(data)]
+        at = read.next_offset
+    return found
+
+
+def derived(log) -> dict:
+    """Everything that follows from the batches, in comparable form."""
+    log.producer_state.advance_high_watermark(log.log_end_offset)
+    # A kill between a roll and its append leaves a segment without batches.
+    segments = [segment for segment in log.segments if segment.size_bytes]
+    return {
+        "offsets": (log.log_start_offset, log.log_end_offset),
+        "epochs": log.leader_epochs.entries,
+        "producers": log.producer_state.snapshot_entries(),
+        # Without timestamps: of the last batch a snapshot keeps that of a later marker, as Kafka's.
+        "windows": [
+            (entry.producer_id, entry.next_sequence, [batch[:3] for batch in entry.batches])
+            for entry in log.producer_state.entries()
+        ],
+        "unstable": log.producer_state.first_unstable_offset,
+        "aborted": [segment.transaction_index.all() for segment in segments],
+        "segments": [segment.base_offset for segment in segments],
+        "offset index": [index_entries(segment.offset_index) for segment in segments],
+        "time index": [time_entries(segment) for segment in segments],
+    }
+
+
+def index_entries(index):
+    return [index.entry(number) for number in range(index.entry_count)]
+
+
+def time_entries(segment):
+    """The entries made on the way, without the one that closes a segment."""
+    last_indexed = segment.offset_index.last_entry[0] if segment.offset_index.entry_count else -1
+    return [entry for entry in index_entries(segment.time_index) if entry[1] <= last_indexed]
+
+
+def replayed(tmp_path, batches) -> dict:
+    """What follows from the batches alone: a follower's log that got them in one answer."""
+    shutil.rmtree(tmp_path / "replay", ignore_errors=True)
+    log = open_log(tmp_path / "replay")
+    log.append_as_follower(b"".join(batches), now_ms=NOW_MS)
+    return derived(log)
+
+
+def test_a_killed_log_comes_back_with_all_that_was_appended(tmp_path):
+    log = open_log(tmp_path / "t-0")
+    write_history(log)
+    before, batches = derived(log), batches_of(log)
+    again = open_log(tmp_path / "t-0")
+    assert batches_of(again) == batches
+    assert derived(again) == before == replayed(tmp_path, batches)
+
+
+def test_a_clean_start_reads_no_batch_and_knows_everything(tmp_path, monkeypatch):
+    log = open_log(tmp_path / "t-0")
+    write_history(log)
+    before, batches = derived(log), batches_of(log)
+    log.close()
+    monkeypatch.setattr("oncelog.storage.log_recovery.scan_batches", None)
+    again = open_log(tmp_path / "t-0", clean_shutdown=True)
+    assert derived(again) == before
+    assert again.recovery_point == again.log_end_offset
+    assert batches_of(again) == batches
+
+
+def test_appends_after_any_start_go_on_as_if_there_had_been_none(tmp_path):
+    straight = open_log(tmp_path / "straight")
+    broken = open_log(tmp_path / "broken")
+    for part in range(6):
+        for log in (straight, broken):
+            write_history(log, steps=12, seed=part, first_epoch=2 * part)
+        clean = part % 2 == 0
+        if clean:
+            broken.close()
+        broken = open_log(tmp_path / "broken", clean_shutdown=clean)
+    assert batches_of(broken) == batches_of(straight)
+    assert derived(broken) == derived(straight)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_what_follows_from_the_batches_is_right_after_a_truncation(tmp_path, share):
+    log = open_log(tmp_path / "t-0")
+    write_history(log, steps=60)
+    log.truncate_to(int(log.log_end_offset * share))
+    write_history(log, steps=30, seed=2, first_epoch=9)
+    before = derived(log)
+    assert derived(open_log(tmp_path / "t-0")) == before  # all of it made anew from the batches
+
+
+def test_the_active_segment_cut_at_every_byte_is_a_prefix(tmp_path):
+    source = tmp_path / "t-0"
+    log = open_log(source)
+    write_history(log, steps=9)
+    batches = batches_of(log)
+    active = log.segments.active
+    log.segments.active.write_out()
+    sizes_below = log.size_bytes - active.size_bytes
+    name, size = active.file.path.name, active.size_bytes
+    for cut in range(size + 1):
+        copy = tmp_path / "cut"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(source, copy)
+        os.truncate(copy / name, cut)
+        again = open_log(copy)
+        survivors = batches_of(again)
+        assert survivors == batches[: len(survivors)]
+        assert again.size_bytes == sum(map(len, survivors)) <= sizes_below + cut
+        lost = batches[len(survivors) :]
+        assert not lost or sizes_below + cut < again.size_bytes + len(lost[0])
+        if cut % 7 == 0:
+            assert derived(again) == replayed(tmp_path, survivors)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_garbled_segment_ends_the_log_before_the_damage(tmp_path_factory, data):
+    directory = tmp_path_factory.mktemp("garbled")
+    log = open_log(directory / "t-0")
+    write_history(log, steps=30, seed=data.draw(st.integers(0, 5)))
+    batches = batches_of(log)
+    segments = list(log.segments)
+    recovery_point = data.draw(st.sampled_from([segment.base_offset for segment in segments]))
+    victims = [segment for segment in segments if segment.base_offset >= recovery_point]
+    victim = data.draw(st.sampled_from(victims))
+    if not victim.size_bytes:
+        return
+    starts = [position for position, _ in iterate_batches(victim.file.read(0, 1 << 20))]
+    start = data.draw(st.sampled_from(starts))
+    # The base offset and the leader epoch are not covered by a checksum, here as in Kafka.
+    in_batch = data.draw(st.integers(16, 60))
+    with open(victim.file.path, "r+b") as file:
+        file.seek(start + in_batch)
+        byte = file.read(1)[0]
+        file.seek(start + in_batch)
+        file.write(bytes([byte ^ data.draw(st.integers(1, 255))]))
+    again = open_log(directory / "t-0", recovery_point=recovery_point)
+    survivors = batches_of(again)
+    assert survivors == batches[: len(survivors)]
+    below = sum(
+        segment.size_bytes for segment in segments if segment.base_offset < victim.base_offset
+    )
+    assert again.size_bytes == below + start
+    assert derived(again) == replayed(directory, survivors)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "garbled"])
+def test_a_damaged_index_is_made_anew_even_after_a_clean_shutdown(tmp_path, suffix, damage):
+    log = open_log(tmp_path / "t-0")
+    write_history(log)
+    log.close()
+    before = derived(open_log(tmp_path / "t-0", clean_shutdown=True))
+    path = tmp_path / "t-0" / f"{0:020d}{suffix}"
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-1] if damage == "cut" else content[::-1])
+    assert derived(open_log(tmp_path / "t-0", clean_shutdown=True)) == before
+
+
+def test_damaged_snapshots_and_epochs_are_made_anew(tmp_path):
+    log = open_log(tmp_path / "t-0")
+    write_history(log)
+    before = derived(log)
+    log.close()
+    for path in (tmp_path / "t-0").glob("*.snapshot"):
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"\xff what")
+    assert derived(open_log(tmp_path / "t-0", clean_shutdown=True)) == before
+
+
+def test_epochs_are_found_again_without_their_file_whatever_the_tail_looks_like(tmp_path):
+    log = open_log(tmp_path / "t-0")
+    write_history(log)
+    epochs = log.leader_epochs.entries
+    active = log.segments.active
+    active.file.write_at(active.size_bytes, bytes(100))
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").unlink()
+    for recovery_point in (0, log.log_end_offset):
+        again = open_log(tmp_path / "t-0", recovery_point=recovery_point)
+        assert again.leader_epochs.entries == epochs
+
+
+def test_damage_below_what_was_synced_is_told_not_cut_away(tmp_path):
+    log = open_log(tmp_path / "t-0")
+    write_history(log)
+    log.close()
+    for path in (tmp_path / "t-0").glob("*.snapshot"):
+        path.unlink()
+    first = tmp_path / "t-0" / f"{0:020d}.log"
+    content = bytearray(first.read_bytes())
+    content[16] = 7  # the magic of the first batch
+    first.write_bytes(content)
+    with pytest.raises(KafkaStorageError, match="delete the directory"):
+        open_log(tmp_path / "t-0", clean_shutdown=True)
+    assert first.stat().st_size == len(content)
+
+
+def test_windows_of_five_batches_survive_a_clean_restart(tmp_path):
+    """Kafka keeps one batch in its snapshot, so that an older retry gets a fatal error there."""
+    log = open_log(tmp_path / "t-0")
+    for _ in range(20):
+        lead(log, 1, producer=1)
+        lead(log, 1)
+    log.close()
+    again = open_log(tmp_path / "t-0", clean_shutdown=True)
+    assert len(again.producer_state.entry(1).batches) == 5
+
+
+def test_a_log_that_ends_below_its_start_begins_anew_there(tmp_path):
+    log = open_log(tmp_path / "t-0")
+    write_history(log, steps=10)
+    end = log.log_end_offset
+    again = open_log(tmp_path / "t-0", log_start_offset=end + 5)
+    assert (again.log_start_offset, again.log_end_offset) == (end + 5, end + 5)
+    assert not again.size_bytes and not again.leader_epochs.entries
+    lead(again, 2)
+    assert open_log(tmp_path / "t-0", log_start_offset=end + 5).log_end_offset == end + 7
+
+
+APPENDER = """
+import sys
+sys.path.insert(0, {test_directory!r})
+import importlib.util
+spec = importlib.util.spec_from_file_location("history", {test_file!r})
+history = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(history)
+from pathlib import Path
+log = history.open_log(Path(sys.argv[1]))
+print("ready", log.log_end_offset, flush=True)
+number = 0
+while True:
+    number += 1
+    info = history.lead(log, 1 + number % 3, epoch=int(sys.argv[2]), producer=1 + number % 4)
+    sys.stdout.write(f"{{info.last_offset}}\\n")
+    sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nothing_that_was_answered_is_lost_by_sigkill(tmp_path, seed):
+    delays = random.Random(seed)
+    program = APPENDER.format(test_directory=os.path.dirname(__file__), test_file=__file__)
+    directory = tmp_path / "t-0"
+    for life in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(directory), str(life)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout is not None
+        answered = int(child.stdout.readline().split()[1]) - 1
+        for _ in range(delays.randint(1, 400)):
+            answered = int(child.stdout.readline())
+        child.send_signal(signal.SIGKILL)
+        rest, _ = child.communicate(timeout=30)
+        answered = max(
+            [answered, *(int(line) for line in rest.splitlines() if rest.endswith("\n"))]
+        )
+        log = open_log(directory)
+        assert log.log_end_offset > answered
+        sequences: dict[int, int] = {}
+        for batch in batches_of(log):
+            header = decode_header(batch)
+            expected = sequences.get(header.producer_id, 0)
+            assert header.base_sequence == expected
+            sequences[header.producer_id] = expected + header.record_count
+        assert derived(log) == replayed(tmp_path, batches_of(log))

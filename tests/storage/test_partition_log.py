@@ -1,0 +1,407 @@
+"""Appending, reading, and the limits of one partition's log."""
+
+import errno
+import os
+
+import pytest
+
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import AppendInfo, Origin, UnexpectedAppendOffset
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.errors import (
+    CorruptMessage,
+    InconsistentTopicId,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+    RecordListTooLarge,
+)
+from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.records import decode_batch
+
+NOW_MS = 1_700_000_000_000
+
+
+def offsets_in(read) -> list[int]:
+    return [
+        offset
+        for _, header in iterate_batches(read.data)
+        for offset in range(header.base_offset, header.next_offset)
+    ]
+
+
+def read_all(log, **options):
+    found, at = [], log.log_start_offset
+    while at < log.log_end_offset:
+        read = log.read(at, options.get("max_bytes", 1 << 20), upper_offset=log.log_end_offset)
+        assert read.next_offset > at
+        found += [offset for offset in offsets_in(read) if offset >= log.log_start_offset]
+        at = read.next_offset
+    return found
+
+
+def marker(log, control_type, *, producer_id=7, producer_epoch=0, coordinator_epoch=0):
+    records = memoryview(
+        bytearray(
+            encode_marker(
+                control_type,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                timestamp_ms=NOW_MS,
+            )
+        )
+    )
+    header = decode_header(records)
+    return log.append_as_leader(
+        records, header, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR
+    )
+
+
+def transactional(logs, log, count=1, *, producer_id=7, epoch=0, sequence=0):
+    guard = log.producer_state.begin_verification(producer_id, epoch, sequence, now_ms=NOW_MS)
+    return logs.lead(
+        log,
+        count,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+        guard=guard,
+    )
+
+
+# -- appending as the leader -----------------------------------------------------------------
+
+
+def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(logs, batch):
+    log = logs.open()
+    logs.lead(log, 3, epoch=4)
+    sent = batch(2)
+    original = bytes(sent)
+    header = decode_header(sent)
+    info = log.append_as_leader(sent, header, leader_epoch=5, now_ms=NOW_MS)
+    assert info == AppendInfo(3, 4, -1, False)
+    stored = bytes(log.read(3, 1 << 20, upper_offset=5).data)
+    stored_header = decode_header(stored)
+    assert (stored_header.base_offset, stored_header.partition_leader_epoch) == (3, 5)
+    assert stored[16:] == original[16:]
+    assert log.leader_epochs.entries == ((4, 0), (5, 3))
+
+
+def test_a_duplicate_is_answered_with_the_offsets_of_the_first_and_not_written(logs):
+    log = logs.open()
+    first = logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=0)
+    logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=5)
+    again = logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert again == AppendInfo(first.first_offset, first.last_offset, NOW_MS, True)
+    assert log.log_end_offset == 10
+
+
+def test_a_gap_and_a_fenced_epoch_are_refused_and_leave_no_trace(logs):
+    log = logs.open()
+    logs.lead(log, 1, producer_id=1, producer_epoch=3, base_sequence=0)
+    size = log.size_bytes
+    with pytest.raises(OutOfOrderSequenceNumber):
+        logs.lead(log, 1, producer_id=1, producer_epoch=3, base_sequence=2)
+    with pytest.raises(InvalidProducerEpoch):
+        logs.lead(log, 1, producer_id=1, producer_epoch=2, base_sequence=1)
+    assert (log.log_end_offset, log.size_bytes) == (1, size)
+
+
+def test_append_time_replaces_the_timestamps_and_mends_the_checksum(logs):
+    log = logs.open(uses_append_time=True)
+    info = logs.lead(log, 2, timestamps=[5, 9], now_ms=NOW_MS + 1)
+    assert info.log_append_time_ms == NOW_MS + 1
+    read = log.read(0, 1 << 20, upper_offset=2)
+    header = decode_header(read.data)
+    assert header.is_log_append_time
+    assert [record.timestamp for record in decode_batch(read.data)] == [NOW_MS + 1] * 2
+    assert log.offset_of_max_timestamp().timestamp == NOW_MS + 1
+
+
+@pytest.mark.parametrize("distance", [-1001, 501])
+def test_a_timestamp_too_far_from_the_clock_is_refused(logs, distance):
+    log = logs.open(timestamp_before_max_ms=1000, timestamp_after_max_ms=500)
+    logs.lead(log, timestamp=NOW_MS + distance + (1 if distance < 0 else -1))
+    logs.lead(log, timestamp=-1)
+    with pytest.raises(InvalidTimestamp):
+        logs.lead(log, timestamp=NOW_MS + distance)
+    assert log.log_end_offset == 2
+
+
+def test_a_client_may_not_choose_the_base_offset(logs, batch):
+    log = logs.open()
+    sent = batch(1, base_offset=9)
+    with pytest.raises(InvalidRecord):
+        log.append_as_leader(sent, decode_header(sent), leader_epoch=0, now_ms=NOW_MS)
+
+
+def test_a_compacted_topic_takes_only_records_with_keys(logs):
+    log = logs.open(is_compacted=True)
+    logs.lead(log, 2)
+    with pytest.raises(InvalidRecord):
+        logs.lead(log, 2, key=None)
+    log.config = LogConfig()
+    logs.lead(log, 2, key=None)
+
+
+def test_full_validation_refuses_records_that_cannot_be_read(logs, batch):
+    log = logs.open(validates_every_record=True)
+    good = batch(3)
+    assert log.append_as_leader(good, decode_header(good), leader_epoch=0, now_ms=NOW_MS)
+    bad = batch(3)
+    bad[61] = 0x7F  # the length of the first record; the CRC is judged elsewhere
+    with pytest.raises(InvalidRecord):
+        log.append_as_leader(bad, decode_header(bad), leader_epoch=0, now_ms=NOW_MS)
+
+
+def test_a_batch_larger_than_a_segment_is_refused(logs):
+    log = logs.open(segment_bytes=200)
+    with pytest.raises(RecordListTooLarge):
+        logs.lead(log, 1, size=300)
+
+
+# -- transactions ----------------------------------------------------------------------------
+
+
+def test_readers_of_committed_data_stop_at_the_first_open_transaction(logs):
+    log = logs.open()
+    logs.lead(log, 2)
+    transactional(logs, log, 2)
+    logs.lead(log, 1)
+    log.advance_high_watermark(5)
+    assert (log.high_watermark, log.last_stable_offset) == (5, 2)
+    info = marker(log, ControlType.COMMIT)
+    assert info == AppendInfo(5, 5, -1, False)
+    assert log.last_stable_offset == 2  # the marker is not replicated yet
+    log.advance_high_watermark(6)
+    assert log.last_stable_offset == 6
+    assert log.aborted_transactions(0, 6) == []
+
+
+def test_an_aborted_transaction_is_told_to_those_who_read_over_it(logs):
+    log = logs.open(segment_bytes=400)
+    for round_number in range(6):
+        transactional(logs, log, 2, epoch=round_number)
+        transactional(logs, log, 1, producer_id=8, epoch=round_number)
+        marker(log, ControlType.ABORT, producer_epoch=round_number)
+        marker(log, ControlType.COMMIT, producer_id=8, producer_epoch=round_number)
+    assert len(log.segments) > 2
+    log.advance_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_end_offset == 30
+    assert log.aborted_transactions(0, 30) == [(7, 5 * n) for n in range(6)]
+    assert log.aborted_transactions(4, 10) == [(7, 5)]
+    assert log.aborted_transactions(12, 30) == [(7, 10), (7, 15), (7, 20), (7, 25)]
+
+
+# -- appending as a follower -----------------------------------------------------------------
+
+
+def test_a_follower_ends_with_the_leaders_files_whatever_came_in_one_answer(tmp_path, logs):
+    leader = logs.open(segment_bytes=600, index_interval_bytes=100)
+    for n in range(40):
+        logs.lead(leader, 1 + n % 3, epoch=n // 15, timestamp=NOW_MS + n % 7)
+    follower_logs = type(logs)(tmp_path / "follower")
+    follower = follower_logs.open(segment_bytes=600, index_interval_bytes=100)
+    for max_bytes in [100, 1, 1000, 350] * 40:
+        read = leader.read(follower.log_end_offset, max_bytes, upper_offset=leader.log_end_offset)
+        follower.append_as_follower(read.data, now_ms=NOW_MS)
+    assert follower.log_end_offset == leader.log_end_offset
+    leader.close()
+    follower.close()
+    names = sorted(path.name for path in logs.directory.iterdir())
+    assert names == sorted(path.name for path in follower_logs.directory.iterdir())
+    for name in names:
+        ours, theirs = logs.directory / name, follower_logs.directory / name
+        assert ours.read_bytes() == theirs.read_bytes(), name
+
+
+def test_many_batches_in_one_answer_roll_where_the_leader_rolled(tmp_path, logs, batch):
+    data = b"".join(bytes(batch(2, base_offset=2 * n)) for n in range(20))
+    log = logs.open(segment_bytes=300)
+    log.append_as_follower(data, now_ms=NOW_MS)
+    assert log.log_end_offset == 40
+    assert all(segment.size_bytes <= 300 for segment in log.segments)
+    assert read_all(log) == list(range(40))
+
+
+def test_a_follower_takes_all_or_nothing_of_a_damaged_answer(logs, batch):
+    log = logs.open()
+    data = bytearray(bytes(batch(2)) + bytes(batch(2, base_offset=2)))
+    data[-1] ^= 1
+    with pytest.raises(CorruptMessage):
+        log.append_as_follower(data, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.size_bytes) == (0, 0)
+
+
+def test_a_follower_leaves_a_partial_last_batch_out_and_refuses_what_it_has(logs, batch):
+    log = logs.open()
+    data = bytes(batch(2)) + bytes(batch(2, base_offset=2))[:-3]
+    log.append_as_follower(data, now_ms=NOW_MS)
+    assert log.log_end_offset == 2
+    with pytest.raises(UnexpectedAppendOffset):
+        log.append_as_follower(bytes(batch(2)), now_ms=NOW_MS)
+
+
+def test_a_follower_that_starts_inside_a_batch_takes_it_whole(logs, batch):
+    log = logs.open()
+    log.truncate_fully_and_start_at(5)
+    log.append_as_follower(bytes(batch(10)), now_ms=NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 10)
+    log.advance_high_watermark(10)
+    assert log.read(5, 1000, upper_offset=10).next_offset == 10
+
+
+# -- reading ---------------------------------------------------------------------------------
+
+
+def test_reads_return_whole_batches_within_their_limits(logs):
+    log = logs.open(segment_bytes=1000, index_interval_bytes=150)
+    for n in range(30):
+        logs.lead(log, 1 + n % 4)
+    end = log.log_end_offset
+    for offset in range(end):
+        for upper in (offset + 1, end):
+            for max_bytes in (0, 1, 90, 400, 10_000):
+                read = log.read(offset, max_bytes, upper_offset=upper)
+                headers = [header for _, header in iterate_batches(read.data)]
+                assert sum(header.size_bytes for header in headers) == len(read.data)
+                if not headers:  # the batch that holds `offset` reaches above `upper`
+                    assert read.next_offset == offset and upper < end
+                    continue
+                assert headers[0].base_offset <= offset < headers[0].next_offset
+                assert headers[-1].next_offset == read.next_offset <= upper
+                assert len(headers) == 1 or len(read.data) <= max_bytes
+            assert not log.read(offset, 10, upper_offset=end, min_one_batch=False).data
+
+
+def test_a_tail_reader_needs_no_index(logs, monkeypatch):
+    log = logs.open()
+    logs.lead(log, 3)
+    at = log.read(0, 1000, upper_offset=3).next_offset
+    monkeypatch.setattr(type(log.segments.active), "position_of", None)
+    for _ in range(10):
+        logs.lead(log, 2)
+        read = log.read(at, 1000, upper_offset=log.log_end_offset)
+        assert offsets_in(read) == [at, at + 1]
+        at = read.next_offset
+
+
+def test_reads_outside_of_the_log_are_refused(logs):
+    log = logs.open()
+    logs.lead(log, 4)
+    log.advance_high_watermark(4)
+    log.advance_log_start_offset(2)
+    for offset in (1, 5):
+        with pytest.raises(OffsetOutOfRange):
+            log.read(offset, 100, upper_offset=4)
+    assert not log.read(4, 100, upper_offset=4).data
+
+
+def test_records_are_found_by_time(logs):
+    log = logs.open(segment_bytes=300, index_interval_bytes=50)
+    times = [10, 20, 15, 40, 30, 50, 50, 60]
+    for n in range(0, 8, 2):
+        logs.lead(log, 2, timestamps=times[n : n + 2], epoch=n)
+    assert len(log.segments) > 1
+    for wanted in range(5, 70):
+        expected = next((n for n, time in enumerate(times) if time >= wanted), None)
+        found = log.offset_for_timestamp(wanted)
+        if expected is None:
+            assert found is None
+        else:
+            assert found == (expected, times[expected], expected // 2 * 2)
+    assert log.offset_of_max_timestamp() == (7, 60, 6)
+    log.advance_high_watermark(8)
+    log.advance_log_start_offset(3)
+    assert log.offset_for_timestamp(5).offset == 3
+
+
+def test_an_empty_log_has_no_times(logs):
+    log = logs.open()
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_of_max_timestamp() is None
+
+
+# -- limits ----------------------------------------------------------------------------------
+
+
+def test_the_high_watermark_only_rises_and_never_above_the_log_end(logs):
+    log = logs.open()
+    logs.lead(log, 4)
+    assert log.advance_high_watermark(3)
+    assert not log.advance_high_watermark(2)
+    assert log.advance_high_watermark(99)
+    assert log.high_watermark == 4
+
+
+def test_records_above_the_high_watermark_may_not_be_deleted(logs):
+    log = logs.open()
+    logs.lead(log, 4)
+    log.advance_high_watermark(2)
+    with pytest.raises(OffsetOutOfRange):
+        log.advance_log_start_offset(3)
+    log.advance_log_start_offset(2)
+    assert log.log_start_offset == 2
+
+
+def test_the_end_of_an_epoch_is_the_start_of_the_next(logs):
+    log = logs.open()
+    logs.lead(log, 4, epoch=1)
+    logs.lead(log, 2, epoch=3)
+    log.assign_leader_epoch(5)
+    assert log.end_offset_for_epoch(1) == (1, 4)
+    assert log.end_offset_for_epoch(2) == (1, 4)
+    assert log.end_offset_for_epoch(3) == (3, 6)
+    assert log.end_offset_for_epoch(5) == (5, 6)
+    assert log.end_offset_for_epoch(6) == (-1, -1)
+    assert log.latest_epoch == 5
+    log.truncate_to(99)  # nothing to cut, but the epoch was never written in
+    assert log.latest_epoch == 3
+
+
+def test_a_directory_of_another_topic_is_refused(logs):
+    logs.open().close()
+    with pytest.raises(InconsistentTopicId):
+        logs.open(topic_id=bytes(16))
+
+
+# -- failure ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ["log.append.before-write", "log.append.after-write"])
+def test_a_failing_write_fails_the_log_and_moves_nothing_in_memory(logs, point):
+    armed = []
+
+    def fault_point(name):
+        if armed and name == point:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log = logs.open(fault_point=fault_point)
+    logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
+    armed.append(True)
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=3)
+    assert log.is_failed
+    assert log.log_end_offset == log.producer_state.end_offset == 3
+    armed.clear()
+    for attempt in (
+        lambda: logs.lead(log),
+        lambda: log.read(0, 100, upper_offset=3),
+        lambda: log.append_as_follower(b"", now_ms=NOW_MS),
+        log.flush,
+        lambda: log.truncate_to(1),
+        lambda: log.roll(NOW_MS),
+    ):
+        with pytest.raises(KafkaStorageError):
+            attempt()
+    log.close()
+    again = logs.open()
+    assert again.log_end_offset in (3, 6)
+    info = logs.lead(again, 3, producer_id=1, producer_epoch=0, base_sequence=3)
+    assert info[:2] == (3, 5)
+    assert read_all(again) == [0, 1, 2, 3, 4, 5]

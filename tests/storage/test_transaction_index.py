@@ -1,0 +1,102 @@
+"""The aborted transactions of a segment: Kafka's bytes, and what a fetch needs of them."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oncelog.storage.transaction_index import (
+    AbortedTransaction,
+    CorruptTransactionIndex,
+    TransactionIndex,
+)
+
+
+@pytest.fixture
+def index(tmp_path) -> TransactionIndex:
+    return TransactionIndex(tmp_path / "0.txnindex", 0)
+
+
+def test_the_bytes_are_kafkas(index):
+    index.append(AbortedTransaction(4000, 5, 9, 10))
+    assert index.path.read_bytes().hex() == (
+        "0000" "0000000000000fa0" "0000000000000005" "0000000000000009" "000000000000000a"
+    )  # fmt: skip
+
+
+def test_there_is_no_file_without_an_entry(index):
+    index.flush()
+    index.close()
+    index.truncate_to(0)
+    assert index.collect(0, 100) == ([], False)
+    assert not index.path.exists()
+
+
+def test_an_entry_is_on_the_file_at_once_and_is_read_by_the_next_process(index):
+    index.append(AbortedTransaction(1, 0, 5, 6))
+    assert TransactionIndex(index.path, 0).all() == index.all() == [(1, 0, 5, 6)]
+
+
+def test_markers_must_rise(index):
+    index.append(AbortedTransaction(1, 0, 5, 6))
+    with pytest.raises(ValueError):
+        index.append(AbortedTransaction(2, 1, 5, 6))
+
+
+def test_a_fetch_gets_the_transactions_that_overlap_it(index):
+    first, second, third = (
+        AbortedTransaction(1, 0, 10, 11),
+        AbortedTransaction(2, 5, 20, 15),
+        AbortedTransaction(3, 15, 30, 31),
+    )
+    for transaction in (first, second, third):
+        index.append(transaction)
+    assert index.collect(0, 5) == ([first], True)
+    assert index.collect(0, 12) == ([first, second], True)  # 15 is stable, so no more can come
+    assert index.collect(11, 16) == ([second, third], True)
+    assert index.collect(21, 100) == ([third], False)
+    assert index.collect(31, 100) == ([], False)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.lists(st.integers(1, 5), max_size=400), st.integers(0, 900), st.integers(0, 900))
+def test_collecting_agrees_with_a_list(tmp_path, steps, fetch_offset, upper_offset):
+    (tmp_path / "0.txnindex").unlink(missing_ok=True)
+    index = TransactionIndex(tmp_path / "0.txnindex", 0)
+    known, marker = [], 0
+    for step in steps[:60]:
+        marker += step
+        known.append(AbortedTransaction(step, max(marker - step, 0), marker, marker + 1))
+        index.append(known[-1])
+    expected = []
+    for transaction in known:
+        if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_offset:
+            expected.append(transaction)
+        if transaction.last_offset >= fetch_offset and (
+            transaction.last_stable_offset >= upper_offset
+        ):
+            break
+    assert index.collect(fetch_offset, upper_offset)[0] == expected
+    index.truncate_to(upper_offset)
+    assert index.all() == [t for t in known if t.last_offset < upper_offset]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\0" * 33,
+        bytes.fromhex("0001") + b"\0" * 32,  # an unknown version
+        b"\0" * 68,  # two markers at one offset
+        bytes.fromhex("0000" + "00" * 8 + "0000000000000009" + "0000000000000005" + "00" * 8),
+    ],
+)
+def test_a_wrong_file_is_found(index, content):
+    index.path.write_bytes(content)
+    with pytest.raises(CorruptTransactionIndex, match=r"0\.txnindex.*delete"):
+        TransactionIndex(index.path, 0).check()
+
+
+def test_a_marker_below_the_segment_is_found(tmp_path):
+    index = TransactionIndex(tmp_path / "100.txnindex", 100)
+    index.append(AbortedTransaction(1, 50, 99, 100))
+    with pytest.raises(CorruptTransactionIndex):
+        index.check()

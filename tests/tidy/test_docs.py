@@ -1,0 +1,180 @@
+"""The reference pages say what the code says, and the README's links and commands exist.
+
+docs/protocol.md and docs/configuration.md are made from the tables of the broker. After a change
+of those, write them anew: .venv/bin/python tests/tidy/test_docs.py
+"""
+
+import logging
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cli import run
+from oncelog.node.api_table import served_apis
+from oncelog.node.config import BROKER_KEYS
+from oncelog.node.config_keys import BrokerKey
+from oncelog.node.dispatch import Api
+from oncelog.node.handlers import fetch, offsets, produce
+from oncelog.storage.topic_configs import TOPIC_CONFIGS
+from oncelog.wire.messages.control import API_NAMES
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LONGEST = {str(2**31 - 1): "2^31 - 1", str(2**63 - 1): "2^63 - 1"}
+REMARKS = {
+    0: "acks 0, 1 and all; batches of format 2 only; from version 13 topics by id",
+    1: "to the high watermark; from version 13 topics by id; no incremental sessions",
+    22: "for idempotent producers; with a transactional id: COORDINATOR_NOT_AVAILABLE",
+    29: "there is no authorizer: SECURITY_DISABLED",
+    30: "there is no authorizer: SECURITY_DISABLED",
+    31: "there is no authorizer: SECURITY_DISABLED",
+}
+
+
+def served() -> list[Api]:
+    """What a broker answers, by key."""
+    log_apis = (*produce.apis(), *fetch.apis(), *offsets.apis())
+    return sorted(served_apis(logging.getLogger(__name__), log_apis), key=lambda api: int(api.key))
+
+
+def protocol_page() -> str:
+    """docs/protocol.md."""
+    rows = []
+    for api in served():
+        least = api.min_version
+        versions = str(least) if least == api.max_version else f"{least}-{api.max_version}"
+        remark = REMARKS.get(api.key, "")
+        if api.advertised_from is not None:
+            note = f"advertised from {api.advertised_from}, as Kafka does for old librdkafka"
+            remark = f"{remark}; {note}" if remark else note
+        rows.append((str(int(api.key)), API_NAMES[api.key], versions, remark))
+    return f"""# The protocol that is served
+
+Made from the broker's table of APIs (`node/api_table.py`); `tests/tidy/test_docs.py` keeps it so.
+A request with another key closes its connection, as does a version that is not here; only
+ApiVersions answers UNSUPPORTED_VERSION with the versions that it has.
+
+{table(("key", "API", "versions", "remarks"), rows)}
+Consumer groups (FindCoordinator, JoinGroup, OffsetCommit and their kin) and transactions
+(AddPartitionsToTxn, EndTxn and their kin) are not served.
+"""
+
+
+def configuration_page() -> str:
+    """docs/configuration.md."""
+    own = [key for key in BROKER_KEYS.values() if key.topic_config is None and not key.not_served]
+    refused = [key for key in BROKER_KEYS.values() if key.not_served]
+    broker_rows = [
+        (f"`{key.name}`", key.type.name.lower(), default_of(key), kafka_default_of(key), key.doc)
+        for key in own
+    ]
+    topic_rows = [
+        (
+            f"`{row.name}`",
+            row.type.name.lower(),
+            value(row.default),
+            f"`{row.broker_name}`" if row.broker_name else "",
+            row.doc,
+        )
+        for row in TOPIC_CONFIGS.values()
+        if not row.not_served and not row.is_internal
+    ]
+    refused_rows = [(f"`{key.name}`", default_of(key), str(key.not_served)) for key in refused] + [
+        (f"`{row.name}` (topic)", value(row.default), row.not_served)
+        for row in TOPIC_CONFIGS.values()
+        if row.not_served and row.name not in BROKER_KEYS
+    ]
+    return f"""# Configuration
+
+Made from the tables of `node/broker_settings.py` and `storage/topic_configs.py`;
+`tests/tidy/test_docs.py` keeps it so. Names are Kafka's; those that begin with `oncelog.` are ours.
+A name that is not here, and a value that would not be honoured, is refused with a sentence.
+
+## Broker
+
+Set with `oncelog up --config KEY=VALUE`, or in a `server.properties`. The fourth column stands
+where Kafka's default differs; `oncelog up --profile kafka` takes Kafka's.
+
+{table(("key", "type", "default", "Kafka's", "what"), broker_rows)}
+## Topic
+
+Set with `oncelog topic create NAME --config KEY=VALUE`, and changed while the cluster runs with
+`oncelog topic alter` or any admin client. The fourth column is the broker key that gives the
+default of topics that do not set the property. With three nodes and more `min.insync.replicas`
+is 2 by default.
+
+{table(("key", "type", "default", "broker key", "what"), topic_rows)}
+## Known, with one value
+
+{table(("key", "only", "because"), refused_rows)}"""
+
+
+def default_of(key: BrokerKey) -> str:
+    """A default as a person reads it."""
+    return "must be given" if key.default is None else value(key.default)
+
+
+def kafka_default_of(key: BrokerKey) -> str:
+    """Kafka's default where it is another."""
+    return "" if key.kafka_default is None else value(key.kafka_default)
+
+
+def value(text: str) -> str:
+    """A value in code quotes; the largest numbers by their power."""
+    return f"`{LONGEST.get(text, text)}`" if text else ""
+
+
+def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table; each cell in one line."""
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
+
+
+PAGES = {"docs/protocol.md": protocol_page, "docs/configuration.md": configuration_page}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_says_what_the_code_says(page: str) -> None:
+    written = (ROOT / page).read_text(encoding="utf-8")
+    assert written == PAGES[page](), "write it anew: .venv/bin/python tests/tidy/test_docs.py"
+
+
+def test_every_served_api_has_a_name_and_every_remark_an_api() -> None:
+    keys = {api.key for api in served()}
+    assert keys <= set(API_NAMES)
+    assert set(REMARKS) <= keys
+
+
+def test_the_readme_gives_the_test_command_that_the_build_runs() -> None:
+    found = re.findall(r"^\$ (python3 -m venv .*pytest.*)$", README, re.MULTILINE)
+    assert len(found) == 1
+    assert "&& .venv/bin/python -m pytest" in found[0]
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 250
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md", "CHANGELOG.md"])
+def test_files_that_are_spoken_of_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    linked = re.findall(r"\]\((?!https?:|#)([^)#]+)\)", text)
+    named = re.findall(r"`((?:docs|tests|wire|storage|node|deploy|coordinator|replication|client)"
+                       r"/[\w./-]*)`", text)  # fmt: skip
+    assert [name for name in {*linked, *named} if not (ROOT / name).exists()] == []
+
+
+def test_every_command_of_the_readme_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    written = re.findall(r"(?:^\$ |\| |/|`)oncelog ((?:(?:topic|bench|log) )?[a-z]+)", README, re.M)
+    assert len(set(written)) > 8
+    for command in set(written):
+        assert run([*command.split(), "--help"]) == 0, command
+        assert f"Usage: oncelog {command}" in capsys.readouterr().out
+
+
+if __name__ == "__main__":
+    for name, make in PAGES.items():
+        (ROOT / name).write_text(make(), encoding="utf-8")
+        print("written:", name)

@@ -1,0 +1,73 @@
+"""The house keeps its floors, its file sizes, and its list of packages."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+MAY_IMPORT: dict[str, set[str]] = {
+    "wire": set(),
+    "storage": {"wire"},
+    "replication": {"wire", "storage"},
+    "coordinator": {"wire", "replication"},
+    "client": {"wire"},
+    "node": {"wire", "storage", "replication", "coordinator"},
+    "pipeline": {"client"},
+    "deploy": {"wire", "storage", "node", "client"},  # the pipeline only as a process of its own
+}
+IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysyncobj", "pyspark"}
+SHELLS = {
+    "replication/transport.py",
+    "coordinator/controller_client.py",
+    "coordinator/controller_service.py",
+    "client/connection.py",
+    "client/cluster_view.py",
+    "client/producer.py",
+    "client/consumer.py",
+    "client/admin.py",
+}
+FILES = sorted(f for folder in MAY_IMPORT for f in (ROOT / folder).rglob("*.py"))
+every_file = pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
+
+
+def imports(file: Path) -> tuple[set[str], set[str]]:
+    """The sibling folders, and the outside modules, that a file imports."""
+    depth = len(file.relative_to(ROOT).parts)  # two dots of node/broker.py reach the root
+    siblings, outside = set[str](), set[str]()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            siblings |= {node.module.split(".")[0]} if node.module else {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            outside.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Import):
+            outside |= {alias.name.split(".")[0] for alias in node.names}
+    return siblings, outside
+
+
+@every_file
+def test_a_file_imports_only_from_below(file: Path) -> None:
+    own = file.relative_to(ROOT).parts[0]
+    siblings, outside = imports(file)
+    assert siblings - {"__version__"} <= MAY_IMPORT[own]
+    assert "oncelog" not in outside, "inside the house, imports are relative"
+
+
+@every_file
+def test_a_core_does_no_io(file: Path) -> None:
+    name = str(file.relative_to(ROOT))
+    if name in SHELLS or name.startswith(("coordinator/raft/", "node/", "deploy/", "pipeline/")):
+        return
+    assert not imports(file)[1] & IO_MODULES
+
+
+@every_file
+def test_a_file_fits_in_the_head(file: Path) -> None:
+    assert len(file.read_text().splitlines()) <= 400
+
+
+def test_every_folder_with_code_is_packaged() -> None:
+    folders = {".".join(("oncelog", *f.parent.relative_to(ROOT).parts)) for f in FILES}
+    assert folders | {"oncelog"} == set(PACKAGES)

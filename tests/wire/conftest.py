@@ -1,0 +1,10 @@
+"""kafka-python, our second oracle, warns while it is imported, and warnings are errors."""
+
+import warnings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.errors
+    import kafka.protocol.consumer.fetch
+    import kafka.protocol.producer.produce
+    import kafka.record.default_records  # noqa: F401

@@ -1,0 +1,137 @@
+"""Every API but Produce and Fetch, every version, both directions: the same bytes as kio's."""
+
+import pytest
+
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages import control
+from oncelog.wire.messages.apis import APIS
+from oncelog.wire.messages.control import _schema
+from oncelog.wire.primitives import MalformedFrame
+
+from .samples import Samples, sample_body, through_kio
+
+METADATA, API_VERSIONS, CREATE_TOPICS, END_TXN = 3, 18, 19, 26
+OFFSET_FETCH, LIST_OFFSETS = 9, 2
+EVERY = [
+    pytest.param(key, version, id=f"{api.name} v{version}")
+    for key, api in APIS.items()
+    if key > 1
+    for version in range(api.oldest, api.newest + 1)
+]
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY)
+def test_a_message_is_the_same_to_kio(api_key: int, version: int) -> None:
+    samples = Samples(api_key * 100 + version)
+    for direction in ("request", "response"):
+        decode = getattr(control, f"decode_{direction}")
+        encode = getattr(control, f"encode_{direction}")
+        for _ in range(6):
+            data = sample_body(api_key, version, direction, samples)
+            assert through_kio(api_key, version, direction, data) == data
+            assert encode(api_key, version, decode(api_key, version, memoryview(data))) == data
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY)
+def test_the_first_flexible_version_is_known(api_key: int, version: int) -> None:
+    flexible = _schema(api_key, version, "request").__flexible__
+    assert control.is_flexible(api_key, version) == flexible
+
+
+def test_an_unknown_api_is_not_flexible() -> None:
+    assert not control.is_flexible(999, 1)
+
+
+def test_absent_fields_take_the_default_of_the_schema() -> None:
+    body = control.encode_request(METADATA, 12, {"topics": None})
+    request = control.decode_request(METADATA, 12, memoryview(body))
+    assert request.topics is None
+    assert request.allow_auto_topic_creation is True
+    assert request.include_topic_authorized_operations is False
+
+
+def test_fields_that_an_older_version_lacks_are_left_out() -> None:
+    partition = {"partition_index": 1, "leader_id": 2, "leader_epoch": 7, "replica_nodes": [1, 2]}
+    topic = {"name": "t", "topic_id": b"i" * 16, "partitions": [partition]}
+    values = {"cluster_id": "c", "controller_id": 1, "topics": [topic]}
+    old = control.decode_response(METADATA, 0, control.encode_response(METADATA, 0, values))
+    assert old.topics[0].partitions[0].replica_nodes == [1, 2]
+    assert not hasattr(old, "cluster_id")
+    assert not hasattr(old.topics[0], "topic_id")
+    new = control.decode_response(METADATA, 12, control.encode_response(METADATA, 12, values))
+    assert new.topics[0].topic_id == b"i" * 16
+    assert new.topics[0].partitions[0].leader_epoch == 7
+
+
+def test_values_are_plain_integers_and_bytes() -> None:
+    answer = {"throttle_time": 250, "error_code": ErrorCode.NOT_COORDINATOR}
+    body = control.encode_response(END_TXN, 4, answer)
+    decoded = control.decode_response(END_TXN, 4, body)
+    assert (decoded.throttle_time, decoded.error_code) == (250, 16)
+    assert body == bytes.fromhex("000000fa 0010 00")
+    partition = {"partition_index": 0, "timestamp": 1_700_000_000_123, "offset": 5}
+    body = control.encode_response(
+        LIST_OFFSETS, 7, {"topics": [{"name": "t", "partitions": [partition]}]}
+    )
+    decoded = control.decode_response(LIST_OFFSETS, 7, body).topics[0].partitions[0]
+    assert decoded.timestamp == 1_700_000_000_123
+
+
+def test_a_name_that_no_version_knows_is_found_by_the_check() -> None:
+    control.check_names(METADATA, "response", {"topics": [{"partitions": [{"leader_id": 1}]}]})
+    for wrong in ({"topic": []}, {"topics": [{"partitions": [{"leader": 1}]}]}):
+        with pytest.raises(TypeError):
+            control.check_names(METADATA, "response", wrong)
+
+
+def test_null_where_the_schema_forbids_it_is_a_mistake_of_ours() -> None:
+    for values in ({"name": None}, {"name": "t", "assignments": None}):
+        with pytest.raises(TypeError):
+            control.encode_request(CREATE_TOPICS, 7, {"topics": [values]})
+    with pytest.raises(TypeError):
+        control.encode_response(METADATA, 12, {"topics": [{"topic_id": b"short"}]})
+
+
+@pytest.mark.parametrize("version", [0, 12])
+def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(version: int) -> None:
+    body = control.encode_request(METADATA, version, {"topics": []})
+    assert control.decode_request(METADATA, version, body + b"\0\0\0").topics == []
+    body = control.encode_response(METADATA, version, {})
+    control.decode_response(METADATA, version, body)
+    with pytest.raises(MalformedFrame):
+        control.decode_response(METADATA, version, body + b"\0")
+
+
+def test_unknown_tags_are_skipped() -> None:
+    body = control.encode_request(METADATA, 12, {"topics": [{"name": "t"}]})
+    assert body.endswith(b"\0")
+    decoded = control.decode_request(METADATA, 12, memoryview(body[:-1] + b"\x01\x63\x02xx"))
+    assert decoded.topics[0].name == "t"
+
+
+def test_tagged_fields_travel_and_defaults_stay_at_home() -> None:
+    feature = {"name": "transaction.version", "min_version": 0, "max_version": 2}
+    plain = control.encode_response(API_VERSIONS, 4, {})
+    full = control.encode_response(
+        API_VERSIONS, 4, {"supported_features": [feature], "finalized_features_epoch": 9}
+    )
+    assert len(plain) < 15
+    decoded = control.decode_response(API_VERSIONS, 4, full)
+    assert decoded.supported_features[0].max_version == 2
+    assert decoded.finalized_features_epoch == 9
+    assert control.decode_response(API_VERSIONS, 4, plain).finalized_features_epoch == -1
+    default = control.encode_response(API_VERSIONS, 4, {"finalized_features_epoch": -1})
+    assert default == plain
+
+
+def test_codecs_can_be_made_before_the_first_client_comes() -> None:
+    control.prepare(OFFSET_FETCH, 9)
+
+
+def test_messages_can_be_compared_and_printed() -> None:
+    body = control.encode_request(METADATA, 12, {"topics": [{"name": "t"}]})
+    one, two = (control.decode_request(METADATA, 12, body) for _ in range(2))
+    assert one == two
+    two.topics[0].name = "u"
+    assert one != two
+    assert "name='u'" in repr(two)

@@ -1,0 +1,83 @@
+"""Markers: the bytes of Kafka's, and nothing else taken for one."""
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from oncelog.wire.control_record import ControlType, decode_marker, encode_marker
+from oncelog.wire.errors import InvalidRecord
+from oncelog.wire.record_batch import check_crc, decode_header
+from oncelog.wire.records import Record, encode_batch
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("control_type", list(ControlType))
+@pytest.mark.parametrize("coordinator_epoch", [-1, 0, 12, 2**31 - 1])
+def test_a_marker_comes_back_and_has_the_size_of_kafkas(
+    control_type: ControlType, coordinator_epoch: int
+) -> None:
+    data = encode_marker(
+        control_type,
+        producer_id=4711,
+        producer_epoch=3,
+        coordinator_epoch=coordinator_epoch,
+        timestamp_ms=NOW_MS,
+        base_offset=99,
+        leader_epoch=5,
+    )
+    assert len(data) == 78  # EndTxnMarker: 61 + length 1, 16 fixed by the key and the value
+    header = decode_header(data)
+    check_crc(data, 0, header)
+    assert header.is_control
+    assert header.is_transactional
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (4711, 3, -1)
+    assert (header.base_offset, header.next_offset) == (99, 100)
+    assert header.max_timestamp == NOW_MS
+    assert decode_marker(data) == (control_type, coordinator_epoch)
+    assert decode_marker(b"xx" + data, 2) == (control_type, coordinator_epoch)
+
+
+def test_others_read_the_marker() -> None:
+    data = encode_marker(
+        ControlType.COMMIT,
+        producer_id=1,
+        producer_epoch=0,
+        coordinator_epoch=7,
+        timestamp_ms=NOW_MS,
+    )
+    batch = DefaultRecordBatch(data)
+    assert batch.is_control_batch
+    (record,) = batch
+    assert record.key == bytes.fromhex("00000001")
+    assert record.value == bytes.fromhex("000000000007")
+
+
+def test_a_later_version_of_key_and_value_may_be_longer() -> None:
+    """Versions may only add fields (KIP-98), so what is known is read from the front."""
+    key, value = bytes.fromhex("0005 0001 ff"), bytes.fromhex("0003 00000009 ffff")
+    data = encode_batch([Record(0, 1, key, value)], control=True, transactional=True)
+    assert decode_marker(data) == (ControlType.COMMIT, 9)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, bytes(6)),
+        (bytes(4), None),
+        (bytes(3), bytes(6)),
+        (bytes(4), bytes(5)),
+        (bytes.fromhex("00000002"), bytes(6)),  # a snapshot header of KRaft
+        (bytes.fromhex("ffff0001"), bytes(6)),
+    ],
+)
+def test_other_control_records_are_no_markers(key: bytes | None, value: bytes | None) -> None:
+    data = encode_batch([Record(0, 1, key, value)], control=True, transactional=True)
+    with pytest.raises(InvalidRecord):
+        decode_marker(data)
+
+
+def test_a_control_batch_has_one_record() -> None:
+    record = Record(0, 1, bytes(4), bytes(6))
+    data = encode_batch([record, record._replace(offset=1)], control=True, transactional=True)
+    with pytest.raises(InvalidRecord):
+        decode_marker(data)

@@ -1,0 +1,179 @@
+"""Fetch by hand against kio and kafka-python, every version, both directions."""
+
+import pytest
+from kafka.protocol.consumer.fetch import FetchRequest as TheirRequest
+from kafka.protocol.consumer.fetch import FetchResponse as TheirResponse
+
+from oncelog.wire.messages import control, fetch
+from oncelog.wire.messages.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+from oncelog.wire.primitives import MalformedFrame
+
+from .samples import Samples, join, through_kafka_python, through_kio
+
+FETCH = 1
+every_version = pytest.mark.parametrize("version", range(fetch.OLDEST, fetch.NEWEST + 1))
+
+
+def names(version: int, s: Samples) -> tuple[str | None, bytes | None]:
+    return (None, s.uuid()) if version >= 13 else (s.text(), None)
+
+
+def some_request(version: int, s: Samples) -> FetchRequest:
+    def partition() -> FetchPartition:
+        partition = FetchPartition(s.int32(), s.int64(), s.int32())
+        if version >= 5:
+            partition.log_start_offset = s.int64()
+        if version >= 9:
+            partition.current_leader_epoch = s.int32()
+        if version >= 12:
+            partition.last_fetched_epoch = s.int32()
+        return partition
+
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=s.int32(),
+        topics=s.some(lambda: FetchTopic(*names(version, s), s.some(partition))),
+        max_bytes=s.int32(),
+        isolation_level=s.random.choice([0, 1]),
+        replica_id=s.random.choice([-1, 3]),
+    )
+    if version >= 7:
+        request.session_id, request.session_epoch = s.int32(), s.int32()
+        request.forgotten_topics = s.some(
+            lambda: ForgottenTopic(*names(version, s), s.some(s.int32))
+        )
+    if version >= 11:
+        request.rack_id = s.text()
+    return request
+
+
+def some_response(version: int, s: Samples) -> FetchResponse:
+    def answer() -> FetchedPartition:
+        answer = FetchedPartition(s.int32(), s.int16(), s.int64(), s.int64(), records=s.data())
+        answer.aborted_transactions = s.maybe(lambda: s.some(lambda: (s.int64(), s.int64())))
+        if version >= 5:
+            answer.log_start_offset = s.int64()
+        if version >= 11:
+            answer.preferred_read_replica = s.int32()
+        if version >= 12:
+            answer.diverging_epoch = s.maybe(lambda: (5, s.int64()))
+            answer.current_leader = s.maybe(lambda: (s.int32(), 5))
+        return answer
+
+    response = FetchResponse(s.some(lambda: FetchedTopic(*names(version, s), s.some(answer))), 7)
+    if version >= 7:
+        response.error_code, response.session_id = s.int16(), s.int32()
+    if version >= 16:
+        response.node_endpoints = s.some(s.endpoint) or ()
+    return response
+
+
+@every_version
+def test_a_request_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
+    samples = Samples(version)
+    for _ in range(40):
+        request = some_request(version, samples)
+        data = join(fetch.encode_request(request, version))
+        assert fetch.decode_request(memoryview(data), version) == request
+        assert through_kio(FETCH, version, "request", data) == data
+        assert through_kafka_python(TheirRequest, version, data) == data
+
+
+@every_version
+def test_a_response_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
+    samples = Samples(100 + version)
+    for _ in range(40):
+        response = some_response(version, samples)
+        data = join(fetch.encode_response(response, version))
+        assert fetch.decode_response(memoryview(data), version) == response
+        assert through_kio(FETCH, version, "response", data) == data
+        assert through_kafka_python(TheirResponse, version, data) == data
+
+
+@every_version
+def test_records_are_pieces_of_the_answer_and_views_of_the_frame(version: int) -> None:
+    records = memoryview(bytes(range(256)) * 64)
+    topic = FetchedTopic("t", bytes(16), [FetchedPartition(p, records=records) for p in (0, 1)])
+    pieces = fetch.encode_response(FetchResponse([topic]), version)
+    assert sum(piece is records for piece in pieces) == 2
+    assert sum(len(piece) for piece in pieces if piece is not records) < 300
+    decoded = fetch.decode_response(memoryview(join(pieces)), version)
+    assert isinstance(decoded.topics[0].partitions[1].records, memoryview)
+
+
+@every_version
+def test_no_records_are_written_as_empty_never_as_null(version: int) -> None:
+    topic = FetchedTopic("t", bytes(16), [FetchedPartition(0)])
+    data = join(fetch.encode_response(FetchResponse([topic]), version))
+    partition = control.decode_response(FETCH, version, data).responses[0].partitions[0]
+    assert partition.records == b""
+
+
+def test_tags_of_a_partition_are_skipped_wherever_they_stand() -> None:
+    """A follower of Kafka puts its directory id there from version 17 on (KIP-853)."""
+    tag = b"\x01\x00\x10" + bytes(16)
+    for tagged in ([0], [1], [2], [0, 2], [0, 1, 2]):
+        partitions = [FetchPartition(p, 10 + p, 20, 1, 2, 3) for p in range(3)]
+        request = FetchRequest(1, 1, [FetchTopic(None, bytes(16), partitions)], replica_id=4)
+        data = join(fetch.encode_request(request, 17))
+        for index in sorted(tagged, reverse=True):
+            end = 4 + 4 + 4 + 1 + 8 + 1 + 16 + 1 + 33 * (index + 1)  # the partition's tag count
+            assert data[end - 1] == 0
+            data = data[: end - 1] + tag + data[end:]
+        assert fetch.decode_request(memoryview(data), 17) == request
+
+
+def test_the_replica_of_version_15_comes_from_its_tag() -> None:
+    request = FetchRequest(1, 1, [], replica_id=7)
+    for version in (14, 15, 18):
+        data = join(fetch.encode_request(request, version))
+        assert fetch.decode_request(memoryview(data), version).replica_id == 7
+
+
+def test_defaults_of_tagged_fields_are_left_out() -> None:
+    answer = FetchedPartition(0, 6, current_leader=(-1, -1), diverging_epoch=(-1, -1))
+    topic = FetchedTopic("t", None, [answer])
+    data = join(fetch.encode_response(FetchResponse([topic]), 12))
+    assert through_kio(FETCH, 12, "response", data) == data
+
+
+def test_the_number_of_partitions_is_bounded() -> None:
+    partitions = [FetchPartition(0, 0, 0)] * 100_000
+    topics = [FetchTopic("t", bytes(16), partitions)]
+    for version in (4, 11, 12, 18):
+        body = join(fetch.encode_request(FetchRequest(1, 1, topics), version))
+        with pytest.raises(MalformedFrame):
+            fetch.decode_request(memoryview(body), version)
+
+
+@every_version
+def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(version: int) -> None:
+    request = FetchRequest(1, 1, [])
+    body = join(fetch.encode_request(request, version))
+    assert fetch.decode_request(memoryview(body + b"\0\0\0"), version) == request
+    body = join(fetch.encode_response(FetchResponse([]), version))
+    with pytest.raises(MalformedFrame):
+        fetch.decode_response(memoryview(body + b"\0"), version)
+
+
+@every_version
+def test_every_truncation_is_refused(version: int) -> None:
+    samples = Samples(7)
+    for make, kind in ((some_request, "request"), (some_response, "response")):
+        value = make(version, samples)
+        while (
+            not value.topics
+            or len(body := join(getattr(fetch, f"encode_{kind}")(value, version))) > 3000
+        ):
+            value = make(version, samples)
+        for end in range(len(body)):
+            with pytest.raises(MalformedFrame):
+                getattr(fetch, f"decode_{kind}")(memoryview(body[:end]), version)

@@ -1,0 +1,204 @@
+"""Frames out of a stream, however it is cut; headers as kio writes them."""
+
+import io
+import struct
+import tracemalloc
+from importlib import import_module
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_writer
+
+from oncelog.wire.framing import (
+    SPARES_MAX,
+    STAGING_BYTES,
+    TRUSTED_BYTES,
+    FrameReceiver,
+    decode_request_header,
+    encode_request_header,
+    encode_response_header,
+    frame_response,
+    peek_api,
+    response_header_bytes,
+)
+from oncelog.wire.messages.apis import APIS
+from oncelog.wire.primitives import MalformedFrame
+
+PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
+every_api = pytest.mark.parametrize(
+    ("api_key", "version"),
+    [(key, version) for key, api in APIS.items() for version in {api.oldest, api.newest}],
+)
+
+
+def feed(receiver: FrameReceiver, data: bytes, chunk_bytes: int) -> list[memoryview]:
+    """Hand over a stream in pieces of at most so many bytes."""
+    frames: list[memoryview] = []
+    view = memoryview(data)
+    while view:
+        buffer = receiver.get_buffer(-1)
+        count = min(len(buffer), chunk_bytes, len(view))
+        assert count > 0
+        buffer[:count] = view[:count]
+        view = view[count:]
+        frames += receiver.buffer_updated(count)
+    return frames
+
+
+def stream_of(bodies: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+sizes = st.sampled_from(
+    [1, 2, 3, 100, 5000, 200_000]
+    + [STAGING_BYTES + more for more in (-5, -4, -3, 0, 1)]  # where a frame no longer fits
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(sizes, max_size=6),
+    chunk_bytes=st.sampled_from([1, 3, 7, 1000, 16384, 65536, 10**7]),
+)
+def test_frames_come_out_whole_however_the_stream_is_cut(
+    sizes: list[int], chunk_bytes: int
+) -> None:
+    if chunk_bytes < 100:
+        sizes = [min(size, 3000) for size in sizes]
+    bodies = [bytes((at & 0xFF,)) * size for at, size in enumerate(sizes)]
+    receiver = FrameReceiver()
+    frames = feed(receiver, stream_of(bodies), chunk_bytes)
+    assert [bytes(frame) for frame in frames] == bodies
+    assert not receiver.is_inside_a_frame
+    assert receiver.received_bytes == len(stream_of(bodies))
+
+
+def test_a_frame_larger_than_what_is_trusted_grows_with_its_bytes() -> None:
+    body = bytes(range(256)) * (5 * TRUSTED_BYTES // 256)
+    assert [bytes(f) for f in feed(FrameReceiver(), stream_of([body, b"x"]), 60_000)] == [
+        body,
+        b"x",
+    ]
+
+
+def test_frames_own_their_memory_and_may_be_written_to() -> None:
+    receiver = FrameReceiver()
+    first, second = feed(receiver, stream_of([b"aaaa", b"bbbb"]), 10**6)
+    first[0] = ord("z")
+    feed(receiver, stream_of([b"cccc" * 10_000]), 10**6)
+    assert bytes(first) == b"zaaa"
+    assert bytes(second) == b"bbbb"
+
+
+def test_receivers_share_spare_buffers_and_never_each_others_bytes() -> None:
+    spare: list[bytearray] = []
+    receivers = [FrameReceiver(spare=spare) for _ in range(6)]
+    streams = [stream_of([bytes((at,)) * 300] * 3) for at in range(6)]
+    frames: list[list[memoryview]] = [[] for _ in range(6)]
+    for start in range(0, len(streams[0]), 100):  # in turns, with frames begun everywhere
+        for at, receiver in enumerate(receivers):
+            frames[at] += feed(receiver, streams[at][start : start + 100], 100)
+    assert [[bytes(f) for f in mine] for mine in frames] == [
+        [bytes((at,)) * 300] * 3 for at in range(6)
+    ]
+    assert len(spare) == SPARES_MAX
+    feed(receivers[0], stream_of([b"x"]), 100)
+    assert len(spare) == SPARES_MAX
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31), 1001, 2**31 - 1])
+def test_a_length_out_of_bounds_is_refused_at_once(size: int) -> None:
+    with pytest.raises(MalformedFrame):
+        feed(FrameReceiver(max_frame_bytes=1000), struct.pack(">i", size), 4)
+
+
+def test_the_largest_frame_allowed_is_taken() -> None:
+    assert len(feed(FrameReceiver(max_frame_bytes=1000), stream_of([bytes(1000)]), 77)[0]) == 1000
+
+
+def test_a_length_is_not_believed_before_the_bytes_are_there() -> None:
+    tracemalloc.start()
+    try:
+        feed(FrameReceiver(), struct.pack(">i", 100 * 1024 * 1024) + bytes(100), 10**6)
+        assert tracemalloc.get_traced_memory()[1] < 2 * TRUSTED_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_idle_receiver_holds_no_buffer() -> None:
+    receiver = FrameReceiver()
+    feed(receiver, stream_of([b"abc"]), 10**6)
+    assert receiver._staging is None
+    assert receiver._frame is None
+
+
+def header_class_of(api_key: int, version: int, direction: str) -> type:
+    """kio's header class for a message."""
+    api = APIS[api_key]
+    module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
+    name = "".join(part.capitalize() for part in [*api.module.split("_"), direction])
+    return getattr(module, name).__header_schema__
+
+
+def written_by_kio(header: object) -> bytes:
+    stream = io.BytesIO()
+    entity_writer(type(header))(stream, header)
+    return stream.getvalue()
+
+
+@every_api
+def test_a_request_header_is_as_kio_writes_it(api_key: int, version: int) -> None:
+    header_class = header_class_of(api_key, version, "request")
+    for client_id in (None, "", "rdkafka", "é" * 100):
+        header = header_class(
+            request_api_key=api_key,
+            request_api_version=version,
+            correlation_id=-7,
+            client_id=client_id,
+        )
+        data = encode_request_header(api_key, version, -7, client_id)
+        assert data == written_by_kio(header)
+        decoded = decode_request_header(memoryview(data + b"body"))
+        assert decoded == (api_key, version, -7, client_id, len(data))
+        assert peek_api(data) == (api_key, version)
+
+
+@every_api
+def test_a_response_header_is_as_kio_writes_it(api_key: int, version: int) -> None:
+    theirs = written_by_kio(header_class_of(api_key, version, "response")(correlation_id=258))
+    assert encode_response_header(api_key, version, 258) == theirs
+    assert response_header_bytes(api_key, version) == len(theirs)
+
+
+def test_the_answer_to_api_versions_never_has_tags_in_its_header() -> None:
+    assert encode_response_header(API_VERSIONS, 4, 1) == b"\0\0\0\1"
+
+
+def test_unknown_tags_of_a_header_are_skipped() -> None:
+    data = encode_request_header(METADATA, 9, 1, "c")[:-1] + b"\x01\x09\x02xx"
+    assert decode_request_header(memoryview(data + b"body")).body_offset == len(data)
+
+
+def test_every_truncation_of_a_header_is_refused() -> None:
+    whole = encode_request_header(PRODUCE, 9, 1, "client")
+    for end in range(len(whole)):
+        if end != 8:  # which is the header of version 0
+            with pytest.raises(MalformedFrame):
+                decode_request_header(memoryview(whole[:end]))
+    with pytest.raises(MalformedFrame):
+        peek_api(whole[:7])
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"\x7f\xff", b"\x00\x01\xff"])
+def test_a_client_id_that_is_none_is_refused(name: bytes) -> None:
+    with pytest.raises(MalformedFrame):
+        decode_request_header(memoryview(b"\0\3\0\1\0\0\0\1" + name))
+
+
+def test_a_response_is_framed_without_touching_its_body() -> None:
+    body = [b"abc", memoryview(b"defg")]
+    framed = frame_response(b"head", body)
+    assert framed[1] is body[0]
+    assert framed[2] is body[1]
+    assert b"".join(framed) == b"\0\0\0\x0bheadabcdefg"

@@ -1,0 +1,152 @@
+"""Kafka's primitive types: every value comes back, every lie is refused."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.serial import writers
+from kio.static.primitive import uvarint
+
+from oncelog.wire.primitives import (
+    ELEMENTS_MAX,
+    TAGS_MAX,
+    MalformedFrame,
+    Reader,
+    encode_count,
+    encode_string,
+    encode_tags,
+    encode_unsigned_varint,
+    skip_tags_at,
+    unsigned_varint_at,
+)
+
+flexible_or_not = pytest.mark.parametrize("flexible", [False, True])
+edges = st.sampled_from([0, 1, 127, 128, 16383, 16384, 2**21 - 1, 2**21, 2**28, 2**32 - 1])
+
+
+@given(st.integers(0, 2**32 - 1) | edges)
+def test_a_varint_is_written_as_kio_writes_it_and_comes_back(value: int) -> None:
+    stream = io.BytesIO()
+    if value < 2**31:
+        writers.write_unsigned_varint(stream, uvarint(value))
+        assert encode_unsigned_varint(value) == stream.getvalue()
+    data = encode_unsigned_varint(value)
+    assert Reader(memoryview(data)).unsigned_varint() == value
+    assert unsigned_varint_at(data, 0) == (value, len(data))
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff" * 5, b"\xff" * 10, b"\xff\xff\xff\xff\x10", b"\x80\x80\x80\x80\x80\x00"]
+)
+def test_a_varint_of_more_than_32_bits_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedFrame):
+        Reader(memoryview(data)).unsigned_varint()
+    with pytest.raises(MalformedFrame):
+        unsigned_varint_at(data, 0)
+
+
+def test_a_varint_that_is_cut_short_is_refused() -> None:
+    with pytest.raises(MalformedFrame):
+        Reader(memoryview(b"\x80\x80")).unsigned_varint()
+    with pytest.raises(IndexError):
+        unsigned_varint_at(b"\x80\x80", 0)
+
+
+@flexible_or_not
+@given(value=st.none() | st.text(max_size=200))
+def test_a_string_comes_back(value: str | None, flexible: bool) -> None:
+    reader = Reader(memoryview(encode_string(value, flexible)))
+    assert reader.nullable_string(flexible) == value
+    reader.finish()
+
+
+@pytest.mark.parametrize(
+    ("data", "flexible"),
+    [
+        (b"\x7f\xff", False),  # 32767 bytes announced, none there
+        (b"\xff\xfe", False),  # length -2
+        (b"\x00\x02\xc3\x28", False),  # not UTF-8
+        (b"\xff\xff\xff\xff\x0f", True),  # 4 GiB announced
+        (b"\x03\xc3\x28", True),
+        (b"\x00", False),
+        (b"", True),
+    ],
+)
+def test_a_string_that_is_none_is_refused(data: bytes, flexible: bool) -> None:
+    with pytest.raises(MalformedFrame):
+        Reader(memoryview(data)).nullable_string(flexible)
+
+
+@flexible_or_not
+def test_null_is_refused_where_the_schema_does_not_allow_it(flexible: bool) -> None:
+    with pytest.raises(MalformedFrame):
+        Reader(memoryview(encode_string(None, flexible))).string(flexible)
+    with pytest.raises(MalformedFrame):
+        Reader(memoryview(encode_count(-1, flexible))).array(flexible, 1, list)
+
+
+@flexible_or_not
+@pytest.mark.parametrize("count", [3, 2**20, 2**31 - 2])
+def test_a_count_must_fit_the_bytes_that_are_left(count: int, flexible: bool) -> None:
+    reader = Reader(memoryview(encode_count(count, flexible) + bytes(11)))
+    with pytest.raises(MalformedFrame):
+        reader.count(flexible, 4)
+
+
+def test_a_negative_count_other_than_null_is_refused() -> None:
+    with pytest.raises(MalformedFrame):
+        Reader(memoryview(b"\xff\xff\xff\xfe")).count(False, 1)
+
+
+def test_all_arrays_of_a_message_share_one_limit() -> None:
+    half = ELEMENTS_MAX // 2 + 1
+    body = bytes(half)
+    reader = Reader(memoryview(encode_count(half, True) + body + encode_count(half, True) + body))
+    reader.count(True, 1)
+    reader.take(half)
+    with pytest.raises(MalformedFrame):
+        reader.count(True, 1)
+
+
+def test_tags_come_back_and_unknown_ones_can_be_skipped() -> None:
+    data = encode_tags([(0, b"a"), (7, b""), (300, b"ccc")])
+    reader = Reader(memoryview(data + b"rest"))
+    assert {tag: bytes(value) for tag, value in reader.tags().items()} == {
+        0: b"a",
+        7: b"",
+        300: b"ccc",
+    }
+    assert reader.position == skip_tags_at(memoryview(data + b"rest"), 0) == len(data)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        encode_unsigned_varint(TAGS_MAX + 1) + b"".join(bytes((i, 0)) for i in range(TAGS_MAX + 1)),
+        b"\xff\xff\xff\xff\x0f",  # how many
+        b"\x02\x07\x00\x07\x00",  # twice the same
+        b"\x02\x07\x00\x05\x00",  # not ascending
+        b"\x01\x07\xff\xff\xff\xff\x07",  # 2 GiB announced
+        b"\x01",
+        b"",
+    ],
+)
+def test_tags_out_of_bounds_are_refused(tags: bytes) -> None:
+    with pytest.raises(MalformedFrame):
+        Reader(memoryview(tags)).tags()
+    with pytest.raises(MalformedFrame):
+        skip_tags_at(memoryview(tags), 0)
+
+
+def test_bytes_beyond_the_message_are_refused() -> None:
+    reader = Reader(memoryview(b"\0\0\0\1x"))
+    assert reader.int32() == 1
+    with pytest.raises(MalformedFrame):
+        reader.finish()
+
+
+@pytest.mark.parametrize("name", ["int8", "int16", "int32", "int64", "boolean", "uuid"])
+def test_a_fixed_field_that_is_cut_short_is_refused(name: str) -> None:
+    with pytest.raises(MalformedFrame):
+        getattr(Reader(memoryview(b"")), name)()

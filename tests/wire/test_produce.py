@@ -1,0 +1,153 @@
+"""Produce by hand against kio and kafka-python, every version, both directions."""
+
+import pytest
+from kafka.protocol.producer.produce import ProduceRequest as TheirRequest
+from kafka.protocol.producer.produce import ProduceResponse as TheirResponse
+
+from oncelog.wire.messages import produce
+from oncelog.wire.messages.produce import (
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from oncelog.wire.primitives import REQUEST_ELEMENTS_MAX, MalformedFrame, encode_count
+
+from .samples import Samples, join, through_kafka_python, through_kio
+
+PRODUCE = 0
+VERSIONS = range(produce.OLDEST, produce.NEWEST + 1)
+every_version = pytest.mark.parametrize("version", VERSIONS)
+
+
+def names(version: int, s: Samples) -> tuple[str | None, bytes | None]:
+    return (None, s.uuid()) if version >= 13 else (s.text(), None)
+
+
+def some_request(version: int, s: Samples) -> ProduceRequest:
+    def topic() -> ProduceTopic:
+        partitions = s.some(lambda: ProducePartition(s.int32(), s.nullable_data()))
+        return ProduceTopic(*names(version, s), partitions)
+
+    return ProduceRequest(s.nullable_text(), s.int16(), s.int32(), s.some(topic))
+
+
+def some_response(version: int, s: Samples) -> ProduceResponse:
+    def answer() -> ProducedPartition:
+        answer = ProducedPartition(s.int32(), s.int16(), s.int64(), s.timestamp())
+        if version >= 5:
+            answer.log_start_offset = s.int64()
+        if version >= 8:
+            answer.record_errors = s.some(lambda: (s.int32(), s.nullable_text()))
+            answer.error_message = s.nullable_text()
+        if version >= 10:
+            answer.current_leader = s.maybe(lambda: (s.int32(), 5))
+        return answer
+
+    topics = s.some(lambda: ProducedTopic(*names(version, s), s.some(answer)))
+    endpoints = s.some(s.endpoint) if version >= 10 else []
+    return ProduceResponse(topics, s.int16(), endpoints or ())
+
+
+@every_version
+def test_a_request_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
+    samples = Samples(version)
+    for _ in range(40):
+        request = some_request(version, samples)
+        data = join(produce.encode_request(request, version))
+        assert produce.decode_request(memoryview(data), version) == request
+        assert through_kio(PRODUCE, version, "request", data) == data
+        assert through_kafka_python(TheirRequest, version, data) == data
+
+
+@every_version
+def test_a_response_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
+    samples = Samples(100 + version)
+    for _ in range(40):
+        response = some_response(version, samples)
+        data = join(produce.encode_response(response, version))
+        assert produce.decode_response(memoryview(data), version) == response
+        assert through_kio(PRODUCE, version, "response", data) == data
+        assert through_kafka_python(TheirResponse, version, data) == data
+
+
+@every_version
+def test_records_are_views_of_the_frame_and_pieces_of_the_answer(version: int) -> None:
+    records = bytes(range(256)) * 64
+    topic = ProduceTopic("t", bytes(16), [ProducePartition(0, records)])
+    pieces = produce.encode_request(ProduceRequest(None, -1, 1000, [topic]), version)
+    assert any(piece is records for piece in pieces)
+    frame = bytearray(join(pieces))
+    view = produce.decode_request(memoryview(frame), version).topics[0].partitions[0].records
+    assert isinstance(view, memoryview)
+    view[0] = 99  # a leader stamps in place
+    assert frame.count(b"\x63\x01\x02\x03") > records.count(b"\x63\x01\x02\x03")
+
+
+def test_a_leader_at_its_default_is_left_out() -> None:
+    answer = ProducedPartition(0, 6, current_leader=(-1, -1))
+    data = join(produce.encode_response(ProduceResponse([ProducedTopic("t", None, [answer])]), 10))
+    assert through_kio(PRODUCE, 10, "response", data) == data
+
+
+def test_unknown_tags_are_skipped_at_every_level() -> None:
+    request = ProduceRequest(None, 1, 1, [ProduceTopic("t", None, [ProducePartition(3, b"rr")])])
+    data = join(produce.encode_request(request, 9))
+    assert data.endswith(b"rr\0\0\0")
+    tag = b"\x01\x2a\x03xyz"
+    assert produce.decode_request(memoryview(data[:-3] + tag * 3), 9) == request
+
+
+@every_version
+def test_null_is_refused_for_the_name_of_a_topic_and_for_arrays(version: int) -> None:
+    flexible = version >= 9
+    opening = (b"\0" if flexible else b"\xff\xff") + bytes(6)
+    null_array = encode_count(-1, flexible)
+    one = encode_count(1, flexible)
+    bodies = [opening + null_array + b"\0" * flexible]
+    if version >= 13:
+        bodies.append(opening + one + bytes(16) + null_array + b"\0\0")
+    else:
+        name = b"\x02t" if flexible else b"\0\1t"
+        bodies.append(opening + one + name + null_array + b"\0\0" * flexible)
+        null_name = b"\0" if flexible else b"\xff\xff"
+        bodies.append(opening + one + null_name + encode_count(0, flexible) + b"\0\0" * flexible)
+    for body in bodies:
+        with pytest.raises(MalformedFrame):
+            produce.decode_request(memoryview(body), version)
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_the_number_of_partitions_is_bounded(version: int) -> None:
+    partitions = [ProducePartition(0, b"")] * REQUEST_ELEMENTS_MAX
+    topic = ProduceTopic("t", bytes(16), partitions)
+    body = join(produce.encode_request(ProduceRequest(None, 1, 1, [topic]), version))
+    with pytest.raises(MalformedFrame):
+        produce.decode_request(memoryview(body), version)
+
+
+@every_version
+def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(version: int) -> None:
+    request = ProduceRequest(None, -1, 1, [])
+    body = join(produce.encode_request(request, version))
+    assert produce.decode_request(memoryview(body + b"\0\0\0"), version) == request
+    body = join(produce.encode_response(ProduceResponse([]), version))
+    with pytest.raises(MalformedFrame):
+        produce.decode_response(memoryview(body + b"\0"), version)
+
+
+@every_version
+def test_every_truncation_is_refused(version: int) -> None:
+    samples = Samples(7)
+    for make, kind in ((some_request, "request"), (some_response, "response")):
+        value = make(version, samples)
+        while (
+            not value.topics
+            or len(body := join(getattr(produce, f"encode_{kind}")(value, version))) > 3000
+        ):
+            value = make(version, samples)
+        for end in range(len(body)):
+            with pytest.raises(MalformedFrame):
+                getattr(produce, f"decode_{kind}")(memoryview(body[:end]), version)

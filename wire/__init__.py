@@ -1,0 +1,1 @@
+"""Kafka bytes and values; no I/O at all (floor 1)."""

@@ -1,0 +1,215 @@
+"""Frames and headers: what stands around the body of every request and response.
+
+A frame is a 4-byte length and so many bytes. The length is a stranger's word: a frame's memory
+grows with the bytes that really arrive, never by more than `TRUSTED_BYTES` ahead of them.
+
+`FrameReceiver` is made for `asyncio.BufferedProtocol`. Small frames arrive together in one
+staging buffer and are copied out of it; a frame that does not fit there gets its own memory,
+into which the rest is received directly. Every frame handed out owns its memory and may be
+written to (a leader stamps batches in place).
+"""
+
+import struct
+from typing import NamedTuple
+
+from .messages.apis import is_flexible
+from .primitives import MalformedFrame, Reader
+
+Buffer = bytes | bytearray | memoryview
+
+API_VERSIONS = 18
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+STAGING_BYTES = 64 * 1024
+SPARES_MAX = 4
+TRUSTED_BYTES = 1024 * 1024
+HEADER_BYTES_MIN = 8  # key, version, correlation id
+_PREFIX = 4
+_size = struct.Struct(">i")
+_peek = struct.Struct(">hh")
+_request_start = struct.Struct(">hhih")
+_response_v0 = struct.Struct(">i")
+_response_v1 = struct.Struct(">ib")
+
+
+class FrameReceiver:
+    """Turns a stream of bytes into frames.
+
+    The receivers of one event loop may share a list of spare staging buffers: each takes one from
+    it when bytes come and puts it back when none wait in it, so that neither an idle connection
+    nor a busy one pays for a new buffer.
+    """
+
+    __slots__ = (
+        "_filled",
+        "_frame",
+        "_frame_bytes",
+        "_max_bytes",
+        "_spare",
+        "_staging",
+        "_view",
+        "received_bytes",
+    )
+
+    def __init__(
+        self, max_frame_bytes: int = FRAME_BYTES_MAX, spare: list[bytearray] | None = None
+    ) -> None:
+        self._max_bytes = max_frame_bytes
+        self._spare = spare
+        self._staging: bytearray | None = None  # only while bytes wait in it: idle costs nothing
+        self._view = memoryview(b"")
+        self._filled = 0  # of the staging buffer, or of the frame under way
+        self._frame: bytearray | None = None
+        self._frame_bytes = 0
+        self.received_bytes = 0
+
+    @property
+    def is_inside_a_frame(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return self._frame is not None or self._filled > 0
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Where the next bytes shall go; at least one byte long."""
+        if self._frame is not None:
+            if self._filled == len(self._frame):
+                self._grow()
+            return memoryview(self._frame)[self._filled :]
+        if self._staging is None:
+            self._staging = self._spare.pop() if self._spare else bytearray(STAGING_BYTES)
+        return memoryview(self._staging)[self._filled :]
+
+    def buffer_updated(self, count: int) -> list[memoryview]:
+        """Frames that are whole now. Raises MalformedFrame for a length out of bounds."""
+        self.received_bytes += count
+        self._filled += count
+        if self._frame is not None:
+            if self._filled < self._frame_bytes:
+                return []
+            frame = memoryview(self._frame)
+            self._frame, self._filled = None, 0
+            return [frame]
+        return self._take_staged()
+
+    def _take_staged(self) -> list[memoryview]:
+        staging, filled = self._staging, self._filled
+        assert staging is not None
+        frames: list[memoryview] = []
+        position = 0
+        while filled - position >= _PREFIX:
+            size = _size.unpack_from(staging, position)[0]
+            if not 0 < size <= self._max_bytes:
+                raise MalformedFrame(f"a frame of {size} bytes is not accepted here")
+            start, end = position + _PREFIX, position + _PREFIX + size
+            if end <= filled:
+                frames.append(memoryview(staging[start:end]))
+                position = end
+            elif end - position > STAGING_BYTES:
+                self._begin_large(staging, start, filled, size)
+                return frames
+            else:
+                break
+        rest = filled - position
+        if rest == 0:
+            self._release()
+        elif position:
+            staging[:rest] = staging[position:filled]
+        self._filled = rest
+        return frames
+
+    def _begin_large(self, staging: bytearray, start: int, filled: int, size: int) -> None:
+        arrived = filled - start
+        frame = bytearray(min(size, arrived + TRUSTED_BYTES))
+        frame[:arrived] = memoryview(staging)[start:filled]
+        self._frame, self._frame_bytes, self._filled = frame, size, arrived
+        self._release()
+
+    def _release(self) -> None:
+        staging, self._staging = self._staging, None
+        if self._spare is not None and staging is not None and len(self._spare) < SPARES_MAX:
+            self._spare.append(staging)
+
+    def _grow(self) -> None:
+        frame = self._frame
+        assert frame is not None
+        more = min(self._frame_bytes - len(frame), max(TRUSTED_BYTES, len(frame)))
+        # A new buffer, since somebody may still hold a view of the old one.
+        self._frame = bytearray(len(frame) + more)
+        self._frame[: len(frame)] = frame
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what; the body begins at body_offset of the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def peek_api(frame: Buffer) -> tuple[int, int]:
+    """API key and version, before anything else of the frame is believed."""
+    if len(frame) < HEADER_BYTES_MIN:
+        raise MalformedFrame("a request header takes at least 8 bytes")
+    return _peek.unpack_from(frame)
+
+
+def decode_request_header(frame: memoryview) -> RequestHeader:
+    """The header, version 1 or 2 (client_id keeps its old form in both). Raises MalformedFrame."""
+    try:
+        key, version, correlation_id, length = _request_start.unpack_from(frame)
+    except struct.error:
+        if len(frame) == HEADER_BYTES_MIN:  # header version 0 had no client id
+            key, version = _peek.unpack_from(frame)
+            return RequestHeader(key, version, _size.unpack_from(frame, 4)[0], None, 8)
+        raise MalformedFrame("the request header is cut short") from None
+    position = _request_start.size
+    client_id = None
+    if length >= 0:
+        end = position + length
+        if end > len(frame):
+            raise MalformedFrame("the client id is cut short")
+        try:
+            client_id = str(frame[position:end], "utf-8")
+        except UnicodeDecodeError:
+            raise MalformedFrame("the client id is not UTF-8") from None
+        position = end
+    elif length != -1:
+        raise MalformedFrame("the client id has a negative length")
+    if is_flexible(key, version):
+        if position < len(frame) and frame[position] == 0:
+            position += 1
+        else:
+            reader = Reader(frame, position)
+            reader.tags()
+            position = reader.position
+    return RequestHeader(key, version, correlation_id, client_id, position)
+
+
+def encode_request_header(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """The header that fits this version of the API."""
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    tags = b"\0" if is_flexible(api_key, api_version) else b""
+    return _request_start.pack(api_key, api_version, correlation_id, length) + name + tags
+
+
+def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """Version 0 or 1; ApiVersions always 0, since its asker cannot know yet what we speak."""
+    if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+        return _response_v1.pack(correlation_id, 0)
+    return _response_v0.pack(correlation_id)
+
+
+def response_header_bytes(api_key: int, api_version: int) -> int:
+    """How long the response header of this version is."""
+    return len(encode_response_header(api_key, api_version, 0))
+
+
+def frame_response(header: bytes, body: list[Buffer]) -> list[Buffer]:
+    """Length and header in front of the body's pieces, none of which is copied."""
+    size = len(header)
+    for piece in body:
+        size += len(piece)
+    return [_size.pack(size) + header, *body]

@@ -1,0 +1,1 @@
+"""The bodies of Kafka messages: hand-written Produce and Fetch, kio for everything else."""

@@ -1,0 +1,133 @@
+"""Every message but Produce and Fetch: schemas by kio, codecs made from them.
+
+Modules of kio are loaded by name when an API is first used: all of them together cost a second
+and 40 MB.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from ..primitives import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, MalformedFrame, Reader
+from .apis import API_NAMES, APIS, is_flexible
+from .schema import kinds_of
+from .schema_decoder import decoder_of
+from .schema_encoder import encoder_of
+
+__all__ = [
+    "API_NAMES",
+    "check_names",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "is_flexible",
+    "prepare",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+
+@contextmanager
+def _without_hypothesis() -> Iterator[None]:
+    """Where Hypothesis is installed kio loads it, for strategies that only its own tests use:
+    0.3 s and 15 MB in every broker."""
+    hides = "hypothesis" not in sys.modules
+    if hides:
+        sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hides:
+            sys.modules.pop("hypothesis", None)
+
+
+@cache
+def _schema(api_key: int, version: int, direction: str) -> type:
+    api = APIS[api_key]
+    with _without_hypothesis():
+        module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
+    name = "".join(part.capitalize() for part in api.module.split("_")) + direction.capitalize()
+    return getattr(module, name)
+
+
+@cache
+def _names(api_key: int, direction: str) -> frozenset[str]:
+    """Field names of any version, nested ones too."""
+    names: set[str] = set()
+    api = APIS[api_key]
+    for version in range(api.oldest, api.newest + 1):
+        stack = [_schema(api_key, version, direction)]
+        while stack:
+            for kind in kinds_of(stack.pop()):
+                names.add(kind.name)
+                if kind.entity is not None:
+                    stack.append(kind.entity)
+    return frozenset(names)
+
+
+def check_names(api_key: int, direction: str, values: Mapping[str, Any]) -> None:
+    """Raises TypeError for a field name that no version of the message has; for tests."""
+    known = _names(api_key, direction)
+    stack: list[Any] = [values]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Mapping):
+            unknown = set(value) - known
+            if unknown:
+                raise TypeError(f"{APIS[api_key].name} {direction} has no field {sorted(unknown)}")
+            stack += value.values()
+        elif isinstance(value, list | tuple):
+            stack += value
+
+
+def _encode(api_key: int, version: int, direction: str, values: Any) -> bytes:
+    chunks: list[bytes] = []
+    encoder_of(_schema(api_key, version, direction))(values, chunks)
+    return b"".join(chunks)
+
+
+def _decode(api_key: int, version: int, direction: str, body: Buffer) -> Any:
+    elements_max = REQUEST_ELEMENTS_MAX if direction == "request" else ELEMENTS_MAX
+    reader = Reader(memoryview(body), elements_max=elements_max)
+    try:
+        message = decoder_of(_schema(api_key, version, direction))(reader)
+    except (RecursionError, OverflowError, ValueError) as error:
+        raise MalformedFrame(f"not a {APIS[api_key].name} {direction}: {error}") from error
+    if direction == "response":
+        reader.finish()
+    return message
+
+
+def prepare(api_key: int, version: int) -> None:
+    """Make a server's half of the codecs now, so that the first client does not wait for it."""
+    decoder_of(_schema(api_key, version, "request"))
+    encoder_of(_schema(api_key, version, "response"))
+
+
+def decode_request(api_key: int, version: int, body: Buffer) -> Any:
+    """The request as a message with the fields of this version. Raises MalformedFrame.
+
+    Bytes beyond the message are ignored, as Kafka does: librdkafka sends three of them when it
+    asks for the metadata of all topics.
+    """
+    return _decode(api_key, version, "request", body)
+
+
+def encode_response(api_key: int, version: int, values: Any) -> bytes:
+    """The body for nested mappings by the newest version's names; older versions leave out
+    what they lack, and absent fields take the schema's default."""
+    return _encode(api_key, version, "response", values)
+
+
+def encode_request(api_key: int, version: int, values: Any) -> bytes:
+    """The body of a request, as `encode_response`."""
+    return _encode(api_key, version, "request", values)
+
+
+def decode_response(api_key: int, version: int, body: Buffer) -> Any:
+    """The response as a message. Raises MalformedFrame."""
+    return _decode(api_key, version, "response", body)

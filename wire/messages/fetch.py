@@ -1,0 +1,259 @@
+"""Fetch (API 1), versions 4 to 18, without copying records.
+
+v4 isolation level and aborted transactions (KIP-98) · v5 log start offset · v7 sessions
+(KIP-227) · v9 current leader epoch (KIP-320) · v10 zstd · v11 rack and preferred replica
+(KIP-392) · v12 flexible, last fetched epoch and divergence (KIP-595) · v13 topic ids
+(KIP-516) · v15 replica state as a tag (KIP-903) · v16 endpoints of leaders (KIP-951) · v17
+directory id (KIP-853) · v18 the follower's high watermark (KIP-1166).
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+from ..primitives import (
+    REQUEST_ELEMENTS_MAX,
+    Buffer,
+    MalformedFrame,
+    Reader,
+    encode_count,
+    encode_string,
+    encode_tags,
+)
+from .fetch_answer import (
+    FLEXIBLE_FROM,
+    FetchedPartition,
+    FetchedTopic,
+    FetchResponse,
+    decode_response,
+    encode_response,
+    encode_topic,
+    read_topic,
+)
+
+__all__ = [
+    "NEWEST",
+    "OLDEST",
+    "FetchPartition",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchTopic",
+    "FetchedPartition",
+    "FetchedTopic",
+    "ForgottenTopic",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+]
+
+OLDEST, NEWEST = 4, 18
+NO_REPLICA = -1
+_head = struct.Struct(">iiib")
+_replica = struct.Struct(">i")
+_session = struct.Struct(">ii")
+_partition_v4 = struct.Struct(">iqi")
+_partition_v5 = struct.Struct(">iqqi")
+_partition_v9 = struct.Struct(">iiqqi")
+_partition_v12 = struct.Struct(">iiqiqiB")  # with the number of tags
+_int32 = struct.Struct(">i")
+_replica_state = struct.Struct(">iqb")
+
+
+@dataclass(slots=True)
+class FetchPartition:
+    """From where on, and how much; epochs are -1 where the version or the client lacks them."""
+
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class FetchTopic:
+    """By name, or by id from version 13 on."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[FetchPartition]
+
+
+@dataclass(slots=True)
+class ForgottenTopic:
+    """Partitions that leave a session."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[int]
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    """replica_id is -1 for consumers. isolation_level: 0 read_uncommitted, 1 read_committed."""
+
+    max_wait_ms: int
+    min_bytes: int
+    topics: list[FetchTopic]
+    max_bytes: int = 0x7FFFFFFF
+    isolation_level: int = 0
+    replica_id: int = NO_REPLICA
+    session_id: int = 0
+    session_epoch: int = -1
+    forgotten_topics: list[ForgottenTopic] = field(default_factory=list)
+    rack_id: str = ""
+
+
+def decode_request(body: memoryview, version: int) -> FetchRequest:
+    """The request; bytes beyond it are ignored. Raises MalformedFrame."""
+    reader = Reader(body, elements_max=REQUEST_ELEMENTS_MAX)
+    flexible = version >= FLEXIBLE_FROM
+    request = FetchRequest(0, 0, [])
+    try:
+        if version < 15:
+            request.replica_id = reader.int32()
+        head = _head.unpack_from(body, reader.position)
+        request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level = head
+        reader.position += _head.size
+        if version >= 7:
+            session = _session.unpack_from(body, reader.position)
+            request.session_id, request.session_epoch = session
+            reader.position += _session.size
+    except struct.error:
+        raise MalformedFrame("the message is cut short") from None
+    read_partitions = _read_flexible if flexible else _read_classic
+
+    def topic() -> FetchTopic:
+        name, topic_id = read_topic(reader, version)
+        partitions = read_partitions(reader, version)
+        if flexible:
+            reader.tags()
+        return FetchTopic(name, topic_id, partitions)
+
+    def forgotten() -> ForgottenTopic:
+        name, topic_id = read_topic(reader, version)
+        partitions = reader.array(flexible, 4, reader.int32)
+        if flexible:
+            reader.tags()
+        return ForgottenTopic(name, topic_id, partitions)
+
+    request.topics = reader.array(flexible, 3, topic)
+    if version >= 7:
+        request.forgotten_topics = reader.array(flexible, 3, forgotten)
+    if version >= 11:
+        request.rack_id = reader.string(flexible)
+    if flexible:
+        tags = reader.tags()
+        if version >= 15 and 1 in tags:
+            request.replica_id = Reader(tags[1]).int32()
+    return request
+
+
+def _read_flexible(reader: Reader, version: int) -> list[FetchPartition]:
+    """Consumers put no tags here, so that all partitions have one size and are read as one."""
+    start = reader.position
+    count = reader.count(True, _partition_v12.size)
+    if count < 0:
+        raise MalformedFrame("an array must not be null")
+    rows = _partition_v12.iter_unpack(reader.take(count * _partition_v12.size))
+    partitions: list[FetchPartition] = []
+    for index, leader_epoch, offset, fetched_epoch, log_start, max_bytes, tag_count in rows:
+        if tag_count:
+            reader.position = start
+            return reader.array(True, _partition_v12.size, lambda: _read_tagged(reader))
+        partitions.append(
+            FetchPartition(index, offset, max_bytes, leader_epoch, fetched_epoch, log_start)
+        )
+    return partitions
+
+
+def _read_tagged(reader: Reader) -> FetchPartition:
+    fixed = reader.take(_partition_v12.size)
+    index, leader_epoch, offset, fetched_epoch, log_start, max_bytes, _ = _partition_v12.unpack(
+        fixed
+    )
+    reader.position -= 1
+    reader.tags()
+    return FetchPartition(index, offset, max_bytes, leader_epoch, fetched_epoch, log_start)
+
+
+def _read_classic(reader: Reader, version: int) -> list[FetchPartition]:
+    layout = _partition_v9 if version >= 9 else _partition_v5 if version >= 5 else _partition_v4
+    count = reader.count(False, layout.size)
+    if count < 0:
+        raise MalformedFrame("an array must not be null")
+    rows = layout.iter_unpack(reader.take(count * layout.size))
+    if version >= 9:
+        return [
+            FetchPartition(index, offset, max_bytes, leader_epoch, -1, log_start)
+            for index, leader_epoch, offset, log_start, max_bytes in rows
+        ]
+    if version >= 5:
+        return [
+            FetchPartition(index, offset, max_bytes, -1, -1, log_start)
+            for index, offset, log_start, max_bytes in rows
+        ]
+    return [FetchPartition(index, offset, max_bytes) for index, offset, max_bytes in rows]
+
+
+def encode_request(request: FetchRequest, version: int) -> list[Buffer]:
+    """The body, in one piece."""
+    flexible = version >= FLEXIBLE_FROM
+    end = b"\0" if flexible else b""
+    chunks: list[bytes] = []
+    if version < 15:
+        chunks.append(_replica.pack(request.replica_id))
+    chunks.append(
+        _head.pack(
+            request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level
+        )
+    )
+    if version >= 7:
+        chunks.append(_session.pack(request.session_id, request.session_epoch))
+    chunks.append(encode_count(len(request.topics), flexible))
+    for topic in request.topics:
+        chunks += (
+            encode_topic(topic.name, topic.topic_id, version),
+            encode_count(len(topic.partitions), flexible),
+        )
+        chunks += [_encode_partition(p, version) for p in topic.partitions]
+        chunks.append(end)
+    if version >= 7:
+        chunks.append(encode_count(len(request.forgotten_topics), flexible))
+        for gone in request.forgotten_topics:
+            chunks += (
+                encode_topic(gone.name, gone.topic_id, version),
+                encode_count(len(gone.partitions), flexible),
+            )
+            chunks += [_int32.pack(index) for index in gone.partitions]
+            chunks.append(end)
+    if version >= 11:
+        chunks.append(encode_string(request.rack_id, flexible))
+    if flexible:
+        if version >= 15 and request.replica_id != NO_REPLICA:
+            chunks.append(encode_tags([(1, _replica_state.pack(request.replica_id, -1, 0))]))
+        else:
+            chunks.append(b"\0")
+    return [b"".join(chunks)]
+
+
+def _encode_partition(partition: FetchPartition, version: int) -> bytes:
+    p = partition
+    if version >= FLEXIBLE_FROM:
+        return _partition_v12.pack(
+            p.index,
+            p.current_leader_epoch,
+            p.fetch_offset,
+            p.last_fetched_epoch,
+            p.log_start_offset,
+            p.max_bytes,
+            0,
+        )
+    if version >= 9:
+        return _partition_v9.pack(
+            p.index, p.current_leader_epoch, p.fetch_offset, p.log_start_offset, p.max_bytes
+        )
+    if version >= 5:
+        return _partition_v5.pack(p.index, p.fetch_offset, p.log_start_offset, p.max_bytes)
+    return _partition_v4.pack(p.index, p.fetch_offset, p.max_bytes)

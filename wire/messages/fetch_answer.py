@@ -1,0 +1,224 @@
+"""The answer to Fetch (API 1), versions 4 to 18; the face is `fetch`.
+
+An empty record set is written as empty, never as null: librdkafka takes null for a broken answer.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..primitives import (
+    Buffer,
+    Reader,
+    encode_count,
+    encode_string,
+    encode_tags,
+    encode_unsigned_varint,
+)
+from .leaders import (
+    NO_LEADER,
+    NodeEndpoint,
+    decode_endpoints,
+    decode_leader,
+    encode_endpoints,
+    encode_leader,
+)
+
+FLEXIBLE_FROM, TOPIC_IDS_FROM, ENDPOINTS_FROM = 12, 13, 16
+NO_DIVERGENCE = (-1, -1)
+_answer_v4 = struct.Struct(">ihqq")
+_answer_v5 = struct.Struct(">ihqqq")
+_plain_answer_v12 = struct.Struct(">ihqqqBi")  # aborted transactions: null or none
+_aborted = struct.Struct(">qq")
+_int32 = struct.Struct(">i")
+_epoch_end = struct.Struct(">iqb")
+_opening_v7 = struct.Struct(">ihi")
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """The answer for one partition.
+
+    aborted_transactions: (producer id, first offset) for read_committed, None otherwise.
+    diverging_epoch: (epoch, end offset); current_leader: (node id, leader epoch).
+    """
+
+    index: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer = b""
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
+    diverging_epoch: tuple[int, int] | None = None
+    current_leader: tuple[int, int] | None = None
+    preferred_read_replica: int = -1
+
+
+@dataclass(slots=True)
+class FetchedTopic:
+    """By name, or by id from version 13 on."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[FetchedPartition]
+
+
+@dataclass(slots=True)
+class FetchResponse:
+    """session_id 0: no session was made, the next fetch names everything again."""
+
+    topics: list[FetchedTopic]
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    session_id: int = 0
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+def encode_response(response: FetchResponse, version: int) -> list[Buffer]:
+    """The pieces of the body; records are among them as they are."""
+    flexible = version >= FLEXIBLE_FROM
+    pieces: list[Buffer] = []
+    if version >= 7:
+        head = _opening_v7.pack(response.throttle_time_ms, response.error_code, response.session_id)
+    else:
+        head = _int32.pack(response.throttle_time_ms)
+    head += encode_count(len(response.topics), flexible)
+    encode_answer = _encode_flexible if flexible else _encode_classic
+    for topic in response.topics:
+        head += encode_topic(topic.name, topic.topic_id, version) + encode_count(
+            len(topic.partitions), flexible
+        )
+        for answer in topic.partitions:
+            head += encode_answer(answer, version)
+            if answer.records:
+                pieces += (head, answer.records)
+                head = b""
+            if flexible:
+                head += _answer_tags(answer)
+        if flexible:
+            head += b"\0"
+    if flexible:
+        if response.node_endpoints and version >= ENDPOINTS_FROM:
+            head += encode_tags([(0, encode_endpoints(response.node_endpoints))])
+        else:
+            head += b"\0"
+    if head:
+        pieces.append(head)
+    return pieces
+
+
+def _encode_flexible(answer: FetchedPartition, version: int) -> bytes:
+    aborted = answer.aborted_transactions
+    start = (
+        answer.index,
+        answer.error_code,
+        answer.high_watermark,
+        answer.last_stable_offset,
+        answer.log_start_offset,
+    )
+    size = encode_unsigned_varint(len(answer.records) + 1)
+    if not aborted:
+        none_or_empty = 0 if aborted is None else 1
+        return _plain_answer_v12.pack(*start, none_or_empty, answer.preferred_read_replica) + size
+    return b"".join(
+        (
+            _answer_v5.pack(*start),
+            encode_unsigned_varint(len(aborted) + 1),
+            *[_aborted.pack(*transaction) + b"\0" for transaction in aborted],
+            _int32.pack(answer.preferred_read_replica),
+            size,
+        )
+    )
+
+
+def _encode_classic(answer: FetchedPartition, version: int) -> bytes:
+    aborted = answer.aborted_transactions
+    start = (answer.index, answer.error_code, answer.high_watermark, answer.last_stable_offset)
+    chunks = [
+        _answer_v5.pack(*start, answer.log_start_offset)
+        if version >= 5
+        else _answer_v4.pack(*start),
+        _int32.pack(-1 if aborted is None else len(aborted)),
+    ]
+    chunks += [_aborted.pack(*transaction) for transaction in aborted or ()]
+    if version >= 11:
+        chunks.append(_int32.pack(answer.preferred_read_replica))
+    chunks.append(_int32.pack(len(answer.records)))
+    return b"".join(chunks)
+
+
+def _answer_tags(answer: FetchedPartition) -> bytes:
+    diverging, leader = answer.diverging_epoch, answer.current_leader
+    if diverging is None and leader is None:
+        return b"\0"
+    tags: list[tuple[int, bytes]] = []
+    if diverging is not None and diverging != NO_DIVERGENCE:
+        tags.append((0, _epoch_end.pack(*diverging, 0)))
+    if leader is not None and leader != NO_LEADER:
+        tags.append((1, encode_leader(leader)))
+    return encode_tags(tags)
+
+
+def decode_response(body: memoryview, version: int) -> FetchResponse:
+    """The answer; records are views of `body`. Raises MalformedFrame."""
+    reader = Reader(body)
+    flexible = version >= FLEXIBLE_FROM
+    response = FetchResponse([], reader.int32())
+    if version >= 7:
+        response.error_code, response.session_id = reader.int16(), reader.int32()
+
+    def aborted() -> tuple[int, int]:
+        entry = (reader.int64(), reader.int64())
+        if flexible:
+            reader.tags()
+        return entry
+
+    def partition() -> FetchedPartition:
+        answer = FetchedPartition(reader.int32(), reader.int16(), reader.int64(), reader.int64())
+        if version >= 5:
+            answer.log_start_offset = reader.int64()
+        count = reader.count(flexible, 16)
+        if count >= 0:
+            answer.aborted_transactions = [aborted() for _ in range(count)]
+        if version >= 11:
+            answer.preferred_read_replica = reader.int32()
+        answer.records = reader.nullable_bytes(flexible) or b""
+        if flexible:
+            tags = reader.tags()
+            if 0 in tags:
+                diverging = Reader(tags[0])
+                answer.diverging_epoch = (diverging.int32(), diverging.int64())
+            if 1 in tags:
+                answer.current_leader = decode_leader(tags[1])
+        return answer
+
+    def topic() -> FetchedTopic:
+        name, topic_id = read_topic(reader, version)
+        partitions = reader.array(flexible, 22, partition)
+        if flexible:
+            reader.tags()
+        return FetchedTopic(name, topic_id, partitions)
+
+    response.topics = reader.array(flexible, 3, topic)
+    if flexible:
+        tags = reader.tags()
+        if 0 in tags and version >= ENDPOINTS_FROM:
+            response.node_endpoints = decode_endpoints(tags[0])
+    reader.finish()
+    return response
+
+
+def read_topic(reader: Reader, version: int) -> tuple[str | None, bytes | None]:
+    """(name, None) or (None, id)."""
+    if version >= TOPIC_IDS_FROM:
+        return None, reader.uuid()
+    return reader.string(version >= FLEXIBLE_FROM), None
+
+
+def encode_topic(name: str | None, topic_id: bytes | None, version: int) -> bytes:
+    """The name, or the id from version 13 on."""
+    if version >= TOPIC_IDS_FROM:
+        assert topic_id is not None
+        return topic_id
+    return encode_string(name or "", version >= FLEXIBLE_FROM)

@@ -1,0 +1,388 @@
+"""Produce (API 0), versions 3 to 13, without copying records.
+
+v3 transactional id (KIP-98) · v5 log start offset · v7 zstd (KIP-110) · v8 record errors
+(KIP-467) · v9 flexible · v10 current leader and its endpoint in the answer (KIP-951) · v12
+implicit AddPartitionsToTxn (KIP-890) · v13 topic ids instead of names (KIP-516).
+
+Records stay views of the received frame; the encoder of a request returns a list of pieces.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..primitives import (
+    REQUEST_ELEMENTS_MAX,
+    Buffer,
+    MalformedFrame,
+    Reader,
+    encode_count,
+    encode_string,
+    encode_tags,
+    skip_tags_at,
+    unsigned_varint_at,
+)
+from .leaders import (
+    NO_LEADER,
+    NodeEndpoint,
+    decode_endpoints,
+    decode_leader,
+    encode_endpoints,
+    encode_leader,
+)
+
+OLDEST, NEWEST = 3, 13
+FLEXIBLE_FROM, TOPIC_IDS_FROM, LEADER_TAGS_FROM = 9, 13, 10
+_acks_timeout = struct.Struct(">hi")
+_opening_v3 = struct.Struct(">hii")
+_opening_v9 = struct.Struct(">hiB")  # with the first byte of the number of topics
+_int16 = struct.Struct(">h")
+_int32 = struct.Struct(">i")
+_two_int32 = struct.Struct(">ii")
+_index_and_byte = struct.Struct(">iB")
+_answer_v3 = struct.Struct(">ihqq")
+_answer_v5 = struct.Struct(">ihqqq")
+_plain_answer_v9 = struct.Struct(">ihqqqBBB")  # no record errors, no message, no tags
+
+
+@dataclass(slots=True)
+class ProducePartition:
+    """The records for one partition; None where the client sent null."""
+
+    index: int
+    records: Buffer | None
+
+
+@dataclass(slots=True)
+class ProduceTopic:
+    """By name, or by id from version 13 on."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[ProducePartition]
+
+
+@dataclass(slots=True)
+class ProduceRequest:
+    """acks: 0, 1 or -1 (all); timeout_ms: how long acks=all may wait."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[ProduceTopic]
+
+
+@dataclass(slots=True)
+class ProducedPartition:
+    """The answer for one partition.
+
+    record_errors: (index in the batch, message). current_leader: (node id, leader epoch), told
+    when the answer is NOT_LEADER_OR_FOLLOWER.
+    """
+
+    index: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    error_message: str | None = None
+    current_leader: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class ProducedTopic:
+    """By name, or by id from version 13 on."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[ProducedPartition]
+
+
+@dataclass(slots=True)
+class ProduceResponse:
+    """node_endpoints: (node id, host, port, rack) of the leaders named in the answers."""
+
+    topics: list[ProducedTopic]
+    throttle_time_ms: int = 0
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+def decode_request(body: memoryview, version: int) -> ProduceRequest:
+    """The request; records are views of `body`. Raises MalformedFrame.
+
+    Bytes beyond it are ignored, as in every request (`control.decode_request` says why).
+    Written out, without a Reader, because it runs for every batch. A slice that goes beyond the
+    body comes out short, but then the next field, or the last look at the position, fails.
+    """
+    try:
+        if version >= FLEXIBLE_FROM:
+            request, position = _decode_flexible(body, version)
+        else:
+            request, position = _decode_classic(body)
+    except (struct.error, IndexError):
+        raise MalformedFrame("the message is cut short") from None
+    except UnicodeDecodeError:
+        raise MalformedFrame("a string is not UTF-8") from None
+    if position > len(body):
+        raise MalformedFrame("the message is cut short")
+    return request
+
+
+def _decode_flexible(body: memoryview, version: int) -> tuple[ProduceRequest, int]:
+    transactional_id, position = (None, 1) if body[0] == 0 else _compact_string(body, 0)
+    acks, timeout_ms, topic_count = _opening_v9.unpack_from(body, position)
+    if topic_count < 0x80:
+        position += 7
+    else:
+        topic_count, position = unsigned_varint_at(body, position + 6)
+    elements = topic_count
+    topics: list[ProduceTopic] = []
+    for _ in range(_some(topic_count - 1)):
+        name = topic_id = None
+        if version >= TOPIC_IDS_FROM:
+            topic_id = bytes(body[position : position + 16])
+            position += 16
+        else:
+            name, position = _compact_string(body, position)
+            if name is None:
+                raise MalformedFrame("a topic needs a name")
+        count = body[position]
+        if count < 0x80:
+            position += 1
+        else:
+            count, position = unsigned_varint_at(body, position)
+        elements += count
+        if elements > REQUEST_ELEMENTS_MAX:
+            raise MalformedFrame("too many array elements for one message")
+        partitions: list[ProducePartition] = []
+        for _ in range(_some(count - 1)):
+            index, length = _index_and_byte.unpack_from(body, position)
+            if length < 0x80:
+                position += 5
+            else:
+                length, position = unsigned_varint_at(body, position + 4)
+            end = position + length - 1
+            if length:
+                partitions.append(ProducePartition(index, body[position:end]))
+            else:
+                end = position
+                partitions.append(ProducePartition(index, None))
+            position = end + 1 if body[end] == 0 else skip_tags_at(body, end)
+        position = position + 1 if body[position] == 0 else skip_tags_at(body, position)
+        topics.append(ProduceTopic(name, topic_id, partitions))
+    position = position + 1 if body[position] == 0 else skip_tags_at(body, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+
+
+def _compact_string(body: memoryview, position: int) -> tuple[str | None, int]:
+    length = body[position]
+    if length < 0x80:
+        position += 1
+    else:
+        length, position = unsigned_varint_at(body, position)
+    if length == 0:
+        return None, position
+    if length > 0x8000:
+        raise MalformedFrame("a string has at most 32767 bytes")
+    end = position + length - 1
+    return str(body[position:end], "utf-8"), end
+
+
+def _decode_classic(body: memoryview) -> tuple[ProduceRequest, int]:
+    transactional_id, position = _string(body, 0)
+    acks, timeout_ms, topic_count = _opening_v3.unpack_from(body, position)
+    elements = topic_count
+    position += 10
+    topics: list[ProduceTopic] = []
+    for _ in range(_some(topic_count)):
+        name, position = _string(body, position)
+        if name is None:
+            raise MalformedFrame("a topic needs a name")
+        count = _int32.unpack_from(body, position)[0]
+        elements += count
+        if elements > REQUEST_ELEMENTS_MAX:
+            raise MalformedFrame("too many array elements for one message")
+        position += 4
+        partitions: list[ProducePartition] = []
+        for _ in range(_some(count)):
+            index, length = _two_int32.unpack_from(body, position)
+            position += 8
+            if length >= 0:
+                end = position + length
+                partitions.append(ProducePartition(index, body[position:end]))
+                position = end
+            elif length == -1:
+                partitions.append(ProducePartition(index, None))
+            else:
+                raise MalformedFrame("records have a negative length")
+        topics.append(ProduceTopic(name, None, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+
+
+def _string(body: memoryview, position: int) -> tuple[str | None, int]:
+    length = _int16.unpack_from(body, position)[0]
+    position += 2
+    if length < 0:
+        if length != -1:
+            raise MalformedFrame("a string has a negative length")
+        return None, position
+    end = position + length
+    return str(body[position:end], "utf-8"), end
+
+
+def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
+    """The pieces of the body; records are among them as they are."""
+    flexible = version >= FLEXIBLE_FROM
+    end = b"\0" if flexible else b""
+    pieces: list[Buffer] = []
+    head = encode_string(request.transactional_id, flexible)
+    head += _acks_timeout.pack(request.acks, request.timeout_ms)
+    head += encode_count(len(request.topics), flexible)
+    for topic in request.topics:
+        if version >= TOPIC_IDS_FROM:
+            assert topic.topic_id is not None
+            head += topic.topic_id
+        else:
+            head += encode_string(topic.name or "", flexible)
+        head += encode_count(len(topic.partitions), flexible)
+        for partition in topic.partitions:
+            records = partition.records
+            head += _int32.pack(partition.index)
+            head += encode_count(-1 if records is None else len(records), flexible)
+            if records is not None:
+                pieces += (head, records)
+                head = b""
+            head += end
+        head += end
+    pieces.append(head + end)
+    return pieces
+
+
+def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
+    """The body, in one piece: it is small."""
+    flexible = version >= FLEXIBLE_FROM
+    chunks = [encode_count(len(response.topics), flexible)]
+    for topic in response.topics:
+        if version >= TOPIC_IDS_FROM:
+            assert topic.topic_id is not None
+            chunks.append(topic.topic_id)
+        else:
+            chunks.append(encode_string(topic.name or "", flexible))
+        chunks.append(encode_count(len(topic.partitions), flexible))
+        for answer in topic.partitions:
+            if flexible and answer.error_code == 0 and _is_plain(answer):
+                chunks.append(
+                    _plain_answer_v9.pack(
+                        answer.index,
+                        0,
+                        answer.base_offset,
+                        answer.log_append_time_ms,
+                        answer.log_start_offset,
+                        1,
+                        0,
+                        0,
+                    )
+                )
+            else:
+                _encode_answer(answer, version, flexible, chunks)
+        if flexible:
+            chunks.append(b"\0")
+    chunks.append(_int32.pack(response.throttle_time_ms))
+    if flexible:
+        endpoints = response.node_endpoints
+        if endpoints and version >= LEADER_TAGS_FROM:
+            chunks.append(encode_tags([(0, encode_endpoints(endpoints))]))
+        else:
+            chunks.append(b"\0")
+    return [b"".join(chunks)]
+
+
+def _is_plain(answer: ProducedPartition) -> bool:
+    return (
+        answer.current_leader is None and answer.error_message is None and not answer.record_errors
+    )
+
+
+def _encode_answer(
+    answer: ProducedPartition, version: int, flexible: bool, chunks: list[bytes]
+) -> None:
+    if version < 5:
+        chunks.append(
+            _answer_v3.pack(
+                answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
+            )
+        )
+        return
+    chunks.append(
+        _answer_v5.pack(
+            answer.index,
+            answer.error_code,
+            answer.base_offset,
+            answer.log_append_time_ms,
+            answer.log_start_offset,
+        )
+    )
+    if version < 8:
+        return
+    chunks.append(encode_count(len(answer.record_errors), flexible))
+    for index, message in answer.record_errors:
+        chunks += (_int32.pack(index), encode_string(message, flexible))
+        if flexible:
+            chunks.append(b"\0")
+    chunks.append(encode_string(answer.error_message, flexible))
+    if flexible:
+        leader = answer.current_leader
+        if leader is not None and leader != NO_LEADER and version >= LEADER_TAGS_FROM:
+            chunks.append(encode_tags([(0, encode_leader(leader))]))
+        else:
+            chunks.append(b"\0")
+
+
+def decode_response(body: memoryview, version: int) -> ProduceResponse:
+    """The answer. Raises MalformedFrame."""
+    reader = Reader(body)
+    flexible = version >= FLEXIBLE_FROM
+
+    def record_error() -> tuple[int, str | None]:
+        error = (reader.int32(), reader.nullable_string(flexible))
+        if flexible:
+            reader.tags()
+        return error
+
+    def partition() -> ProducedPartition:
+        answer = ProducedPartition(reader.int32(), reader.int16(), reader.int64(), reader.int64())
+        if version >= 5:
+            answer.log_start_offset = reader.int64()
+        if version >= 8:
+            answer.record_errors = reader.array(flexible, 5, record_error)
+            answer.error_message = reader.nullable_string(flexible)
+        if flexible:
+            tags = reader.tags()
+            if 0 in tags and version >= LEADER_TAGS_FROM:
+                answer.current_leader = decode_leader(tags[0])
+        return answer
+
+    def topic() -> ProducedTopic:
+        if version >= TOPIC_IDS_FROM:
+            name, topic_id = None, reader.uuid()
+        else:
+            name, topic_id = reader.string(flexible), None
+        answers = reader.array(flexible, 22, partition)
+        if flexible:
+            reader.tags()
+        return ProducedTopic(name, topic_id, answers)
+
+    response = ProduceResponse(reader.array(flexible, 3, topic), reader.int32())
+    if flexible:
+        tags = reader.tags()
+        if 0 in tags and version >= LEADER_TAGS_FROM:
+            response.node_endpoints = decode_endpoints(tags[0])
+    reader.finish()
+    return response
+
+
+def _some(count: int) -> int:
+    if count < 0:
+        raise MalformedFrame("an array must not be null")
+    return count

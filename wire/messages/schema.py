@@ -1,0 +1,114 @@
+"""What kio knows of a message, in the form that our codecs are made from.
+
+kio carries Kafka's schemas as dataclasses: fields in order, wire types, tags, defaults. Values
+are plain on our side: int (also for error codes, durations and timestamps, which are ms), str,
+bool, bytes (a uuid is 16 of them), None, lists, and messages.
+"""
+
+import struct
+import types
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from itertools import groupby
+from typing import Any, Union, get_args, get_origin
+from uuid import UUID
+
+NO_UUID = bytes(16)
+FIXED = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "uint32": "I",
+    "float64": "d",
+    "bool": "?",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+}
+
+
+class Kind:
+    """What a field holds, taken from its annotation and metadata."""
+
+    __slots__ = ("default", "entity", "is_array", "is_nullable", "name", "tag", "wire_type")
+
+    def __init__(self, field: Field[Any]) -> None:
+        self.name = field.name
+        self.tag: int | None = field.metadata.get("tag")
+        annotation, self.is_nullable = _without_none(field.type)
+        self.is_array = get_origin(annotation) is tuple
+        if self.is_array:
+            annotation, _ = _without_none(get_args(annotation)[0])
+        self.entity: type | None = (
+            annotation if isinstance(annotation, type) and is_dataclass(annotation) else None
+        )
+        self.wire_type: str = field.metadata.get("kafka_type", "")
+        self.default = self._default_of(field)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every value takes the same number of bytes (a uuid counts as not)."""
+        return self.wire_type in FIXED and not self.is_array and self.entity is None
+
+    def _default_of(self, field: Field[Any]) -> Any:
+        if field.default is not MISSING:
+            return _plain(field.default, self.wire_type)
+        if self.is_array:
+            return []
+        if self.entity is not None:
+            return None
+        empty: dict[str, Any] = {"string": "", "bytes": b"", "records": None, "uuid": NO_UUID}
+        return empty.get(self.wire_type, False if self.wire_type == "bool" else 0)
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if get_origin(annotation) in (Union, types.UnionType):
+        inner = [argument for argument in get_args(annotation) if argument is not type(None)]
+        return inner[0], True
+    return annotation, False
+
+
+def _plain(value: Any, wire_type: str) -> Any:
+    if isinstance(value, timedelta):
+        return value // timedelta(milliseconds=1)
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
+    if isinstance(value, UUID):
+        return value.bytes
+    if isinstance(value, tuple):
+        return [_plain(item, wire_type) for item in value]
+    if is_dataclass(value):
+        # A struct's default is "all of its fields at their defaults".
+        return {f.name: _plain(getattr(value, f.name), "") for f in fields(value)}
+    if isinstance(value, bool):
+        return value
+    if value is None:
+        return NO_UUID if wire_type == "uuid" else -1 if wire_type == "datetime_i64" else None
+    if wire_type == "error_code":
+        return int(getattr(value, "value", value))
+    return value
+
+
+@cache
+def kinds_of(cls: type) -> tuple[Kind, ...]:
+    """The fields of a kio class, in order."""
+    return tuple(Kind(field) for field in fields(cls))
+
+
+def steps_of(cls: type) -> list[tuple[Kind, ...]]:
+    """The fields without tags, neighbours of fixed size taken together: one struct serves them."""
+    plain = [kind for kind in kinds_of(cls) if kind.tag is None]
+    steps: list[tuple[Kind, ...]] = []
+    for is_fixed, run in groupby(plain, key=lambda kind: kind.is_fixed):
+        kinds = tuple(run)
+        steps += [kinds] if is_fixed else [(kind,) for kind in kinds]
+    return steps
+
+
+def struct_of(run: tuple[Kind, ...]) -> struct.Struct:
+    """The layout of neighbouring fields of fixed size."""
+    return struct.Struct(">" + "".join(FIXED[kind.wire_type] for kind in run))

@@ -1,0 +1,168 @@
+"""Decoders made from kio's message classes, once for each, when it is first used.
+
+kio's own reader is fast, but it believes what a frame announces (docs/decisions/0001). These go
+through a `Reader`, so every count and length is held against the bytes that are left.
+"""
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ..primitives import MalformedFrame, Reader
+from .schema import FIXED, Kind, kinds_of, steps_of, struct_of
+from .schema_encoder import encoder_of
+
+Decode = Callable[[Reader], Any]
+
+
+class Message:
+    """A decoded message; its fields are attributes named as in kio's class."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        names = type(self).__slots__
+        inside = ", ".join(f"{name}={getattr(self, name, None)!r}" for name in names)
+        return f"{type(self).__name__}({inside})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(
+            getattr(self, name) == getattr(other, name) for name in type(self).__slots__
+        )
+
+
+@cache
+def decoder_of(cls: type) -> Decode:
+    """decode(reader): a `Message`; raises MalformedFrame."""
+    flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
+    kinds = kinds_of(cls)
+    message = type(cls.__name__, (Message,), {"__slots__": tuple(k.name for k in kinds)})
+    steps = [_step_decoder(run, flexible) for run in steps_of(cls)]
+    tagged = {k.tag: (k.name, _field_decoder(k, flexible)) for k in kinds if k.tag is not None}
+    defaults = [(k.name, k.default, k.entity) for k in kinds if k.tag is not None]
+
+    def decode(reader: Reader) -> Any:
+        value = message()
+        for step in steps:
+            step(value, reader)
+        if not flexible:
+            return value
+        for name, default, entity in defaults:
+            setattr(value, name, _default_value(default, entity))
+        for tag, data in reader.tags().items():
+            known = tagged.get(tag)
+            if known is not None:
+                name, decode_field = known
+                inner = Reader(data)
+                inner.elements_left = reader.elements_left
+                setattr(value, name, decode_field(inner))
+                inner.finish()
+                reader.elements_left = inner.elements_left
+        return value
+
+    return decode
+
+
+def _step_decoder(run: tuple[Kind, ...], flexible: bool) -> Callable[[Any, Reader], None]:
+    if run[0].is_fixed:
+        layout = struct_of(run)
+        names, size, unpack = [kind.name for kind in run], layout.size, layout.unpack
+
+        def decode_run(value: Any, reader: Reader) -> None:
+            for name, item in zip(names, unpack(reader.take(size)), strict=True):
+                setattr(value, name, item)
+
+        return decode_run
+    name, decode_field = run[0].name, _field_decoder(run[0], flexible)
+    return lambda value, reader: setattr(value, name, decode_field(reader))
+
+
+def _default_value(default: Any, entity: type | None) -> Any:
+    if isinstance(default, list):
+        return []
+    if isinstance(default, dict) and entity is not None:
+        chunks: list[bytes] = []
+        encoder_of(entity)(default, chunks)
+        return decoder_of(entity)(Reader(memoryview(b"".join(chunks))))
+    return default
+
+
+def _field_decoder(kind: Kind, flexible: bool) -> Decode:
+    one, size_min = _value_decoder(kind, flexible)
+    if not kind.is_array:
+        return one
+    code = FIXED.get(kind.wire_type) if kind.entity is None else None
+
+    def decode_array(reader: Reader) -> Any:
+        count = reader.count(flexible, size_min)
+        if count < 0:
+            if kind.is_nullable:
+                return None
+            raise MalformedFrame(f"{kind.name} must not be null")
+        if code is not None:
+            return list(struct.unpack(f">{count}{code}", reader.take(count * size_min)))
+        return [one(reader) for _ in range(count)]
+
+    return decode_array
+
+
+def _value_decoder(kind: Kind, flexible: bool) -> tuple[Decode, int]:
+    """The function, and the fewest bytes that a value takes."""
+    wire_type = kind.wire_type
+    if kind.entity is not None:
+        return _entity_decoder(kind), smallest_of(kind.entity)
+    if wire_type in FIXED:
+        fixed = struct.Struct(">" + FIXED[wire_type])
+        size, unpack = fixed.size, fixed.unpack
+
+        def decode_fixed(reader: Reader) -> Any:
+            return unpack(reader.take(size))[0]
+
+        return decode_fixed, size
+    if wire_type == "uuid":
+        return Reader.uuid, 16
+    is_nullable = kind.is_nullable and not kind.is_array
+    if wire_type == "string":
+        if is_nullable:
+            return (lambda reader: reader.nullable_string(flexible)), 1 if flexible else 2
+        return (lambda reader: reader.string(flexible)), 1 if flexible else 2
+
+    def decode_bytes(reader: Reader) -> Any:
+        view = reader.nullable_bytes(flexible)
+        if view is None and not is_nullable and wire_type != "records":
+            raise MalformedFrame(f"{kind.name} must not be null")
+        return None if view is None else bytes(view)
+
+    return decode_bytes, 1 if flexible else 4
+
+
+def _entity_decoder(kind: Kind) -> Decode:
+    entity = kind.entity
+    assert entity is not None
+    decode_entity = decoder_of(entity)
+    if not kind.is_nullable or kind.is_array or kind.tag is not None:
+        return decode_entity
+
+    def decode_nullable(reader: Reader) -> Any:
+        return None if reader.int8() < 0 else decode_entity(reader)
+
+    return decode_nullable
+
+
+@cache
+def smallest_of(cls: type) -> int:
+    """The fewest bytes that a message of this class takes; at least 1."""
+    flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
+    total = 1 if flexible else 0
+    for kind in kinds_of(cls):
+        if kind.tag is not None:
+            continue
+        if kind.is_array:
+            total += 1 if flexible else 4
+        elif kind.is_nullable and kind.entity is not None:
+            total += 1
+        else:
+            total += _value_decoder(kind, flexible)[1]
+    return max(1, total)

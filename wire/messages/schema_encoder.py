@@ -1,0 +1,144 @@
+"""Encoders made from kio's message classes, once for each, when it is first used.
+
+kio's own writer copies through a stream, field by field, and takes rich types (docs/decisions/
+0001); here neighbours of fixed size go through one struct.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from ..primitives import encode_count, encode_string, encode_tags
+from .schema import FIXED, NO_UUID, Kind, kinds_of, steps_of, struct_of
+
+Encode = Callable[[Any, list[bytes]], None]
+Get = Callable[[str, Any], Any]
+
+
+@cache
+def encoder_of(cls: type) -> Encode:
+    """encode(values, chunks): append the bytes of a mapping or message.
+
+    Absent fields take the schema's default; names the class lacks are ignored here (the face
+    checks them against all versions).
+    """
+    flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
+    steps = [_step_encoder(run, flexible) for run in steps_of(cls)]
+    tagged = sorted(
+        (
+            (k.tag, k.name, k.default, _field_encoder(k, flexible))
+            for k in kinds_of(cls)
+            if k.tag is not None
+        ),
+        key=lambda entry: entry[0],
+    )
+
+    def encode(values: Any, chunks: list[bytes]) -> None:
+        get = _getter(values)
+        for step in steps:
+            step(get, chunks)
+        if not flexible:
+            return
+        tags: list[tuple[int, bytes]] = []
+        for tag, name, default, encode_field in tagged:
+            value = get(name, default)
+            if not _is_default(value, default):
+                inner: list[bytes] = []
+                encode_field(value, inner)
+                tags.append((tag, b"".join(inner)))
+        chunks.append(encode_tags(tags) if tags else b"\0")
+
+    return encode
+
+
+def _step_encoder(run: tuple[Kind, ...], flexible: bool) -> Callable[[Get, list[bytes]], None]:
+    if run[0].is_fixed:
+        pack = struct_of(run).pack
+        pairs = [(kind.name, kind.default) for kind in run]
+        return lambda get, chunks: chunks.append(pack(*[get(*pair) for pair in pairs]))
+    name, default = run[0].name, run[0].default
+    encode_field = _field_encoder(run[0], flexible)
+    return lambda get, chunks: encode_field(get(name, default), chunks)
+
+
+def _getter(values: Any) -> Get:
+    if type(values) is dict:  # nearly always, and far cheaper to find out than the next line
+        return values.get
+    if isinstance(values, Mapping):
+        return values.get
+    return lambda name, default: getattr(values, name, default)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if isinstance(default, dict) and value is not None:
+        get = _getter(value)
+        return all(get(name, inner) == inner for name, inner in default.items())
+    return value is None if default is None else value == default or value is None
+
+
+def _field_encoder(kind: Kind, flexible: bool) -> Encode:
+    one = _value_encoder(kind, flexible)
+    if not kind.is_array:
+        return one
+    code = FIXED.get(kind.wire_type) if kind.entity is None else None
+
+    def encode_array(values: Any, chunks: list[bytes]) -> None:
+        if values is None:
+            if not kind.is_nullable:
+                raise TypeError(f"{kind.name} must not be null")
+            chunks.append(encode_count(-1, flexible))
+            return
+        chunks.append(encode_count(len(values), flexible))
+        if code is not None:
+            chunks.append(struct.pack(f">{len(values)}{code}", *values))
+            return
+        for value in values:
+            one(value, chunks)
+
+    return encode_array
+
+
+def _value_encoder(kind: Kind, flexible: bool) -> Encode:
+    wire_type = kind.wire_type
+    if kind.entity is not None:
+        encode_entity = encoder_of(kind.entity)
+        if not kind.is_nullable or kind.is_array or kind.tag is not None:
+            return encode_entity
+
+        def encode_nullable(value: Any, chunks: list[bytes]) -> None:
+            chunks.append(b"\xff" if value is None else b"\x01")  # KIP-893
+            if value is not None:
+                encode_entity(value, chunks)
+
+        return encode_nullable
+    if wire_type in FIXED:
+        pack = struct.Struct(">" + FIXED[wire_type]).pack
+        return lambda value, chunks: chunks.append(pack(value))
+    if wire_type == "uuid":
+        return _encode_uuid
+    if wire_type == "string":
+        is_nullable = kind.is_nullable and not kind.is_array
+
+        def encode_text(value: Any, chunks: list[bytes]) -> None:
+            if value is None and not is_nullable:
+                raise TypeError(f"{kind.name} must not be null")
+            chunks.append(encode_string(value, flexible))
+
+        return encode_text
+    if wire_type in ("bytes", "records"):
+
+        def encode_bytes(value: Any, chunks: list[bytes]) -> None:
+            if value is None:
+                chunks.append(encode_count(-1, flexible))
+            else:
+                chunks += (encode_count(len(value), flexible), bytes(value))
+
+        return encode_bytes
+    raise TypeError(f"{kind.name}: wire type {wire_type} is not known")
+
+
+def _encode_uuid(value: bytes | None, chunks: list[bytes]) -> None:
+    if value is not None and len(value) != 16:
+        raise TypeError("a uuid has 16 bytes")
+    chunks.append(value or NO_UUID)

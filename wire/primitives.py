@@ -1,0 +1,245 @@
+"""Kafka's primitive types, read with every bound checked and written into a list.
+
+A `Reader` never trusts a count or a length: each is compared with the bytes that are left
+before anything is built, so a frame cannot make us allocate more than itself.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+from .errors import InvalidRequest
+
+Buffer = bytes | bytearray | memoryview
+Value = TypeVar("Value")
+
+TAGS_MAX = 64
+# In all arrays of one message: an element costs more memory, and more time, than its byte. What a
+# cluster answers may be ten times as long as what it is asked.
+ELEMENTS_MAX = 1_000_000
+REQUEST_ELEMENTS_MAX = 100_000
+_int8 = struct.Struct(">b")
+_int16 = struct.Struct(">h")
+_int32 = struct.Struct(">i")
+_int64 = struct.Struct(">q")
+
+
+class MalformedFrame(InvalidRequest):  # pyright: ignore[reportUntypedBaseClass]
+    """Bytes that are no message of the protocol; the connection they came on is closed."""
+
+
+class Reader:
+    """Reads one message from front to back."""
+
+    __slots__ = ("buffer", "elements_left", "end", "position")
+
+    def __init__(
+        self, buffer: memoryview, position: int = 0, elements_max: int = ELEMENTS_MAX
+    ) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.end = len(buffer)
+        self.elements_left = elements_max
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not read yet."""
+        return self.end - self.position
+
+    def _fixed(self, kind: struct.Struct) -> int:
+        position = self.position
+        self.position = end = position + kind.size
+        if end > self.end:
+            raise MalformedFrame("the message is cut short")
+        return kind.unpack_from(self.buffer, position)[0]
+
+    def int8(self) -> int:
+        """One signed byte."""
+        return self._fixed(_int8)
+
+    def boolean(self) -> bool:
+        """One byte, not 0."""
+        return self._fixed(_int8) != 0
+
+    def int16(self) -> int:
+        """Two bytes, signed."""
+        return self._fixed(_int16)
+
+    def int32(self) -> int:
+        """Four bytes, signed."""
+        return self._fixed(_int32)
+
+    def int64(self) -> int:
+        """Eight bytes, signed."""
+        return self._fixed(_int64)
+
+    def unsigned_varint(self) -> int:
+        """Up to five bytes of seven bits, the lowest first."""
+        buffer, position = self.buffer, self.position
+        value = shift = 0
+        while True:
+            if position >= self.end or shift > 28:
+                raise MalformedFrame("a varint has at most five bytes")
+            byte = buffer[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.position = position
+                if value > 0xFFFFFFFF:
+                    raise MalformedFrame("a varint has at most 32 bits")
+                return value
+            shift += 7
+
+    def take(self, size_bytes: int) -> memoryview:
+        """A view of the next bytes."""
+        position = self.position
+        end = position + size_bytes
+        if size_bytes < 0 or end > self.end:
+            raise MalformedFrame(f"{size_bytes} bytes are announced, {self.remaining} are left")
+        self.position = end
+        return self.buffer[position:end]
+
+    def uuid(self) -> bytes:
+        """16 bytes."""
+        return bytes(self.take(16))
+
+    def nullable_string(self, flexible: bool) -> str | None:
+        """A string or null, compact in flexible versions."""
+        length = self.unsigned_varint() - 1 if flexible else self.int16()
+        if length == -1:
+            return None
+        if length > 0x7FFF:
+            raise MalformedFrame("a string has at most 32767 bytes")
+        try:
+            return str(self.take(length), "utf-8")
+        except UnicodeDecodeError:
+            raise MalformedFrame("a string is not UTF-8") from None
+
+    def string(self, flexible: bool) -> str:
+        """A string; null is refused."""
+        value = self.nullable_string(flexible)
+        if value is None:
+            raise MalformedFrame("a string must not be null")
+        return value
+
+    def nullable_bytes(self, flexible: bool) -> memoryview | None:
+        """A view of bytes, or null."""
+        length = self.unsigned_varint() - 1 if flexible else self.int32()
+        return None if length == -1 else self.take(length)
+
+    def count(self, flexible: bool, element_bytes_min: int) -> int:
+        """How many elements an array has; -1 for null. Bounded by the bytes that are left."""
+        count = self.unsigned_varint() - 1 if flexible else self.int32()
+        if count < -1 or count * element_bytes_min > self.end - self.position:
+            raise MalformedFrame(f"{count} elements cannot stand in {self.remaining} bytes")
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise MalformedFrame("too many array elements for one message")
+        return count
+
+    def array(
+        self, flexible: bool, element_bytes_min: int, read: Callable[[], Value]
+    ) -> list[Value]:
+        """All elements; null is refused."""
+        count = self.count(flexible, element_bytes_min)
+        if count < 0:
+            raise MalformedFrame("an array must not be null")
+        return [read() for _ in range(count)]
+
+    def tags(self) -> dict[int, memoryview]:
+        """Tagged fields, by number and in ascending order (KIP-482)."""
+        count = self.unsigned_varint()
+        if count == 0:
+            return {}
+        if count > TAGS_MAX:
+            raise MalformedFrame(f"a message has at most {TAGS_MAX} tagged fields")
+        tags: dict[int, memoryview] = {}
+        previous = -1
+        for _ in range(count):
+            tag = self.unsigned_varint()
+            if tag <= previous:
+                raise MalformedFrame("tagged fields stand in ascending order")
+            previous = tag
+            tags[tag] = self.take(self.unsigned_varint())
+        return tags
+
+    def finish(self) -> None:
+        """Refuse bytes beyond the message."""
+        if self.position != self.end:
+            raise MalformedFrame(f"{self.remaining} bytes beyond the end of the message")
+
+
+def unsigned_varint_at(buffer: Buffer, position: int) -> tuple[int, int]:
+    """(value, next position), for decoders that keep their position themselves.
+
+    Raises MalformedFrame for more than 32 bits, IndexError at the end of the buffer.
+    """
+    value = buffer[position]
+    if value < 0x80:
+        return value, position + 1
+    byte = buffer[position + 1]
+    value = value & 0x7F | (byte & 0x7F) << 7
+    if byte < 0x80:
+        return value, position + 2
+    byte = buffer[position + 2]  # lengths of batches mostly end here
+    value |= (byte & 0x7F) << 14
+    if byte < 0x80:
+        return value, position + 3
+    byte = buffer[position + 3]
+    value |= (byte & 0x7F) << 21
+    if byte < 0x80:
+        return value, position + 4
+    byte = buffer[position + 4]
+    if byte > 0x0F:
+        raise MalformedFrame("a varint has at most five bytes, and 32 bits")
+    return value | byte << 28, position + 5
+
+
+def skip_tags_at(buffer: memoryview, position: int) -> int:
+    """The position after tagged fields that nobody here knows."""
+    if position < len(buffer) and buffer[position] == 0:
+        return position + 1
+    reader = Reader(buffer, position)
+    reader.tags()
+    return reader.position
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def encode_string(value: str | None, flexible: bool) -> bytes:
+    """A nullable string."""
+    if value is None:
+        return b"\0" if flexible else b"\xff\xff"
+    data = value.encode()
+    prefix = encode_unsigned_varint(len(data) + 1) if flexible else _int16.pack(len(data))
+    return prefix + data
+
+
+def encode_count(count: int, flexible: bool) -> bytes:
+    """The length of an array or of bytes; -1 for null."""
+    return encode_unsigned_varint(count + 1) if flexible else _int32.pack(count)
+
+
+def encode_tags(tags: list[tuple[int, bytes]]) -> bytes:
+    """Tagged fields, given in ascending order."""
+    parts = [encode_unsigned_varint(len(tags))]
+    for tag, data in tags:
+        parts += (encode_unsigned_varint(tag), encode_unsigned_varint(len(data)), data)
+    return b"".join(parts)

@@ -1,0 +1,281 @@
+"""Records inside a batch (version 2): for clients, tools and compaction.
+
+The plain path of a broker never comes here. A record is
+
+    length, attributes, timestamp delta, offset delta, key, value, headers
+
+with every number but the attributes a zigzag varint, and deltas counted from the batch header.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .compression import compress, decompress
+from .errors import InvalidRecord
+from .primitives import encode_unsigned_varint
+from .record_batch import (
+    APPEND_TIME_BIT,
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LENGTH_COUNTS_FROM,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    decode_header,
+    rewrite_crc,
+)
+
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+RECORD_BYTES_MIN = 7  # length, attributes, two deltas, null key, null value, no headers
+_header = struct.Struct(">qiibIhiqqqhii")
+
+
+class Record(NamedTuple):
+    """offset and timestamp (ms) are absolute; key and value may be null."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def _zigzag(value: int) -> bytes:
+    return encode_unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def _sized(data: bytes | None) -> bytes:
+    return b"\x01" if data is None else encode_unsigned_varint(len(data) << 1) + data
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int | None = None,
+    leader_epoch: int = -1,
+    compression: int = 0,
+    transactional: bool = False,
+    control: bool = False,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    timestamp_type: int = 0,
+    delete_horizon_ms: int | None = None,
+    last_offset_delta: int | None = None,
+) -> bytes:
+    """A batch of at least one record; their offsets ascend from base_offset (default: the first's).
+
+    With delete_horizon_ms the base timestamp becomes that time (KIP-534). A batch that
+    compaction has thinned keeps the last_offset_delta of the original.
+    """
+    first = records[0]
+    base = first.offset if base_offset is None else base_offset
+    base_timestamp = first.timestamp if delete_horizon_ms is None else delete_horizon_ms
+    body: list[bytes] = []
+    for offset, timestamp, key, value, headers in records:
+        inner = (
+            b"\0"
+            + _zigzag(timestamp - base_timestamp)
+            + _zigzag(offset - base)
+            + _sized(key)
+            + _sized(value)
+            + _encode_headers(headers)
+        )
+        body += (encode_unsigned_varint(len(inner) << 1), inner)
+    attributes = (
+        compression
+        | (APPEND_TIME_BIT if timestamp_type else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
+    )
+    return _assemble(
+        compress(compression, b"".join(body)),
+        base_offset=base,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=records[-1].offset - base
+        if last_offset_delta is None
+        else last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in records),
+        producer=(producer_id, producer_epoch, base_sequence),
+        count=len(records),
+    )
+
+
+def _encode_headers(headers: tuple[tuple[str, bytes | None], ...]) -> bytes:
+    if not headers:
+        return b"\0"
+    pieces = [_zigzag(len(headers))]
+    for name, value in headers:
+        pieces += (_sized(name.encode()), _sized(value))
+    return b"".join(pieces)
+
+
+def encode_empty_batch(header: BatchHeader) -> bytes:
+    """A batch without records that keeps a producer's last sequence through compaction."""
+    return _assemble(
+        b"",
+        base_offset=header.base_offset,
+        leader_epoch=header.partition_leader_epoch,
+        attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT),
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp=-1,
+        max_timestamp=header.max_timestamp,
+        producer=(header.producer_id, header.producer_epoch, header.base_sequence),
+        count=0,
+    )
+
+
+def _assemble(
+    body: bytes,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer: tuple[int, int, int],
+    count: int,
+) -> bytes:
+    batch = bytearray(HEADER_BYTES + len(body))
+    _header.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_COUNTS_FROM,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        *producer,
+        count,
+    )
+    batch[HEADER_BYTES:] = body
+    rewrite_crc(batch)
+    return bytes(batch)
+
+
+def decode_batch(
+    buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """The records of the batch at a position; its checksum is not looked at.
+
+    Raises InvalidRecord when the records do not fill their batch exactly, their offsets leave
+    it or do not ascend, or more than max_decompressed_bytes come out.
+    """
+    header = decode_header(buffer, position)
+    end = position + header.size_bytes
+    if end > len(buffer):
+        raise InvalidRecord("the batch is cut short")
+    data: Buffer = memoryview(buffer)[position + HEADER_BYTES : end]
+    data = decompress(header.compression, data, max_decompressed_bytes)
+    if header.record_count < 0 or header.record_count * RECORD_BYTES_MIN > len(data):
+        raise InvalidRecord(f"{header.record_count} records cannot stand in {len(data)} bytes")
+    records: list[Record] = []
+    at = 0
+    previous_delta = -1
+    try:
+        for _ in range(header.record_count):
+            record, delta, at = _decode_record(data, at, header)
+            if not previous_delta < delta <= header.last_offset_delta:
+                raise InvalidRecord("a record's offset does not fit its batch")
+            previous_delta = delta
+            records.append(record)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise InvalidRecord(f"the records of a batch are broken: {error}") from error
+    if at != len(data):
+        raise InvalidRecord("bytes beyond the last record of a batch")
+    return records
+
+
+def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int, int]:
+    """(record, offset delta, next position). One-byte varints, the usual ones, are read here."""
+    length, at = _varint(data, at)
+    end = at + length
+    if length < RECORD_BYTES_MIN - 1 or end > len(data):
+        raise InvalidRecord("a record goes beyond its batch")
+    at += 1  # attributes mean nothing yet
+    number = data[at]
+    if number < 0x80:
+        timestamp_delta, at = (number >> 1) ^ -(number & 1), at + 1
+    else:
+        timestamp_delta, at = _varint(data, at)
+    number = data[at]
+    if number < 0x80:
+        delta, at = (number >> 1) ^ -(number & 1), at + 1
+    else:
+        delta, at = _varint(data, at)
+    key, at = _bytes(data, at, end)
+    value, at = _bytes(data, at, end)
+    if data[at] == 0:
+        headers, at = (), at + 1
+    else:
+        headers, at = _headers(data, at, end)
+    if at != end:
+        raise InvalidRecord("a record's length does not fit its fields")
+    timestamp = (
+        header.max_timestamp
+        if header.attributes & APPEND_TIME_BIT
+        else header.base_timestamp + timestamp_delta
+    )
+    return Record(header.base_offset + delta, timestamp, key, value, headers), delta, at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value >= 0x80:
+        value &= 0x7F
+        shift = 7
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 63:
+                raise InvalidRecord("a varint is too long")
+        if value >> 64:
+            raise InvalidRecord("a varint has at most 64 bits")
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    number = data[at]
+    if number < 0x80:
+        length, at = (number >> 1) ^ -(number & 1), at + 1
+    else:
+        length, at = _varint(data, at)
+    if length == -1:
+        return None, at
+    stop = at + length
+    if length < 0 or stop > end:
+        raise InvalidRecord("a key or value goes beyond its record")
+    return data[at:stop], stop
+
+
+def _headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = _varint(data, at)
+    if count == 0:
+        return (), at
+    if count < 0 or count * 2 > end - at:
+        raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, at = _bytes(data, at, end)
+        if name is None:
+            raise InvalidRecord("a header has no name")
+        value, at = _bytes(data, at, end)
+        headers.append((name.decode(), value))
+    return tuple(headers), at
