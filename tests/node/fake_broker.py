@@ -58,6 +58,7 @@ class FakeController:
         self.commands: list[Command] = []
         self.failure: Exception | None = None
         self.delay_s = 0.0
+        self.gate: asyncio.Event | None = None  # the next command waits for it
         self.next_id = 1000
 
     def apply(self, command: Command) -> Result:
@@ -66,6 +67,9 @@ class FakeController:
 
     async def submit(self, command: Command, *, timeout_ms: int) -> Result:
         self.commands.append(command)
+        if self.gate is not None:
+            gate, self.gate = self.gate, None
+            await gate.wait()
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         if self.failure is not None:

@@ -239,16 +239,16 @@ def test_many_who_ask_for_a_new_topic_share_one_creation() -> None:
 
 def test_who_loses_the_race_finds_the_topic_there() -> None:
     broker = FakeBroker()
-    broker.controller.delay_s = 0.02
 
     async def race() -> object:
+        gate = broker.controller.gate = asyncio.Event()
         question = asyncio.ensure_future(broker.answer(METADATA, 9, asking("new", creates=True)))
-        await asyncio.sleep(0.005)
-        delay, broker.controller.delay_s = broker.controller.delay_s, 0
+        while not broker.controller.commands:
+            await asyncio.sleep(0)
         await broker.answer(
             19, 7, {"topics": [{"name": "new", "num_partitions": 5, "replication_factor": 1}]}
         )
-        broker.controller.delay_s = delay
+        gate.set()
         return await question
 
     answer = asyncio.run(race())
