@@ -13,22 +13,19 @@ from .config_keys import (
     INT,
     LIST,
     LONG,
-    SHORT,
     STRING,
     at_least,
     at_least_one_or_default,
-    between,
     one_of,
     setting,
 )
+from .coordinator_settings import CoordinatorSettings
 
-_NO_GROUPS = "consumer groups are not served yet"
-_NO_TRANSACTIONS = "transactions are not served yet"
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
+class BrokerSettings(CoordinatorSettings):
     """The typed values of the keys; `BrokerConfig` is what the rest of the broker uses."""
 
     # who and where
@@ -207,38 +204,4 @@ class BrokerSettings:
     record_validation: str = setting(
         "oncelog.record.validation", STRING, "batch",
         "batch: header, CRC, counts; full: every record inside, too.", one_of("batch", "full"),
-    )  # fmt: skip
-
-    # groups and transactions
-    offsets_topic_num_partitions: int = setting(
-        "offsets.topic.num.partitions", INT, "8", "Partitions of __consumer_offsets.", at_least(1),
-        kafka_default="50",
-    )  # fmt: skip
-    offsets_topic_replication_factor: int = setting(
-        "offsets.topic.replication.factor", SHORT, "-1",
-        "Replicas of __consumer_offsets; -1: as default.replication.factor.",
-        at_least_one_or_default, kafka_default="3",
-    )  # fmt: skip
-    offsets_topic_segment_bytes: int = setting(
-        "offsets.topic.segment.bytes", INT, str(100 * MIB), "Segments of __consumer_offsets.",
-        at_least(MIB),
-    )  # fmt: skip
-    group_min_session_timeout_ms: int = setting(
-        "group.min.session.timeout.ms", INT, "6000", "The shortest session.", not_served=_NO_GROUPS
-    )
-    group_max_session_timeout_ms: int = setting(
-        "group.max.session.timeout.ms", INT, "1800000", "The longest one.", not_served=_NO_GROUPS
-    )
-    group_initial_rebalance_delay_ms: int = setting(
-        "group.initial.rebalance.delay.ms", INT, "0", "The wait for the first members.",
-        kafka_default="3000", not_served=_NO_GROUPS,
-    )  # fmt: skip
-    transaction_state_log_num_partitions: int = setting(
-        "transaction.state.log.num.partitions", INT, "4",
-        "Raft groups that decide transactions, fixed for the cluster's life.", between(1, 50),
-        kafka_default="50", not_served=_NO_TRANSACTIONS,
-    )  # fmt: skip
-    transaction_max_timeout_ms: int = setting(
-        "transaction.max.timeout.ms", INT, "900000", "The longest transaction.", at_least(1),
-        not_served=_NO_TRANSACTIONS,
     )  # fmt: skip

@@ -45,7 +45,7 @@ class PeerMessage(IntEnum):
     ADMIN = 6  # any other request to the controller
     PRODUCER_IDS = 7
     WRITE_TRANSACTION_MARKERS = 8
-    FORWARD_COORDINATOR = 9  # a request for a group or transaction coordinator elsewhere
+    VERIFY_TRANSACTION = 9  # a partition leader asks a transaction coordinator (KIP-890)
     DESCRIBE_QUORUM = 10
     PING = 11
 
