@@ -13,6 +13,7 @@ from ..coordinator.commands import Command
 from ..coordinator.results import Result
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
+from .group_coordinator import GroupCoordinator
 
 if TYPE_CHECKING:
     from .replica_manager import ReplicaManager
@@ -84,6 +85,7 @@ class BrokerServices:
     clock: Clock = field(default_factory=SystemClock)
     metrics: Any = None
     broker_epoch: int = -1
+    groups: GroupCoordinator = field(default_factory=GroupCoordinator)
 
     @property
     def node_id(self) -> int:
