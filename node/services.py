@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..coordinator.cluster_state import ClusterState
 from ..coordinator.commands import Command
 from ..coordinator.results import Result
+from ..coordinator.transactions.service import TransactionCoordinators
+from ..coordinator.transactions.verifier import TransactionVerifier
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
 from .group_coordinator import GroupCoordinator
@@ -82,6 +84,8 @@ class BrokerServices:
     controller: Controller
     metadata_group: MetadataGroup
     replicas: "ReplicaManager"
+    transactions: TransactionCoordinators = field(default_factory=TransactionCoordinators)
+    verifier: TransactionVerifier = field(default_factory=TransactionVerifier)
     clock: Clock = field(default_factory=SystemClock)
     metrics: Any = None
     broker_epoch: int = -1
