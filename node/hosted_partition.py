@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ..coordinator.cluster_model import Partition
 from ..replication.follower import PartitionFollower
 from ..replication.leader import PartitionLeader, PeerView
-from ..storage.partition_log import AppendInfo, PartitionLog
+from ..storage.partition_log import AppendInfo, Origin, PartitionLog
 from ..wire.errors import (
     FencedLeaderEpoch,
     KafkaStorageError,
@@ -132,9 +132,17 @@ class HostedPartition:
         return self.leader
 
     def append(
-        self, records: memoryview, header: BatchHeader, *, acks: int, now_ms: int
+        self,
+        records: memoryview,
+        header: BatchHeader,
+        *,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        guard: int | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append a client's validated batch; now_ms is wall-clock.
+        """Append a validated batch; now_ms is wall-clock. The rest: PartitionLog.append_as_leader.
 
         Raises NotEnoughReplicas before anything is written when acks=all could not be kept.
         """
@@ -147,7 +155,13 @@ class HostedPartition:
                 f" min.insync.replicas is {leader.min_insync_replicas}"
             )
         return self.log.append_as_leader(
-            records, header, leader_epoch=leader.leader_epoch, now_ms=now_ms
+            records,
+            header,
+            leader_epoch=leader.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            guard=guard,
+            transaction_version=transaction_version,
         )
 
     def readable_end(self, is_read_committed: bool) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ..replication.leader import PeerView
 from ..replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
-from ..storage.partition_log import AppendInfo
+from ..storage.partition_log import AppendInfo, Origin
 from ..wire.errors import (
     ErrorCode,
     KafkaStorageError,
@@ -112,16 +112,33 @@ class ReplicaManager:
     # -- what moves a partition
 
     def append(
-        self, partition: HostedPartition, records: memoryview, header: BatchHeader, acks: int
+        self,
+        partition: HostedPartition,
+        records: memoryview,
+        header: BatchHeader,
+        acks: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        guard: int | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append a validated client batch and set its consequences going.
+        """Append a validated batch and set its consequences going.
 
         A duplicate appends nothing and is answered with its first offsets; with acks=all it
-        waits for the same high watermark (the caller looks at `needs_waiting`).
+        waits for the same high watermark (the caller looks at `needs_waiting`). `origin`,
+        `guard` and `transaction_version` are those of PartitionLog.append_as_leader.
         """
         now_ms = self.clock.wall_ms()
         try:
-            info = partition.append(records, header, acks=acks, now_ms=now_ms)
+            info = partition.append(
+                records,
+                header,
+                acks=acks,
+                now_ms=now_ms,
+                origin=origin,
+                guard=guard,
+                transaction_version=transaction_version,
+            )
             log = partition.log
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
                 log.flush()  # flush.messages promises it before the acknowledgement
