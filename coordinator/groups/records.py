@@ -1,0 +1,250 @@
+"""The records of __consumer_offsets, in Kafka's own bytes, so that its tools read ours and we its.
+
+key   = kind 2 (0 and 1: a committed offset; 2: a classic group), its fields
+value = version 2, its fields; null is a tombstone
+
+Written is what Apache Kafka 4.3 writes: an offset as version 4 with the topic's id (KIP-848), or
+as version 1 when the request brought its own retention; a group as version 3. All versions before
+are read, and tagged fields that nobody here knows are skipped (KIP-915). Other kinds of key, of the
+newer group protocols, are no error: `decode_key` says None and the record is left alone.
+"""
+
+import struct
+from typing import NamedTuple
+
+from ...wire.errors import InvalidRecord
+from ...wire.primitives import (
+    MalformedFrame,
+    Reader,
+    encode_count,
+    encode_string,
+    encode_tags,
+)
+
+NO_TOPIC_ID = bytes(16)
+NO_TIMESTAMP = NO_EPOCH = -1
+
+_OFFSET_KINDS = (0, 1)
+_GROUP_KIND = 2
+_OFFSET_VALUE_NEWEST = _GROUP_VALUE_NEWEST = 4
+_EXPIRING_VALUE = 1  # the only version with an expire timestamp
+_FLEXIBLE_FROM = 4
+_TOPIC_ID_TAG = 0
+_MEMBER_BYTES_MIN = 15
+
+_int16 = struct.Struct(">h")
+_int32 = struct.Struct(">i")
+_int64 = struct.Struct(">q")
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset, of what."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class OffsetValue(NamedTuple):
+    """A committed offset.
+
+    `expire_timestamp_ms` is -1 unless the commit brought its own retention (OffsetCommit 2-4);
+    `topic_id` is all zero where it is not known.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_TIMESTAMP
+    topic_id: bytes = NO_TOPIC_ID
+
+
+class GroupKey(NamedTuple):
+    """Which group."""
+
+    group_id: str
+
+
+class MemberValue(NamedTuple):
+    """A member of a group; `rebalance_timeout_ms` is -1 in records of version 0."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupValue(NamedTuple):
+    """A classic group as of its last rebalance; the timestamp is -1 before version 2."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp_ms: int
+    members: tuple[MemberValue, ...]
+
+
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset."""
+    return b"".join(
+        (
+            _int16.pack(_OFFSET_KINDS[-1]),
+            encode_string(group_id, False),
+            encode_string(topic, False),
+            _int32.pack(partition),
+        )
+    )
+
+
+def encode_offset_value(value: OffsetValue) -> bytes:
+    """The value of a committed offset; version 1, which has no leader epoch, if it expires."""
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        return b"".join(
+            (
+                _int16.pack(_EXPIRING_VALUE),
+                _int64.pack(value.offset),
+                encode_string(value.metadata, False),
+                _int64.pack(value.commit_timestamp_ms),
+                _int64.pack(value.expire_timestamp_ms),
+            )
+        )
+    has_id = value.topic_id != NO_TOPIC_ID
+    return b"".join(
+        (
+            _int16.pack(_OFFSET_VALUE_NEWEST),
+            _int64.pack(value.offset),
+            _int32.pack(value.leader_epoch),
+            encode_string(value.metadata, True),
+            _int64.pack(value.commit_timestamp_ms),
+            encode_tags([(_TOPIC_ID_TAG, value.topic_id)] if has_id else []),
+        )
+    )
+
+
+def encode_group_key(group_id: str) -> bytes:
+    """The key of a classic group."""
+    return _int16.pack(_GROUP_KIND) + encode_string(group_id, False)
+
+
+def encode_group_value(value: GroupValue) -> bytes:
+    """The value of a classic group, version 3."""
+    parts = [
+        _int16.pack(3),
+        encode_string(value.protocol_type, False),
+        _int32.pack(value.generation),
+        encode_string(value.protocol, False),
+        encode_string(value.leader, False),
+        _int64.pack(value.current_state_timestamp_ms),
+        encode_count(len(value.members), False),
+    ]
+    for member in value.members:
+        parts += (
+            encode_string(member.member_id, False),
+            encode_string(member.group_instance_id, False),
+            encode_string(member.client_id, False),
+            encode_string(member.client_host, False),
+            _int32.pack(member.rebalance_timeout_ms),
+            _int32.pack(member.session_timeout_ms),
+            encode_count(len(member.subscription), False),
+            member.subscription,
+            encode_count(len(member.assignment), False),
+            member.assignment,
+        )
+    return b"".join(parts)
+
+
+def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
+    """What a record is about; None for a kind that is not kept here.
+
+    Raises InvalidRecord for a key that is none, or is cut short.
+    """
+    if key is None:
+        raise InvalidRecord("a record of __consumer_offsets has no key")
+    reader = Reader(memoryview(key))
+    try:
+        kind = reader.int16()
+        if kind in _OFFSET_KINDS:
+            return OffsetKey(reader.string(False), reader.string(False), reader.int32())
+        if kind == _GROUP_KIND:
+            return GroupKey(reader.string(False))
+    except MalformedFrame as error:
+        raise InvalidRecord(f"a key of __consumer_offsets is broken: {error}") from error
+    return None
+
+
+def decode_offset_value(value: bytes) -> OffsetValue:
+    """Versions 0 to 4. Raises InvalidRecord."""
+    reader = Reader(memoryview(value))
+    try:
+        version = _version(reader, _OFFSET_VALUE_NEWEST)
+        flexible = version >= _FLEXIBLE_FROM
+        offset = reader.int64()
+        leader_epoch = reader.int32() if version >= 3 else NO_EPOCH
+        metadata = reader.string(flexible)
+        commit_timestamp_ms = reader.int64()
+        expire_timestamp_ms = reader.int64() if version == _EXPIRING_VALUE else NO_TIMESTAMP
+        tags = reader.tags() if flexible else {}
+        topic_id = bytes(tags.get(_TOPIC_ID_TAG, NO_TOPIC_ID))
+        if len(topic_id) != len(NO_TOPIC_ID):
+            raise MalformedFrame("a topic id has 16 bytes")
+    except MalformedFrame as error:
+        raise InvalidRecord(f"a committed offset is broken: {error}") from error
+    return OffsetValue(
+        offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id
+    )
+
+
+def decode_group_value(value: bytes) -> GroupValue:
+    """Versions 0 to 4. Raises InvalidRecord."""
+    reader = Reader(memoryview(value))
+    try:
+        version = _version(reader, _GROUP_VALUE_NEWEST)
+        flexible = version >= _FLEXIBLE_FROM
+        protocol_type = reader.string(flexible)
+        generation = reader.int32()
+        protocol = reader.nullable_string(flexible)
+        leader = reader.nullable_string(flexible)
+        timestamp_ms = reader.int64() if version >= 2 else NO_TIMESTAMP
+        members = reader.array(flexible, _MEMBER_BYTES_MIN, lambda: _member(reader, version))
+        if flexible:
+            reader.tags()
+    except MalformedFrame as error:
+        raise InvalidRecord(f"a group's record is broken: {error}") from error
+    return GroupValue(protocol_type, generation, protocol, leader, timestamp_ms, tuple(members))
+
+
+def _member(reader: Reader, version: int) -> MemberValue:
+    flexible = version >= _FLEXIBLE_FROM
+    member = MemberValue(
+        reader.string(flexible),
+        reader.nullable_string(flexible) if version >= 3 else None,
+        reader.string(flexible),
+        reader.string(flexible),
+        reader.int32() if version >= 1 else -1,
+        reader.int32(),
+        _bytes(reader, flexible),
+        _bytes(reader, flexible),
+    )
+    if flexible:
+        reader.tags()
+    return member
+
+
+def _bytes(reader: Reader, flexible: bool) -> bytes:
+    value = reader.nullable_bytes(flexible)
+    if value is None:
+        raise MalformedFrame("a subscription or an assignment must not be null")
+    return bytes(value)
+
+
+def _version(reader: Reader, newest: int) -> int:
+    version = reader.int16()
+    if not 0 <= version <= newest:
+        raise MalformedFrame(f"version {version} is not known")
+    return version
