@@ -51,7 +51,12 @@ def decode_marker(batch: Buffer, position: int = 0) -> tuple[ControlType, int]:
     records = decode_batch(batch, position)
     if len(records) != 1:
         raise InvalidRecord("a control batch has one record")
-    key, value = records[0].key, records[0].value
+    return marker_of(records[0])
+
+
+def marker_of(record: Record) -> tuple[ControlType, int]:
+    """(type, coordinator epoch) of a marker's record. Raises InvalidRecord."""
+    key, value = record.key, record.value
     if key is None or len(key) < _key.size or value is None or len(value) < _value.size:
         raise InvalidRecord("a control record is too short")
     version, number = _key.unpack_from(key)

@@ -1,0 +1,231 @@
+"""The committed offsets of one partition of __consumer_offsets: what its log says, and no more.
+
+The table is made by `replay` alone, batch by batch in the order of the log, so a coordinator that
+loads and one that has been serving for a week hold the same. It survives compaction: whatever the
+cleaner leaves behind replays to the same table.
+
+A transaction's offsets (KIP-98) are pending until its marker. COMMIT makes them visible, each only
+if nothing newer *in the log* is there: compaction keeps the last record of a key, and the table has
+to agree with it even when the marker comes after a plain commit. ABORT drops them, and so does a
+tombstone. What is pending makes a partition unstable for readers who ask for stable offsets.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ...wire.control_record import ControlType, marker_of
+from ...wire.errors import InvalidRecord
+from ...wire.record_batch import BatchHeader
+from ...wire.records import Record
+from .records import (
+    NO_TIMESTAMP,
+    NO_TOPIC_ID,
+    OffsetKey,
+    OffsetValue,
+    decode_key,
+    decode_offset_value,
+    encode_offset_key,
+)
+
+TopicPartition = tuple[str, int]
+Tombstone = tuple[bytes, None]
+
+
+class CommittedOffset(NamedTuple):
+    """A value, and the offset of its record in the log."""
+
+    record_offset: int
+    value: OffsetValue
+
+
+class OffsetTable:
+    """Offsets by group, topic and partition.
+
+    `broken_records` counts what could not be read. Such a record is left out: it says nothing, and
+    one of them must not take all groups of its partition away.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0  # committed and pending ones
+        self.broken_records = 0
+        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+        self._open: dict[str, dict[TopicPartition, set[int]]] = {}  # the producers that have some
+
+    # -- what the log says -------------------------------------------------------------------
+
+    def replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
+        """Take in one batch of the log, below the high watermark, in order.
+
+        Control batches end transactions; records that are no offsets are skipped.
+        """
+        if header.is_control:
+            self._replay_marker(header.producer_id, records)
+            return
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in records:
+            try:
+                key = decode_key(record.key)
+                if not isinstance(key, OffsetKey):
+                    continue
+                if record.value is None:
+                    self._drop(key.group_id, (key.topic, key.partition))
+                    continue
+                offset = CommittedOffset(record.offset, decode_offset_value(record.value))
+            except InvalidRecord:
+                self.broken_records += 1
+                continue
+            where = (key.topic, key.partition)
+            if producer_id is None:
+                self._put(key.group_id, where, offset)
+            else:
+                self._put_pending(producer_id, key.group_id, where, offset)
+
+    def _replay_marker(self, producer_id: int, records: Sequence[Record]) -> None:
+        for record in records:  # one; none when compaction has emptied the batch
+            try:
+                is_commit = marker_of(record)[0] is ControlType.COMMIT
+            except InvalidRecord:
+                self.broken_records += 1
+                continue
+            self._end_transaction(producer_id, is_commit)
+
+    def _end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            committed = self._committed.get(group_id, {})
+            for where, offset in offsets.items():
+                self.size -= 1
+                self._close(group_id, where, producer_id)
+                newest = committed.get(where)
+                if is_commit and (newest is None or offset.record_offset > newest.record_offset):
+                    self._put(group_id, where, offset)
+
+    def _put(self, group_id: str, where: TopicPartition, offset: CommittedOffset) -> None:
+        offsets = self._committed.setdefault(group_id, {})
+        self.size += where not in offsets
+        offsets[where] = offset
+
+    def _put_pending(
+        self, producer_id: int, group_id: str, where: TopicPartition, offset: CommittedOffset
+    ) -> None:
+        offsets = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
+        self.size += where not in offsets
+        offsets[where] = offset
+        self._open.setdefault(group_id, {}).setdefault(where, set()).add(producer_id)
+
+    def _drop(self, group_id: str, where: TopicPartition) -> None:
+        offsets = self._committed.get(group_id, {})
+        if offsets.pop(where, None) is not None:
+            self.size -= 1
+            if not offsets:
+                del self._committed[group_id]
+        for producer_id in tuple(self._open.get(group_id, {}).get(where, ())):
+            self.size -= 1
+            self._close(group_id, where, producer_id)
+            groups = self._pending[producer_id]
+            del groups[group_id][where]
+            if not groups[group_id]:
+                del groups[group_id]
+                if not groups:
+                    del self._pending[producer_id]
+
+    def _close(self, group_id: str, where: TopicPartition, producer_id: int) -> None:
+        wheres = self._open[group_id]
+        wheres[where].discard(producer_id)
+        if not wheres[where]:
+            del wheres[where]
+            if not wheres:
+                del self._open[group_id]
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def fetch(self, group_id: str, topic: str, partition: int) -> OffsetValue | None:
+        """The committed offset, None when there is none."""
+        offset = self._committed.get(group_id, {}).get((topic, partition))
+        return None if offset is None else offset.value
+
+    def fetch_all(self, group_id: str) -> Iterator[tuple[TopicPartition, OffsetValue]]:
+        """All committed offsets of a group, in the order of their first commit."""
+        for where, offset in self._committed.get(group_id, {}).items():
+            yield where, offset.value
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may still change the offset (KIP-447)."""
+        return (topic, partition) in self._open.get(group_id, {})
+
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether there is anything for a tombstone to remove, committed or pending."""
+        return self.fetch(group_id, topic, partition) is not None or self.is_unstable(
+            group_id, topic, partition
+        )
+
+    def group_ids(self) -> set[str]:
+        """The groups that have committed or pending offsets."""
+        return self._committed.keys() | self._open.keys()
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether a group has committed or pending offsets."""
+        return group_id in self._committed or group_id in self._open
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether a group has offsets of open transactions; it must not expire then."""
+        return group_id in self._open
+
+    def pending_producers(self, group_id: str) -> set[int]:
+        """The producer ids of those transactions."""
+        return set[int]().union(*self._open.get(group_id, {}).values())
+
+    # -- what is to be removed, as keys and null values for the log -----------------------------
+
+    def tombstones(self, group_id: str) -> list[Tombstone]:
+        """For everything that a group has (DeleteGroups)."""
+        committed = self._committed.get(group_id, {})
+        pending = (where for where in self._open.get(group_id, {}) if where not in committed)
+        return [_tombstone(group_id, where) for where in (*committed, *pending)]
+
+    def expired(
+        self,
+        group_id: str,
+        *,
+        base_ms: int | None,
+        now_ms: int,
+        retention_ms: int,
+        subscribed: Iterable[str] = frozenset(),
+    ) -> list[Tombstone]:
+        """For what has been kept long enough (KIP-211).
+
+        The time runs from base_ms, when the group became empty, or from each commit when that is
+        None; an offset that brought its own retention keeps to that. Topics that the group is
+        subscribed to, and partitions with pending offsets, are kept.
+        """
+        unstable = self._open.get(group_id, {})
+        return [
+            _tombstone(group_id, where)
+            for where, (_, value) in self._committed.get(group_id, {}).items()
+            if where[0] not in subscribed
+            and where not in unstable
+            and _is_expired(value, base_ms, now_ms, retention_ms)
+        ]
+
+    def of_deleted_topic(self, topic: str, topic_id: bytes) -> dict[str, list[Tombstone]]:
+        """By group, for all offsets of a topic that is gone; not those of its namesake."""
+        found: dict[str, dict[TopicPartition, None]] = {}
+        for groups in (self._committed, *self._pending.values()):
+            for group_id, offsets in groups.items():
+                for where, (_, value) in offsets.items():
+                    if where[0] == topic and value.topic_id in (topic_id, NO_TOPIC_ID):
+                        found.setdefault(group_id, {})[where] = None
+        return {
+            group_id: [_tombstone(group_id, where) for where in wheres]
+            for group_id, wheres in found.items()
+        }
+
+
+def _tombstone(group_id: str, where: TopicPartition) -> Tombstone:
+    return encode_offset_key(group_id, *where), None
+
+
+def _is_expired(value: OffsetValue, base_ms: int | None, now_ms: int, retention_ms: int) -> bool:
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - (value.commit_timestamp_ms if base_ms is None else base_ms) >= retention_ms
