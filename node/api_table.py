@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ..wire.messages import control
 from .dispatch import Api
-from .handlers import cluster, configs, metadata, producer, replicas, topics
+from .handlers import cluster, configs, markers, metadata, producer, replicas, topics
 from .handlers.auto_creation import AutoCreation
 
 FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata: every client begins with them
@@ -23,6 +23,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
         *configs.apis(),
         *replicas.apis(),
         *producer.apis(),
+        *markers.apis(),
     )
 
 

@@ -54,6 +54,7 @@ from .replica_manager import ReplicaManager, no_fault_point
 from .server import KafkaServer, ServerLimits
 from .services import BrokerServices
 from .storage_failures import StorageFailures
+from .transaction_markers import MarkerWriter
 
 logger = logging.getLogger(__name__)
 METADATA_GROUP = 0
@@ -167,6 +168,7 @@ class Broker:
         await self._liveness.stop()
         await self._isr_proposer.stop()
         await self._storage_failures.stop()
+        await self._markers.stop()
         if self._compaction is not None:
             await self._compaction.stop()
         await self._maintenance.stop()
@@ -266,6 +268,10 @@ class Broker:
             replicas=self._replicas,
             clock=self._clock,
         )
+        self.services.markers = self._markers = MarkerWriter(
+            self._replicas, fault_point=self._fault_point
+        )
+        self._markers.serve(self.transport)
         self.state.on_change(self._roles.apply)
 
     def _open_known_logs(self) -> None:

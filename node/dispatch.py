@@ -30,6 +30,7 @@ from ..wire.messages import control
 from ..wire.primitives import MalformedFrame
 
 if TYPE_CHECKING:
+    from .handlers.produce_line import ProduceLine
     from .services import BrokerServices
 
 Buffer = bytes | bytearray | memoryview
@@ -108,7 +109,7 @@ class RequestContext:
     """What a handler knows of the connection; one for each, for its whole life.
 
     `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
-    told (KIP-511): name, version.
+    told (KIP-511): name, version. `produce_line` is there while produces wait to be verified.
     """
 
     broker: "BrokerServices"
@@ -118,6 +119,7 @@ class RequestContext:
     client_software: tuple[str, str] = ("unknown", "unknown")
     table: Mapping[int, "Api"] = field(default_factory=dict)
     on_close: list[Callable[[], None]] = field(default_factory=list)
+    produce_line: "ProduceLine | None" = None
 
 
 Outcome = list[Buffer] | PendingAnswer | None

@@ -45,6 +45,7 @@ class HostedPartition:
         "replicas",
         "topic",
         "topic_id",
+        "transactional_ids",
         "unseen_bytes",
     )
 
@@ -63,6 +64,8 @@ class HostedPartition:
         self.unseen_bytes = 0  # appended, not yet readable by consumers
         self.is_changed = False  # on the list of partitions to tell followers about
         self.next_flush_ms = 0
+        # Of producers whose transactions were opened here under this leadership.
+        self.transactional_ids: dict[int, str] = {}
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -111,6 +114,8 @@ class HostedPartition:
         self._adopt(record)
 
     def _adopt(self, record: Partition) -> None:
+        if self.leader is None:
+            self.transactional_ids.clear()
         self.leader_id = record.leader
         self.leader_epoch = record.leader_epoch
         self.partition_epoch = record.partition_epoch

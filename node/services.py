@@ -15,10 +15,12 @@ from ..coordinator.transactions.service import TransactionCoordinators
 from ..coordinator.transactions.verifier import TransactionVerifier
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
+from .connection_fence import ConnectionFence
 from .group_coordinator import GroupCoordinator
 
 if TYPE_CHECKING:
     from .replica_manager import ReplicaManager
+    from .transaction_markers import MarkerWriter
 
 
 class Controller(Protocol):
@@ -90,6 +92,8 @@ class BrokerServices:
     metrics: Any = None
     broker_epoch: int = -1
     groups: GroupCoordinator = field(default_factory=GroupCoordinator)
+    markers: "MarkerWriter | None" = None
+    connection_fence: ConnectionFence = field(default_factory=ConnectionFence)
 
     @property
     def node_id(self) -> int:

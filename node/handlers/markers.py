@@ -1,0 +1,149 @@
+"""WriteTxnMarkers 1-2 and DescribeProducers 0: how people look into hanging transactions, and end
+them (KIP-664).
+
+The cluster's own markers travel over the peer link; these come from admin clients. Version 2 of
+WriteTxnMarkers tells the transaction version (KIP-1228).
+"""
+
+from typing import Any
+
+from ...coordinator.topic_names import why_invalid
+from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers
+from ...wire.errors import InvalidTopicException, KafkaError, UnknownTopicOrPartition
+from ...wire.framing import RequestHeader
+from ..dispatch import Api, RequestContext, Values, control_api
+
+WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
+
+
+# -- WriteTxnMarkers
+
+
+async def write_txn_markers(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Write each marker; answered when all of them are committed, or have failed."""
+    broker = context.broker
+    assert broker.markers is not None
+    reply = await broker.markers.write(
+        WriteMarkers(tuple(_marker(wanted) for wanted in request.markers)),
+        wait_ms=broker.config.request_timeout_ms,
+    )
+    answers: dict[int, dict[str, dict[int, int]]] = {}  # a producer's markers are told together
+    for wanted, errors in zip(request.markers, reply.errors, strict=True):
+        topics = answers.setdefault(wanted.producer_id, {})
+        for (topic, index), error in zip(_partitions(wanted), errors, strict=True):
+            topics.setdefault(topic, {})[index] = error
+    return _answer(answers)
+
+
+def _marker(wanted: Any) -> TransactionMarker:
+    return TransactionMarker(
+        producer_id=wanted.producer_id,
+        producer_epoch=wanted.producer_epoch,
+        coordinator_epoch=wanted.coordinator_epoch,
+        is_commit=wanted.transaction_result,
+        partitions=_partitions(wanted),
+        transaction_version=getattr(wanted, "transaction_version", 0),
+    )
+
+
+def _partitions(wanted: Any) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (topic.name, index) for topic in wanted.topics for index in topic.partition_indexes
+    )
+
+
+def _answer(answers: dict[int, dict[str, dict[int, int]]]) -> Values:
+    return {
+        "markers": [
+            {
+                "producer_id": producer_id,
+                "topics": [
+                    {
+                        "name": topic,
+                        "partitions": [
+                            {"partition_index": index, "error_code": error}
+                            for index, error in partitions.items()
+                        ],
+                    }
+                    for topic, partitions in topics.items()
+                ],
+            }
+            for producer_id, topics in answers.items()
+        ]
+    }
+
+
+def _markers_error(request: Any, error: KafkaError) -> Values:
+    answers: dict[int, dict[str, dict[int, int]]] = {}
+    for wanted in request.markers:
+        topics = answers.setdefault(wanted.producer_id, {})
+        for topic, index in _partitions(wanted):
+            topics.setdefault(topic, {})[index] = error.number
+    return _answer(answers)
+
+
+# -- DescribeProducers
+
+
+def describe_producers(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """What each asked partition knows of its producers; any replica may be asked."""
+
+    def one(topic: str, index: int) -> dict[str, Any]:
+        try:
+            producers = _producers(context, topic, index)
+        except KafkaError as error:
+            return _failed(index, error)
+        return {"partition_index": index, "error_code": 0, "active_producers": producers}
+
+    return {
+        "topics": [
+            {"name": t.name, "partitions": [one(t.name, index) for index in t.partition_indexes]}
+            for t in request.topics
+        ]
+    }
+
+
+def _producers(context: RequestContext, topic: str, index: int) -> list[dict[str, Any]]:
+    if reason := why_invalid(topic):
+        raise InvalidTopicException(reason)
+    if topic not in context.broker.state.topics:
+        raise UnknownTopicOrPartition
+    partition = context.broker.replicas.partition(topic, index)
+    return [
+        {
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.epoch,
+            "last_sequence": entry.last_sequence,
+            "last_timestamp": entry.last_timestamp,
+            "coordinator_epoch": entry.coordinator_epoch,
+            "current_txn_start_offset": entry.transaction_first_offset,
+        }
+        for entry in partition.log.producer_state.entries()
+    ]
+
+
+def _failed(index: int, error: KafkaError) -> dict[str, Any]:
+    message = str(error) if str(error) != error.code.sentence else None
+    return {
+        "partition_index": index,
+        "error_code": error.number,
+        "error_message": message,
+        "active_producers": [],
+    }
+
+
+def _describe_error(request: Any, error: KafkaError) -> Values:
+    return {
+        "topics": [
+            {"name": t.name, "partitions": [_failed(index, error) for index in t.partition_indexes]}
+            for t in request.topics
+        ]
+    }
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of the dispatch table."""
+    return (
+        control_api(WRITE_TXN_MARKERS, (1, 2), write_txn_markers, _markers_error),
+        control_api(DESCRIBE_PRODUCERS, (0, 0), describe_producers, _describe_error),
+    )

@@ -1,0 +1,280 @@
+"""Produces of one connection that stand in line, because the first must be verified (KIP-890).
+
+Requests of a connection are appended in their order. So when one waits for the transaction
+coordinator, all behind it wait, too; those of the same producer are asked about together, and a
+transaction that opens in many partitions costs two questions, not one for each.
+
+What becomes of an answer of the coordinator:
+
+    NONE        appended with the guard that was given before the question: a marker that came in
+                between has destroyed it, and nothing is opened behind the coordinator's back
+    any error   the partition's answer, in words that the client's version understands
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...storage.partition_log import AppendInfo
+from ...storage.producer_entry import NO_OFFSET
+from ...storage.producer_state import ProducerStateTable
+from ...wire.errors import (
+    ErrorCode,
+    KafkaError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    UnknownServerError,
+    error_for,
+)
+from ...wire.messages.produce import ProduceRequest
+from ...wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer, decode_header
+from ..dispatch import PendingAnswer, RequestContext
+from ..hosted_partition import HostedPartition
+from .produce_append import append_all, refuse_all
+
+logger = logging.getLogger(__name__)
+ABORTABLE_ERROR_FROM = 11  # Produce 11 knows TRANSACTION_ABORTABLE (KIP-1050)
+ADDS_PARTITIONS_FROM = 12  # Produce 12 adds its partitions to the transaction (KIP-890)
+_COORDINATOR_IS_AWAY = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+class Producer(NamedTuple):
+    """Whose transactional batches a request carries. adds: see Produce 12."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    adds: bool
+
+
+class _Verdict(NamedTuple):
+    guard: int
+    error: int
+
+
+class _Waiting:
+    """One request in line."""
+
+    __slots__ = ("is_abandoned", "pending", "producer", "request", "version")
+
+    def __init__(self, request: ProduceRequest, version: int, producer: Producer | None) -> None:
+        self.request = request
+        self.version = version
+        self.producer = producer
+        self.is_abandoned = False
+        self.pending = PendingAnswer(self._abandon)
+
+    def _abandon(self) -> None:
+        self.is_abandoned = True
+
+
+class ProduceLine:
+    """The line of one connection; it stands in the connection's context while anyone waits."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._waiting: deque[_Waiting] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(
+        self, request: ProduceRequest, version: int, producer: Producer | None
+    ) -> PendingAnswer:
+        """Let a request wait for its turn; `producer` is None for one without transactions."""
+        waiting = _Waiting(request, version, producer)
+        self._waiting.append(waiting)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        return waiting.pending
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                count, producer, guards = self._next_question()
+                verdicts = {}
+                if producer is not None and guards:
+                    verdicts = await self._ask(producer, guards)
+                for _ in range(count):
+                    self._finish(self._waiting.popleft(), verdicts)
+        finally:
+            self._context.produce_line = None
+            for waiting in self._waiting:  # only if this file is wrong; but none may hang
+                if not waiting.pending.is_done:
+                    waiting.pending.abort("the line of produces broke")
+
+    def _next_question(self) -> tuple[int, Producer | None, dict[HostedPartition, int]]:
+        """How many can be appended after the next question; of whom; which guards they got."""
+        asked_for: Producer | None = None
+        guards: dict[HostedPartition, int] = {}
+        count = 0
+        for waiting in self._waiting:
+            producer = waiting.producer
+            if producer is not None and not waiting.is_abandoned:
+                if asked_for is not None and producer != asked_for:
+                    break
+                asked_for = producer
+                guards |= unverified(self._context, waiting.request, producer)
+            count += 1
+        return count, asked_for, guards
+
+    async def _ask(
+        self, producer: Producer, guards: Mapping[HostedPartition, int]
+    ) -> dict[HostedPartition, _Verdict]:
+        transactional_id, producer_id, epoch, adds = producer
+        names = [(partition.topic, partition.index) for partition in guards]
+        try:
+            errors = await self._context.broker.verifier.verify(
+                transactional_id, producer_id, epoch, names, adds=adds
+            )
+        except Exception:  # whoever stands in line must be answered
+            logger.exception("verifying a transaction of %r", transactional_id)
+            errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(names)
+        return {
+            partition: _Verdict(guard, error)
+            for (partition, guard), error in zip(guards.items(), errors, strict=True)
+        }
+
+    def _finish(self, waiting: _Waiting, verdicts: Mapping[HostedPartition, _Verdict]) -> None:
+        if waiting.is_abandoned:
+            return  # its client is gone, and says it again elsewhere
+        pending, producer = waiting.pending, waiting.producer
+        if producer is not None and (stale := staleness(self._context, producer)):
+            pending.abort(stale)
+            return
+        replicas = self._context.broker.replicas
+
+        def append(
+            partition: HostedPartition, records: memoryview, header: BatchHeader, acks: int
+        ) -> AppendInfo:
+            if producer is None or not header.attributes & TRANSACTIONAL_BIT:
+                return replicas.append(partition, records, header, acks)
+            verdict = verdicts.get(partition)
+            if verdict is None:
+                if _must_be_verified(partition.log.producer_state, header):
+                    raise NotLeaderOrFollower(f"{partition} has changed since the question")
+                return replicas.append(partition, records, header, acks)
+            if verdict.error:
+                raise client_error(verdict.error, waiting.version)
+            info = replicas.append(partition, records, header, acks, guard=verdict.guard)
+            if not info.is_duplicate:
+                partition.transactional_ids[header.producer_id] = producer.transactional_id
+            return info
+
+        try:
+            outcome = append_all(self._context, waiting.request, waiting.version, append, pending)
+        except Exception:
+            logger.exception("a produce that stood in line failed")
+            if pending.is_done:
+                return
+            outcome = refuse_all(waiting.request, waiting.version, UnknownServerError(), pending)
+        if outcome is not pending:
+            assert not isinstance(outcome, PendingAnswer)
+            pending.complete(outcome)
+
+
+def unverified(
+    context: RequestContext, request: ProduceRequest, producer: Producer
+) -> dict[HostedPartition, int]:
+    """The partitions in which this request opens a transaction, each with its guard.
+
+    What is wrong with a batch otherwise is left to the append.
+    """
+    replicas = context.broker.replicas
+    now_ms = replicas.clock.wall_ms()
+    guards: dict[HostedPartition, int] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            if topic.topic_id is not None:
+                partition = replicas.get_by_id(topic.topic_id, wanted.index)
+            else:
+                partition = replicas.get(topic.name or "", wanted.index)
+            if partition is None or partition.leader is None:
+                continue
+            header = transactional_header(wanted.records)
+            if header is None or header.producer_id < 0:
+                continue
+            state = partition.log.producer_state
+            if not _must_be_verified(state, header):
+                continue
+            guard = state.begin_verification(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                now_ms=now_ms,
+                supports_epoch_bump=producer.adds,
+            )
+            if guard is not None:
+                guards[partition] = guard
+    return guards
+
+
+def transactional_header(records: Buffer | None) -> BatchHeader | None:
+    """The header of a transactional batch, None of anything else."""
+    if records is None:
+        return None
+    try:
+        header = decode_header(records)
+    except KafkaError:
+        return None
+    return header if header.attributes & TRANSACTIONAL_BIT else None
+
+
+def staleness(context: RequestContext, producer: Producer) -> str:
+    """Why this connection may not produce for this producer any more; empty if it may."""
+    broker = context.broker
+    if producer.adds or not broker.config.transaction_connection_fence:
+        return ""
+    now_ms = broker.clock.monotonic_ms()
+    _, producer_id, epoch, _ = producer
+    if broker.connection_fence.admits(producer_id, epoch, context.connection_id, now_ms):
+        return ""
+    return (
+        f"a produce of {producer.transactional_id!r} (producer {producer_id}, epoch {epoch}) came "
+        "on a connection older than that producer's newest"
+    )
+
+
+def client_error(error: int, version: int) -> KafkaError:
+    """What a client of this Produce version is told when a verification failed.
+
+    A fenced producer hears of its epoch, as on any produce. Before version 11 nobody knows
+    TRANSACTION_ABORTABLE, and before 12 nobody repeats after CONCURRENT_TRANSACTIONS; no version
+    repeats after errors of coordinators. NOT_ENOUGH_REPLICAS makes all of them repeat, without
+    asking for metadata.
+    """
+    if error == ErrorCode.PRODUCER_FENCED:
+        return error_for(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if error == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_ERROR_FROM:
+        error = ErrorCode.INVALID_TXN_STATE
+    if error == ErrorCode.INVALID_TXN_STATE:
+        return error_for(error, "Partition was not added to the transaction")
+    if error in _COORDINATOR_IS_AWAY or (
+        error == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_FROM
+    ):
+        return NotEnoughReplicas(
+            "Unable to verify the partition has been added to the transaction. Underlying error: "
+            f"{ErrorCode(error).name}"
+        )
+    return error_for(error)
+
+
+def _must_be_verified(state: ProducerStateTable, header: BatchHeader) -> bool:
+    """Whether its transaction is not known to be open here.
+
+    A fenced producer learns that from the partition, and nobody is asked (KAFKA-19690).
+    """
+    entry = state.entry(header.producer_id)
+    if entry is None:
+        return True
+    if header.producer_epoch == entry.epoch:
+        return entry.transaction_first_offset == NO_OFFSET
+    return header.producer_epoch > entry.epoch

@@ -1,0 +1,76 @@
+"""Produces with transactional batches, and what comes behind one on its connection."""
+
+from ...wire.errors import InvalidProducerIdMapping, TransactionalIdAuthorizationFailed
+from ...wire.messages.produce import ProduceRequest
+from ...wire.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT
+from ..dispatch import Buffer, CloseConnection, PendingAnswer, RequestContext
+from .produce_append import append_all
+from .produce_line import (
+    ADDS_PARTITIONS_FROM,
+    ProduceLine,
+    Producer,
+    staleness,
+    transactional_header,
+    unverified,
+)
+
+_ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
+
+
+def is_transactional(request: ProduceRequest) -> bool:
+    """Whether any batch is transactional, whatever the request says (CVE-2018-17196), or it says
+    so itself."""
+    if request.transactional_id is not None:
+        return True
+    for topic in request.topics:
+        for partition in topic.partitions:
+            records = partition.records
+            if (
+                records is not None
+                and len(records) >= HEADER_BYTES
+                and records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+            ):
+                return True
+    return False
+
+
+def handle(
+    context: RequestContext, request: ProduceRequest, version: int
+) -> list[Buffer] | PendingAnswer | None:
+    """Append at once what is verified, and let everything else wait in line.
+
+    Raises TransactionalIdAuthorizationFailed for a transactional batch without transactional id,
+    InvalidProducerIdMapping for batches of several producers, CloseConnection for a produce that
+    is late (`connection_fence`).
+    """
+    producer = _producer_of(request, version)
+    if producer is not None and (stale := staleness(context, producer)):
+        raise CloseConnection(stale)
+    line = context.produce_line
+    if line is None:
+        if producer is None or not unverified(context, request, producer):
+            return append_all(context, request, version, context.broker.replicas.append)
+        line = context.produce_line = ProduceLine(context)
+    return line.put(request, version, producer)
+
+
+def _producer_of(request: ProduceRequest, version: int) -> Producer | None:
+    """The one producer of all transactional batches, None when there is no such batch."""
+    producers: set[tuple[int, int]] = set()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            header = transactional_header(partition.records)
+            if header is None:
+                continue
+            if request.transactional_id is None:
+                raise TransactionalIdAuthorizationFailed
+            if header.producer_id >= 0:
+                producers.add((header.producer_id, header.producer_epoch))
+    if len(producers) > 1:
+        raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
+    if not producers:
+        return None
+    assert request.transactional_id is not None
+    ((producer_id, epoch),) = producers
+    adds = version >= ADDS_PARTITIONS_FROM
+    return Producer(request.transactional_id, producer_id, epoch, adds)
