@@ -1,0 +1,372 @@
+"""A classic group: its members, its generation, its state.
+
+What members may ask is in `joining`, `syncing` and `leaving`, how a generation follows another in
+`rebalance`. This file keeps the books: who is a member, under which instance id, who waits for an
+answer, and which protocols all of them support.
+
+KIP-62, KIP-345 (static members), KIP-394 (pending members), KIP-814.
+"""
+
+from collections import Counter
+
+from ...wire.errors import (
+    CoordinatorNotAvailable,
+    ErrorCode,
+    FencedInstanceId,
+    GroupIdNotFound,
+    IllegalGeneration,
+    NonEmptyGroup,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from .consumer_protocol import CONSUMER, subscribed_topics
+from .group_member import Member
+from .group_messages import (
+    NO_MEMBER,
+    JoinAnswer,
+    JoinedMember,
+    Protocols,
+    SyncAnswer,
+)
+from .group_states import ALLOWED, MAY_REBALANCE, GroupState
+from .records import GroupValue, MemberValue
+from .turn import HEARTBEAT, Turn
+
+
+class ClassicGroup:
+    """One group. Members are kept in the order in which they came."""
+
+    __slots__ = (
+        "awaiting_join_count",
+        "generation",
+        "group_id",
+        "initial_wait_left_ms",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_join",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_since_ms",
+        "static_members",
+        "subscribed",
+        "support",
+    )
+
+    def __init__(self, group_id: str, *, wall_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.state_since_ms = wall_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}  # instance id -> member id
+        self.pending_join: set[str] = set()  # were told their id and have not come with it yet
+        self.pending_sync: set[str] = set()
+        self.awaiting_join_count = 0
+        self.support: Counter[str] = Counter()  # protocol -> members that support it
+        self.subscribed: frozenset[str] | None = None  # None when it is not known
+        self.new_member_added = False  # while the first members gather
+        self.initial_wait_left_ms = 0
+
+    @classmethod
+    def restored(cls, group_id: str, stored: GroupValue) -> "ClassicGroup":
+        """The group as its last record in the log has it."""
+        group = cls(group_id, wall_ms=stored.current_state_timestamp_ms)
+        group.generation = stored.generation
+        group.protocol_type = stored.protocol_type or None
+        group.protocol_name = stored.protocol
+        group.leader_id = stored.leader
+        for member in stored.members:
+            timeout_ms = member.rebalance_timeout_ms
+            group.add(
+                Member(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.session_timeout_ms
+                    if timeout_ms < 0
+                    else timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    protocols=((stored.protocol or "", member.subscription),),
+                    assignment=member.assignment,
+                ),
+                stored.protocol_type,
+            )
+        if group.members:
+            group.state = GroupState.STABLE
+        if group.leader_id not in group.members:
+            group.leader_id = next(iter(group.members), None)
+        group.subscribed = group.compute_subscribed()
+        return group
+
+    def to_store(self, assignments: dict[str, bytes]) -> GroupValue:
+        """This generation for the log, with an assignment for each member."""
+        return GroupValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader_id,
+            current_state_timestamp_ms=self.state_since_ms,
+            members=tuple(
+                MemberValue(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol_name),
+                    assignment=assignments[member.member_id],
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    # -- state
+
+    def move_to(self, state: GroupState, wall_ms: int) -> None:
+        """Change state; only as the table allows."""
+        assert state in ALLOWED[self.state], f"{self.group_id}: {self.state} -> {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = wall_ms
+
+    @property
+    def may_rebalance(self) -> bool:
+        """Whether a rebalance can begin now."""
+        return self.state in MAY_REBALANCE
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is only a name for offsets: nobody ever joined it."""
+        return (
+            self.protocol_type is None and self.state is GroupState.EMPTY and not self.pending_join
+        )
+
+    # -- members
+
+    def add(self, member: Member, protocol_type: str, ticket: object | None = None) -> None:
+        """Take in a member, whose JoinGroup waits if there is a ticket."""
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self.support.update(name for name, _ in member.protocols)
+        self.wait_for_join(member, ticket)
+        self.pending_join.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Let a member, or a pending one, go; nothing happens if it is neither."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_support(member.protocols, -1)
+            if member.join_ticket is not None:
+                self.awaiting_join_count -= 1
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def update(
+        self,
+        member: Member,
+        *,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Note what a member says of itself now."""
+        self._count_support(member.protocols, -1)
+        member.protocols = protocols
+        self._count_support(protocols, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def replace_static(self, instance_id: str, new_member_id: str, turn: Turn) -> Member:
+        """Give a static member's place to its new incarnation; the old one is fenced."""
+        old = self.members.pop(self.static_members[instance_id])
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        self.answer_join(
+            old, JoinAnswer(error=fenced, member_id=old.member_id, protocol_name=None), turn
+        )
+        self.answer_sync(old, SyncAnswer(error=fenced), turn)
+        turn.cancel_deadline(HEARTBEAT, self.group_id, old.member_id)
+        new = Member(
+            member_id=new_member_id,
+            group_instance_id=instance_id,
+            client_id=old.client_id,
+            client_host=old.client_host,
+            rebalance_timeout_ms=old.rebalance_timeout_ms,
+            session_timeout_ms=old.session_timeout_ms,
+            protocols=old.protocols,
+            assignment=old.assignment,
+        )
+        self.members[new_member_id] = new
+        self.static_members[instance_id] = new_member_id
+        if old.member_id in self.pending_sync:
+            self.pending_sync.remove(old.member_id)
+            self.pending_sync.add(new_member_id)
+        if self.leader_id == old.member_id:
+            self.leader_id = new_member_id
+        return new
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that a request names. Raises UnknownMemberId, FencedInstanceId."""
+        if instance_id is not None:
+            holder = self.static_members.get(instance_id)
+            if holder is None:
+                raise UnknownMemberId
+            if holder != member_id:
+                raise FencedInstanceId
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberId
+        return member
+
+    @property
+    def have_all_joined(self) -> bool:
+        """Whether nobody is left to wait for before the next generation."""
+        return len(self.members) == self.awaiting_join_count and not self.pending_join
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long its slowest member may take to rejoin."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    # -- requests that wait
+
+    def wait_for_join(self, member: Member, ticket: object | None) -> None:
+        """Let a JoinGroup wait (None: none does)."""
+        self.awaiting_join_count += (ticket is not None) - (member.join_ticket is not None)
+        member.join_ticket = ticket
+
+    def answer_join(self, member: Member, answer: JoinAnswer, turn: Turn) -> None:
+        """Answer the member's JoinGroup if one waits."""
+        if member.join_ticket is not None:
+            turn.answer(member.join_ticket, answer)
+            self.wait_for_join(member, None)
+
+    @staticmethod
+    def answer_sync(member: Member, answer: SyncAnswer, turn: Turn) -> bool:
+        """Answer the member's SyncGroup; False if none waits."""
+        if member.sync_ticket is None:
+            return False
+        turn.answer(member.sync_ticket, answer)
+        member.sync_ticket = None
+        return True
+
+    def generation_for(self, member: Member, *, skip_assignment: bool = False) -> JoinAnswer:
+        """This generation, as the member is told of it; the leader hears who else is in it."""
+        is_leader = member.member_id == self.leader_id
+        return JoinAnswer(
+            member_id=member.member_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id or NO_MEMBER,
+            skip_assignment=skip_assignment,
+            members=self.described() if is_leader else (),
+        )
+
+    def described(self) -> tuple[JoinedMember, ...]:
+        """All members with their metadata of the chosen protocol."""
+        return tuple(
+            JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol_name))
+            for m in self.members.values()
+        )
+
+    # -- protocols
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols can be one of this group."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        everyone = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self.support[name] == everyone for name, _ in protocols
+        )
+
+    def choose_protocol(self) -> str:
+        """What most members like best of what all support; a tie goes to the earlier member's."""
+        everyone = len(self.members)
+        candidates = {name for name, count in self.support.items() if count == everyone}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def _count_support(self, protocols: Protocols, step: int) -> None:
+        for name, _ in protocols:
+            self.support[name] += step
+            if not self.support[name]:
+                del self.support[name]
+
+    def compute_subscribed(self) -> frozenset[str] | None:
+        """The topics of all members; None for other than consumers, and when it is not known."""
+        if self.protocol_type != CONSUMER:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        topics = set[str]()
+        for member in self.members.values():
+            subscription = subscribed_topics(member.metadata(self.protocol_name))
+            if subscription is None:
+                return None
+            topics |= subscription
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads it; if that cannot be known, consumers are taken to."""
+        if self.subscribed is None:
+            return self.protocol_type == CONSUMER
+        return topic in self.subscribed
+
+    # -- what offsets ask
+
+    def check_offset_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
+    ) -> None:
+        """Judge who commits offsets (KIP-447 for transactional ones).
+
+        Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress,
+        CoordinatorNotAvailable.
+        """
+        if self.state is GroupState.DEAD:
+            raise CoordinatorNotAvailable
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return  # an administrator, or a consumer that manages itself
+        if generation >= 0 or member_id or instance_id is not None:
+            self.check_member(member_id, instance_id)
+            if generation != self.generation:
+                raise IllegalGeneration
+        elif not is_transactional and self.state is not GroupState.EMPTY:
+            raise UnknownMemberId
+        if not is_transactional and self.state is GroupState.COMPLETING_REBALANCE:
+            raise RebalanceInProgress
+
+    def check_offset_delete(self) -> None:
+        """Raises GroupIdNotFound, NonEmptyGroup (other than consumers cannot be looked into)."""
+        if self.state is GroupState.DEAD:
+            raise GroupIdNotFound
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER:
+            raise NonEmptyGroup
+
+    def check_delete(self) -> None:
+        """Raises GroupIdNotFound, NonEmptyGroup."""
+        if self.state is GroupState.DEAD:
+            raise GroupIdNotFound
+        if self.state is not GroupState.EMPTY:
+            raise NonEmptyGroup

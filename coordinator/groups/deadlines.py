@@ -1,0 +1,71 @@
+"""Many deadlines, most of which are put off before they are due.
+
+A heartbeat moves its member's deadline further away a hundred times before it is ever reached,
+so moving one later only notes the new time; the heap learns of it when the old time comes.
+Times are monotonic milliseconds.
+"""
+
+import heapq
+from collections.abc import Hashable, Iterator
+
+_REBUILD_BEYOND = 64
+
+
+class Deadlines:
+    """Deadlines by key; each is due once."""
+
+    __slots__ = ("_at_ms", "_heap", "_pushed", "_queued_ms")
+
+    def __init__(self) -> None:
+        self._at_ms: dict[Hashable, int] = {}
+        self._queued_ms: dict[Hashable, int] = {}  # the entry of the heap that counts for a key
+        self._heap: list[tuple[int, int, Hashable]] = []
+        self._pushed = 0
+
+    def __len__(self) -> int:
+        return len(self._at_ms)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._at_ms
+
+    def set(self, key: Hashable, at_ms: int) -> None:
+        """Let the key be due then, not when it was to be before."""
+        self._at_ms[key] = at_ms
+        queued_ms = self._queued_ms.get(key)
+        if queued_ms is None or at_ms < queued_ms:
+            self._push(key, at_ms)
+
+    def cancel(self, key: Hashable) -> None:
+        """Let it not be due at all."""
+        self._at_ms.pop(key, None)
+
+    def pop_due(self, now_ms: int) -> Iterator[Hashable]:
+        """The keys that are due, the earliest first; what is set meanwhile counts."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            queued_ms, _, key = heapq.heappop(self._heap)
+            if self._queued_ms.get(key) != queued_ms:
+                continue  # set to an earlier time since
+            del self._queued_ms[key]
+            at_ms = self._at_ms.get(key)
+            if at_ms is None:
+                continue
+            if at_ms > now_ms:
+                self._push(key, at_ms)
+                continue
+            del self._at_ms[key]
+            yield key
+
+    @property
+    def next_ms(self) -> int | None:
+        """When to look again: nothing is due before; None when there is nothing."""
+        return self._heap[0][0] if self._heap else None
+
+    def _push(self, key: Hashable, at_ms: int) -> None:
+        self._queued_ms[key] = at_ms
+        self._pushed += 1
+        heapq.heappush(self._heap, (at_ms, self._pushed, key))
+        if len(self._heap) > _REBUILD_BEYOND + 2 * len(self._at_ms):
+            self._queued_ms = dict(self._at_ms)
+            self._heap = [(at, i, key) for i, (key, at) in enumerate(self._at_ms.items())]
+            self._pushed = len(self._heap)
+            heapq.heapify(self._heap)

@@ -1,0 +1,102 @@
+"""What members ask of a group and what they are answered, free of any version of the protocol.
+
+Times are milliseconds. Error fields hold numbers of `ErrorCode`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...wire.errors import ErrorCode
+
+NO_GENERATION = -1
+NO_MEMBER = ""
+NO_LEADER = ""
+Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in the member's order of preference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """JoinGroup. `new_member_id` is the id that the member gets if it has none.
+
+    `requires_member_id` (version 4 on, KIP-394): a new dynamic member is first told its id.
+    `can_skip_assignment` (version 9, KIP-814): the leader understands skip_assignment.
+    """
+
+    group_id: str
+    member_id: str
+    new_member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    reason: str = ""
+    requires_member_id: bool = True
+    can_skip_assignment: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """A member as the leader sees it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswer:
+    """JoinGroup's answer; `members` is filled for the leader only."""
+
+    error: int = ErrorCode.NONE
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = ""
+    leader: str = NO_LEADER
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """SyncGroup. `assignments` by member id, empty but for the leader."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None = None
+    generation: int
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncAnswer:
+    """SyncGroup's answer."""
+
+    error: int = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavingMember:
+    """One member of a LeaveGroup, named by its id, its instance id (KIP-345), or both."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """What the configuration says of groups."""
+
+    max_size: int = (1 << 31) - 1
+    initial_rebalance_delay_ms: int = 0
+    # A member that nobody can have told its id cannot send heartbeats; so long may it wait.
+    new_member_join_timeout_ms: int = 300_000

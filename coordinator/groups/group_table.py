@@ -1,0 +1,154 @@
+"""The groups of one partition of __consumer_offsets: which there are, and what is due when.
+
+`replay` builds them from the log, `take_up` starts their members' sessions, and from then on memory
+is ahead of the log: a rebalance that is under way is in no record. `release` ends it all.
+"""
+
+from collections.abc import Sequence
+
+from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
+from .classic_group import ClassicGroup
+from .deadlines import Deadlines
+from .group_messages import (
+    NO_MEMBER,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    SyncAnswer,
+    SyncRequest,
+)
+from .group_states import GroupState
+from .joining import join
+from .leaving import leave, session_deadline
+from .rebalance import begin, expect_heartbeat, join_deadline, release
+from .records import GroupValue
+from .syncing import heartbeat, sync, sync_deadline
+from .turn import HEARTBEAT, JOIN, Turn
+
+GROUPS_MAX = 1_000_000  # of one partition; expired ones go, so only a broken client comes here
+_SESSION_GOES_ON = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
+
+
+class GroupTable:
+    """Groups by id, and their deadlines."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.deadlines = Deadlines()
+
+    # -- from the log, and away
+
+    def replay(self, group_id: str, value: GroupValue | None) -> None:
+        """Take in a record while loading; None is a tombstone."""
+        if value is None:
+            self.groups.pop(group_id, None)
+        else:
+            self.groups[group_id] = ClassicGroup.restored(group_id, value)
+
+    def take_up(self, turn: Turn) -> None:
+        """All is loaded: members have their session's time to show up, from now on."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                expect_heartbeat(group, member, turn)
+            if len(group.members) > turn.settings.max_size:
+                begin(group, turn, "it has more members than group.max.size now")
+
+    def release(self, error: int, turn: Turn) -> None:
+        """Coordinate no group any more; who waits gets the error."""
+        for group_id in list(self.groups):
+            self.forget(group_id, turn, error)
+
+    def forget(
+        self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    ) -> None:
+        """One group is no more: its tombstone is on its way, or the whole table goes."""
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            release(group, turn, error)
+
+    # -- requests
+
+    def join(self, request: JoinRequest, ticket: object, turn: Turn) -> None:
+        """JoinGroup: a new group begins with the first member that has no id yet."""
+        group = self.groups.get(request.group_id)
+        if group is not None:
+            return join(group, request, ticket, turn)
+        if request.member_id != NO_MEMBER:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            return turn.answer(ticket, JoinAnswer(error=unknown, member_id=request.member_id))
+        if len(self.groups) >= GROUPS_MAX:
+            full = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return turn.answer(ticket, JoinAnswer(error=full))
+        group = ClassicGroup(request.group_id, wall_ms=turn.wall_ms)
+        join(group, request, ticket, turn)
+        if group.members or group.pending_join:
+            self.groups[request.group_id] = group
+            # As Kafka does: the group can be listed, even by the next coordinator, from now on.
+            empty = GroupValue("", 0, None, None, group.state_since_ms, ())
+            turn.store(request.group_id, empty, lambda error, later: None)
+
+    def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
+        """SyncGroup."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return turn.answer(ticket, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        return sync(group, request, ticket, turn)
+
+    def heartbeat(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        turn: Turn,
+    ) -> None:
+        """Heartbeat; raises the KafkaError that is its answer."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise UnknownMemberId
+        heartbeat(group, member_id, instance_id, generation, turn)
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
+        """LeaveGroup: an ErrorCode for each. Raises CoordinatorNotAvailable."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        return leave(group, leaving, turn)
+
+    def offsets_committed(self, group_id: str, member_id: str, turn: Turn) -> None:
+        """A member commits offsets, so it lives."""
+        group = self.groups.get(group_id)
+        if group is not None and group.state in _SESSION_GOES_ON:
+            member = group.members.get(member_id)
+            if member is not None:
+                expect_heartbeat(group, member, turn)
+
+    def find(self, group_id: str) -> ClassicGroup:
+        """The group. Raises GroupIdNotFound."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFound(f"Group {group_id} not found.")
+        return group
+
+    def find_or_make_simple(self, group_id: str, wall_ms: int) -> ClassicGroup:
+        """The group, or a new one that is only a name for offsets."""
+        group = self.groups.get(group_id)
+        if group is None:
+            if len(self.groups) >= GROUPS_MAX:
+                raise CoordinatorNotAvailable
+            group = self.groups[group_id] = ClassicGroup(group_id, wall_ms=wall_ms)
+        return group
+
+    # -- deadlines
+
+    def due(self, turn: Turn) -> None:
+        """Everything whose time has come by turn.now_ms."""
+        for key in self.deadlines.pop_due(turn.now_ms):
+            kind, group_id, member_id = key  # type: ignore[misc]
+            group = self.groups[group_id]
+            if kind == HEARTBEAT:
+                session_deadline(group, member_id, turn)
+            elif kind == JOIN:
+                join_deadline(group, turn)
+            else:
+                sync_deadline(group, turn)

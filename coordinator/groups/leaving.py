@@ -1,0 +1,71 @@
+"""LeaveGroup, and members whose session is over.
+
+LeaveGroup names several members from version 3 on (KIP-345): by member id, by instance id (an
+administrator's way to remove a static member), or by both. Each gets its own answer, and together
+they cause one rebalance. A pending member, which was told its id and never came, just goes.
+"""
+
+from collections.abc import Sequence
+
+from ...wire.errors import CoordinatorNotAvailable, ErrorCode, KafkaError
+from .classic_group import ClassicGroup
+from .group_messages import NO_MEMBER, LeavingMember
+from .group_states import GroupState
+from .rebalance import begin_or_complete, complete, complete_if_all_joined, remove_member
+from .turn import HEARTBEAT, Turn
+
+_HAS_A_GENERATION = frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE})
+
+
+def leave(group: ClassicGroup, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
+    """Let them go: an ErrorCode for each. Raises CoordinatorNotAvailable for a dead group."""
+    if group.state is GroupState.DEAD:
+        raise CoordinatorNotAvailable
+    errors = [_leave_one(group, each, turn) for each in leaving]
+    if ErrorCode.NONE in errors:
+        if group.state in _HAS_A_GENERATION:
+            reasons = {each.reason for each in leaving if each.reason}
+            begin_or_complete(group, turn, f"members leave ({', '.join(sorted(reasons))})")
+        else:
+            complete_if_all_joined(group, turn)
+    return errors
+
+
+def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
+    member_id, instance_id = leaving.member_id, leaving.group_instance_id
+    if member_id == NO_MEMBER:
+        holder = group.static_members.get(instance_id or "")
+        if instance_id is None or holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        remove_member(group, group.members[holder], turn)
+        return ErrorCode.NONE
+    if member_id in group.pending_join:
+        group.remove(member_id)
+        turn.cancel_deadline(HEARTBEAT, group.group_id, member_id)
+        return ErrorCode.NONE
+    try:
+        remove_member(group, group.check_member(member_id, instance_id), turn)
+    except KafkaError as error:
+        return error.number
+    return ErrorCode.NONE
+
+
+def session_deadline(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """A member's session is over, unless it has been waiting for us all the time."""
+    if member_id in group.pending_join:
+        group.remove(member_id)
+        _complete_if_the_last(group, turn)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.counts_as_alive:
+        return
+    remove_member(group, member, turn)
+    if group.state in _HAS_A_GENERATION:
+        begin_or_complete(group, turn, f"the session of {member_id} has expired")
+    else:
+        _complete_if_the_last(group, turn)
+
+
+def _complete_if_the_last(group: ClassicGroup, turn: Turn) -> None:
+    if group.state is GroupState.PREPARING_REBALANCE and group.have_all_joined:
+        complete(group, turn)

@@ -1,0 +1,161 @@
+"""How one generation of a group follows another.
+
+A rebalance begins (`begin`), members rejoin, and it ends (`complete`) when all are there or their
+time is over: dynamic members that did not come are dropped, static ones stay. The first members of
+an empty group get `group.initial.rebalance.delay.ms` to gather (KIP-134); each that comes meanwhile
+prolongs it, at most to the rebalance timeout.
+"""
+
+from ...wire.errors import ErrorCode
+from .classic_group import ClassicGroup
+from .group_member import Member
+from .group_messages import JoinAnswer, SyncAnswer
+from .group_states import GroupState
+from .turn import HEARTBEAT, JOIN, SYNC, Turn
+
+LOOK_AGAIN_MS = 100  # at least, for members that ask for a rebalance timeout of nothing
+
+
+def expect_heartbeat(
+    group: ClassicGroup, member: Member, turn: Turn, timeout_ms: int | None = None
+) -> None:
+    """Give a member its session's time, or another, from now on."""
+    delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+    turn.set_deadline(HEARTBEAT, group.group_id, member.member_id, delay_ms)
+
+
+def begin_or_complete(group: ClassicGroup, turn: Turn, reason: str) -> None:
+    """Something about the members has changed: rebalance, or see whether they are all there."""
+    if group.may_rebalance:
+        begin(group, turn, reason)
+    else:
+        complete_if_all_joined(group, turn)
+
+
+def begin(group: ClassicGroup, turn: Turn, reason: str) -> None:
+    """Have every member rejoin. Who waits for an assignment is told to."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        drop_assignments(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    turn.cancel_deadline(SYNC, group.group_id)
+    is_first = group.state is GroupState.EMPTY
+    if is_first:
+        delay_ms = turn.settings.initial_rebalance_delay_ms
+        group.initial_wait_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.new_member_added = False
+        turn.set_deadline(JOIN, group.group_id, "", delay_ms)
+    group.move_to(GroupState.PREPARING_REBALANCE, turn.wall_ms)
+    turn.note(f"group {group.group_id} rebalances, generation {group.generation}: {reason}")
+    if is_first:
+        return
+    if group.have_all_joined:
+        complete(group, turn)
+    else:
+        turn.set_deadline(JOIN, group.group_id, "", group.rebalance_timeout_ms)
+
+
+def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
+    """End the rebalance early, but not while an empty group's first members gather."""
+    if (
+        group.state is GroupState.PREPARING_REBALANCE
+        and group.previous_state is not GroupState.EMPTY
+        and group.have_all_joined
+    ):
+        complete(group, turn)
+
+
+def join_deadline(group: ClassicGroup, turn: Turn) -> None:
+    """The time for (re)joining is over, or a first part of it."""
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    delay_ms = min(turn.settings.initial_rebalance_delay_ms, group.initial_wait_left_ms)
+    if group.previous_state is GroupState.EMPTY and group.new_member_added and delay_ms:
+        group.new_member_added = False
+        group.initial_wait_left_ms -= delay_ms
+        turn.set_deadline(JOIN, group.group_id, "", delay_ms)
+    else:
+        complete(group, turn)
+
+
+def complete(group: ClassicGroup, turn: Turn) -> None:
+    """Go on with those who are there: the next generation, or none if nobody is."""
+    turn.cancel_deadline(JOIN, group.group_id)
+    absent = [
+        member
+        for member in group.members.values()
+        if member.join_ticket is None and not member.is_static
+    ]
+    for member in absent:
+        group.remove(member.member_id)
+        turn.cancel_deadline(HEARTBEAT, group.group_id, member.member_id)
+    if absent:
+        gone = ", ".join(member.member_id for member in absent)
+        turn.note(f"group {group.group_id} goes on without {gone}: did not rejoin in time")
+    if group.state is GroupState.DEAD:
+        return
+    if group.members and not _has_leader_who_joined(group):
+        # Only static members are left, and none of them has come: their sessions decide.
+        delay_ms = max(group.rebalance_timeout_ms, LOOK_AGAIN_MS)
+        turn.set_deadline(JOIN, group.group_id, "", delay_ms)
+        return
+    group.generation += 1
+    group.pending_sync.clear()
+    if not group.members:
+        group.protocol_name = None
+        group.subscribed = group.compute_subscribed()
+        group.move_to(GroupState.EMPTY, turn.wall_ms)
+        turn.note(f"group {group.group_id} is empty, generation {group.generation}")
+        # If this is lost the generation before stays in the log; nobody of it is left to care.
+        turn.store(group.group_id, group.to_store({}), lambda error, later: None)
+        return
+    group.protocol_name = group.choose_protocol()
+    group.subscribed = group.compute_subscribed()
+    group.move_to(GroupState.COMPLETING_REBALANCE, turn.wall_ms)
+    for member in group.members.values():
+        group.answer_join(member, group.generation_for(member), turn)
+        expect_heartbeat(group, member, turn)
+        member.is_new = False
+        group.pending_sync.add(member.member_id)
+    turn.set_deadline(SYNC, group.group_id, "", group.rebalance_timeout_ms)
+
+
+def _has_leader_who_joined(group: ClassicGroup) -> bool:
+    leader = group.members.get(group.leader_id or "")
+    if leader is not None and leader.join_ticket is not None:
+        return True
+    for member in group.members.values():
+        if member.join_ticket is not None:
+            group.leader_id = member.member_id
+            return True
+    return False
+
+
+def remove_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    """Let a member go; if it waits it is told that it is not known, and may join again."""
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    group.answer_join(member, JoinAnswer(error=unknown), turn)
+    group.answer_sync(member, SyncAnswer(error=unknown), turn)
+    group.remove(member.member_id)
+    turn.cancel_deadline(HEARTBEAT, group.group_id, member.member_id)
+
+
+def drop_assignments(group: ClassicGroup, turn: Turn, error: int) -> None:
+    """There is no assignment for this generation; tell those who wait for it why."""
+    for member in group.members.values():
+        member.assignment = b""
+        if group.answer_sync(member, SyncAnswer(error=error), turn):
+            expect_heartbeat(group, member, turn)
+
+
+def release(group: ClassicGroup, turn: Turn, error: int) -> None:
+    """The group is gone from here: everybody who waits is told, and nothing is due any more."""
+    for member in group.members.values():
+        group.answer_join(member, JoinAnswer(error=error, member_id=member.member_id), turn)
+        group.answer_sync(member, SyncAnswer(error=error), turn)
+        turn.cancel_deadline(HEARTBEAT, group.group_id, member.member_id)
+    for member_id in group.pending_join:
+        turn.cancel_deadline(HEARTBEAT, group.group_id, member_id)
+    group.pending_join.clear()
+    turn.cancel_deadline(JOIN, group.group_id)
+    turn.cancel_deadline(SYNC, group.group_id)
+    group.move_to(GroupState.DEAD, turn.wall_ms)

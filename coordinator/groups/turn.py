@@ -1,0 +1,62 @@
+"""What comes of one request, or of one deadline: answers, records to store, deadlines.
+
+The rules of groups write into a turn; the shell carries it out. Nothing here waits: a request that
+must wait leaves its ticket with its member, and a later turn answers it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .deadlines import Deadlines
+from .group_messages import GroupSettings, JoinAnswer, SyncAnswer
+from .records import GroupValue
+
+HEARTBEAT, JOIN, SYNC = "heartbeat", "join", "sync"
+DeadlineKey = tuple[str, str, str]  # which of the three, group id, member id or ""
+
+
+@dataclass(slots=True, eq=False)
+class Store:
+    """A group's record to append; `stored` is called with an ErrorCode and the turn it begins.
+
+    `stored` is to be called once, when the record is committed (NONE) or is known not to be.
+    """
+
+    group_id: str
+    value: GroupValue
+    stored: "Callable[[int, Turn], None]"
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """now_ms is monotonic and for deadlines, wall_ms for what is written down."""
+
+    now_ms: int
+    wall_ms: int
+    settings: GroupSettings
+    deadlines: Deadlines
+    answers: list[tuple[object, JoinAnswer | SyncAnswer]] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # sentences for the log
+
+    def answer(self, ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
+        """Answer the request that the ticket stands for."""
+        self.answers.append((ticket, answer))
+
+    def store(
+        self, group_id: str, value: GroupValue, stored: "Callable[[int, Turn], None]"
+    ) -> None:
+        """Have a generation written to the log."""
+        self.stores.append(Store(group_id, value, stored))
+
+    def note(self, sentence: str) -> None:
+        """Tell people."""
+        self.notes.append(sentence)
+
+    def set_deadline(self, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:
+        """Come back after a delay, and not at the time given before."""
+        self.deadlines.set((kind, group_id, member_id), self.now_ms + delay_ms)
+
+    def cancel_deadline(self, kind: str, group_id: str, member_id: str = "") -> None:
+        """Do not come back."""
+        self.deadlines.cancel((kind, group_id, member_id))
