@@ -8,7 +8,18 @@ from collections.abc import Iterable
 
 from ..wire.messages import control
 from .dispatch import Api
-from .handlers import cluster, configs, markers, metadata, producer, replicas, topics
+from .handlers import (
+    cluster,
+    configs,
+    coordinators,
+    group_offsets,
+    markers,
+    metadata,
+    offset_commits,
+    producer,
+    replicas,
+    topics,
+)
 from .handlers.auto_creation import AutoCreation
 
 FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata: every client begins with them
@@ -16,14 +27,18 @@ FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata: every client begins with th
 
 def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
     """Everything but the log itself (produce, fetch and their kin: see handlers/log.py)."""
+    creation = AutoCreation(log)
     return (
         *cluster.apis(),
-        *metadata.apis(AutoCreation(log)),
+        *metadata.apis(creation),
         *topics.apis(),
         *configs.apis(),
         *replicas.apis(),
         *producer.apis(),
         *markers.apis(),
+        *coordinators.apis(creation),
+        *offset_commits.apis(),
+        *group_offsets.apis(),
     )
 
 

@@ -1,0 +1,243 @@
+"""Offsets that groups have committed: asked for, and deleted.
+
+OffsetFetch 1-10   v2 all topics at once (null), and errors of the group; v5 leader epochs
+                   (KIP-320); v7 stable offsets only (KIP-447); v8 many groups (KIP-709); v10 topic
+                   ids (KIP-848). What was never committed is -1, also of an unknown group.
+OffsetDelete 0     KIP-496: of topics that no member is subscribed to.
+
+A stable answer waits for what is on its way to the replicas, and says UNSTABLE_OFFSET_COMMIT where
+an open transaction may still change the offset. An offset that was committed to another topic of
+the same name counts as none (with Kafka only from version 10 on, and only of such commits).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...coordinator.cluster_state import ClusterState
+from ...coordinator.groups.offset_table import OffsetTable
+from ...coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offset_key
+from ...wire.errors import ErrorCode, InvalidGroupId, KafkaError
+from ...wire.framing import RequestHeader
+from ...wire.records import Record, encode_batch
+from ..dispatch import Api, RequestContext, Values, control_api
+from ..services import BrokerServices
+from .offset_commits import coordinator_error
+
+BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
+NO_OFFSET = NO_EPOCH = -1
+
+
+async def offset_fetch(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """The committed offsets of one group, or of many."""
+    broker = context.broker
+    version = header.api_version
+    stable = getattr(request, "require_stable", False)
+    if version >= BATCHED_FROM:
+        return {
+            "groups": [
+                await _fetch(broker, group.group_id, group.topics, version, stable)
+                for group in request.groups
+            ]
+        }
+    values = await _fetch(broker, request.group_id, request.topics, version, stable)
+    return _single(request, version, values)
+
+
+async def _fetch(
+    broker: BrokerServices, group_id: str, topics: Any, version: int, stable: bool
+) -> dict[str, Any]:
+    """The answer for one group, in the terms of version 8 and later."""
+    try:
+        shard = broker.groups.shard_for(group_id)
+        if stable:
+            await broker.groups.until_settled(shard)
+        offsets = shard.offsets if shard.check_offset_fetch(group_id) else None
+    except KafkaError as error:
+        return {"group_id": group_id, "error_code": _fetch_error(error), "topics": []}
+    if topics is None:
+        answers = _all_topics(broker.state, offsets, group_id, version, stable)
+    else:
+        answers = [
+            _asked_topic(broker.state, offsets, group_id, topic, version, stable)
+            for topic in topics
+        ]
+    return {"group_id": group_id, "error_code": ErrorCode.NONE, "topics": answers}
+
+
+def _asked_topic(
+    state: ClusterState,
+    offsets: OffsetTable | None,
+    group_id: str,
+    asked: Any,
+    version: int,
+    stable: bool,
+) -> dict[str, Any]:
+    if version >= IDS_FROM:
+        topic = state.topic_by_id(asked.topic_id)
+        if topic is None:
+            unknown = [
+                _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID)
+                for index in asked.partition_indexes
+            ]
+            return {"topic_id": asked.topic_id, "partitions": unknown}
+        name = topic.name
+    else:
+        name = asked.name
+        topic = state.topics.get(name)
+    topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+    partitions: list[dict[str, Any]] = []
+    for index in asked.partition_indexes:
+        if offsets is None:
+            partitions.append(_partition(index, None))
+        elif stable and offsets.is_unstable(group_id, name, index):
+            partitions.append(_partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        else:
+            value = offsets.fetch(group_id, name, index)
+            if value is not None and _is_namesakes(value, topic_id):
+                value = None
+            partitions.append(_partition(index, value))
+    return {"name": name, "topic_id": topic_id, "partitions": partitions}
+
+
+def _all_topics(
+    state: ClusterState, offsets: OffsetTable | None, group_id: str, version: int, stable: bool
+) -> list[dict[str, Any]]:
+    """All that is committed; from version 10 on not of deleted topics, which have no id."""
+    by_topic: dict[str, dict[str, Any]] = {}
+    for (name, index), value in () if offsets is None else offsets.fetch_all(group_id):
+        topic = state.topics.get(name)
+        if topic is None and version >= IDS_FROM:
+            continue
+        topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+        if stable and offsets is not None and offsets.is_unstable(group_id, name, index):
+            answer = _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        elif _is_namesakes(value, topic_id):
+            continue
+        else:
+            answer = _partition(index, value)
+        answers = by_topic.setdefault(name, {"name": name, "topic_id": topic_id, "partitions": []})
+        answers["partitions"].append(answer)
+    return list(by_topic.values())
+
+
+def _is_namesakes(value: OffsetValue, topic_id: bytes) -> bool:
+    """Whether the offset was committed to another topic, which had the same name."""
+    return NO_TOPIC_ID not in (value.topic_id, topic_id) and value.topic_id != topic_id
+
+
+def _partition(
+    index: int, value: OffsetValue | None, error: int = ErrorCode.NONE
+) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": NO_OFFSET if value is None else value.offset,
+        "committed_leader_epoch": NO_EPOCH if value is None else value.leader_epoch,
+        "metadata": "" if value is None else value.metadata,
+        "error_code": error,
+    }
+
+
+def _single(request: Any, version: int, values: dict[str, Any]) -> Values:
+    """Before version 8: one group at the top, and in version 1 no place for its error."""
+    error = values["error_code"]
+    if not error or version >= GROUP_ERRORS_FROM:
+        return {"topics": values["topics"], "error_code": error}
+    topics: Iterable[Any] = request.topics or ()
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_partition(index, None, error) for index in topic.partition_indexes],
+            }
+            for topic in topics
+        ]
+    }
+
+
+def _fetch_error(error: KafkaError) -> int:
+    """Consumers before 3.9 do not expect COORDINATOR_NOT_AVAILABLE here."""
+    number = coordinator_error(error)
+    if number == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return ErrorCode.NOT_COORDINATOR
+    return number
+
+
+def _fetch_refusal(request: Any, error: KafkaError) -> Values:
+    if not hasattr(request, "groups"):
+        values = {"error_code": error.number, "topics": []}
+        return {**values, **_single(request, 1, values)}
+    return {
+        "groups": [
+            {"group_id": group.group_id, "error_code": error.number, "topics": []}
+            for group in request.groups
+        ]
+    }
+
+
+async def offset_delete(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Delete committed and pending offsets of a group."""
+    broker = context.broker
+    group_id = request.group_id
+    try:
+        if not group_id:
+            raise InvalidGroupId
+        shard = broker.groups.shard_for(group_id)
+        subscribed = shard.check_offset_delete(group_id)
+        keys: list[bytes] = []
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": each.partition_index,
+                        "error_code": _delete(
+                            broker.state,
+                            shard.offsets,
+                            (group_id, topic.name, each.partition_index),
+                            topic.name in subscribed,
+                            keys,
+                        ),
+                    }
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+        if keys:
+            now_ms = broker.clock.wall_ms()
+            records = [Record(i, now_ms, key, None) for i, key in enumerate(keys)]
+            await broker.groups.append(shard, encode_batch(records))
+    except KafkaError as error:
+        return _delete_refusal(request, error)
+    return {"topics": topics}
+
+
+def _delete(
+    state: ClusterState,
+    offsets: OffsetTable,
+    where: tuple[str, str, int],
+    is_subscribed: bool,
+    keys: list[bytes],
+) -> int:
+    """The error of one partition; its key goes into `keys` if there is something to delete."""
+    _, name, index = where
+    topic = state.topics.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if is_subscribed:
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    if offsets.has(*where):
+        keys.append(encode_offset_key(*where))
+    return ErrorCode.NONE
+
+
+def _delete_refusal(request: Any, error: KafkaError) -> Values:
+    return {"error_code": coordinator_error(error), "topics": []}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(9, (1, 10), offset_fetch, _fetch_refusal),
+        control_api(47, (0, 0), offset_delete, _delete_refusal),
+    )

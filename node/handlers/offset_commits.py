@@ -1,0 +1,272 @@
+"""Offsets that consumers commit, by themselves or in a transaction.
+
+OffsetCommit 2-10     KIP-88; v2-4 bring their own retention (KIP-211), v6 leader epochs (KIP-320),
+                      v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND, v10 topic ids (KIP-848).
+TxnOffsetCommit 0-5   KIP-98; v3 says who commits (KIP-447), v4 may answer TRANSACTION_ABORTABLE,
+                      v5 adds the group's partition to the transaction by itself (KIP-890).
+
+A request becomes one batch of __consumer_offsets, and is answered when that is committed. Topics
+and partitions that do not exist are refused by themselves; what concerns the group is the error of
+all others. Before a transaction's first offsets of a group its coordinator is asked: they must not
+open a transaction here that has ended already, and nothing would end them.
+
+Against Kafka: the topic's id is stored with every offset, not only with those of v10, so offsets
+of a deleted topic never pass for those of its namesake.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...coordinator.cluster_state import ClusterState
+from ...coordinator.groups.offset_table import OffsetTable
+from ...coordinator.groups.records import (
+    NO_TIMESTAMP,
+    OffsetValue,
+    encode_offset_key,
+    encode_offset_value,
+)
+from ...wire.errors import (
+    ErrorCode,
+    InvalidCommitOffsetSize,
+    InvalidGroupId,
+    KafkaError,
+    NotCoordinator,
+    error_for,
+)
+from ...wire.framing import RequestHeader
+from ...wire.records import Record, encode_batch
+from ..dispatch import Api, RequestContext, Values, control_api
+from ..services import BrokerServices
+from .auto_creation import OFFSETS_TOPIC
+
+OFFSETS_MAX = 1_000_000  # of one partition of __consumer_offsets, about 500 bytes each
+NO_SEQUENCE = NO_EPOCH = -1
+ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 5, 4, 2
+_AS_COORDINATOR = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(error: KafkaError) -> int:
+    """What a group's client is told of trouble with the partition behind its coordinator."""
+    return _AS_COORDINATOR.get(error.number, error.number)  # type: ignore[arg-type]
+
+
+class _Offset(NamedTuple):
+    """One partition of a request that exists, with the fields of its answer."""
+
+    answer: dict[str, Any]
+    topic: str
+    partition: int
+    value: OffsetValue
+
+
+class _Commit:
+    """A request, sorted: `topics` is the answer, `offsets` what the coordinator is to decide."""
+
+    def __init__(self, broker: BrokerServices, request: Any, version: int) -> None:
+        self.group_id: str = request.group_id
+        self.now_ms = broker.clock.wall_ms()
+        self.topics: list[dict[str, Any]] = []
+        self.offsets: list[_Offset] = []
+        retention_ms = getattr(request, "retention_time", -1)
+        self._expire_ms = NO_TIMESTAMP if retention_ms == -1 else self.now_ms + retention_ms
+        for topic in request.topics:
+            self._sort(broker.state, topic)
+
+    def _sort(self, state: ClusterState, asked: Any) -> None:
+        topic_id = getattr(asked, "topic_id", None)
+        if topic_id is None:
+            topic, unknown = state.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            named = {"name": asked.name}
+        else:
+            topic, unknown = state.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+            named = {"topic_id": topic_id}
+        answers: list[dict[str, Any]] = []
+        for each in asked.partitions:
+            index = each.partition_index
+            answer = {"partition_index": index, "error_code": ErrorCode.NONE}
+            answers.append(answer)
+            if topic is None:
+                answer["error_code"] = unknown
+            elif not 0 <= index < len(topic.partitions):
+                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                value = OffsetValue(
+                    each.committed_offset,
+                    getattr(each, "committed_leader_epoch", NO_EPOCH),
+                    each.committed_metadata or "",
+                    self.now_ms,
+                    self._expire_ms,
+                    topic.topic_id,
+                )
+                self.offsets.append(_Offset(answer, topic.name, index, value))
+        self.topics.append({**named, "partitions": answers})
+
+    def records(self, metadata_max: int) -> list[Record]:
+        """The records to append; what has too much metadata is refused and left out."""
+        records: list[Record] = []
+        for answer, topic, partition, value in self.offsets:
+            if len(value.metadata) > metadata_max:
+                answer["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            key = encode_offset_key(self.group_id, topic, partition)
+            records.append(Record(len(records), self.now_ms, key, encode_offset_value(value)))
+        return records
+
+    def check_room(self, table: OffsetTable) -> None:
+        """Refuse new offsets where there are too many. Raises InvalidCommitOffsetSize."""
+        if table.size + len(self.offsets) > OFFSETS_MAX and not all(
+            table.has(self.group_id, offset.topic, offset.partition) for offset in self.offsets
+        ):
+            raise InvalidCommitOffsetSize(
+                f"This partition of {OFFSETS_TOPIC} holds {table.size} offsets already"
+            )
+
+    def fail(self, number: int) -> Values:
+        """The same error of all partitions that exist."""
+        for offset in self.offsets:
+            offset.answer["error_code"] = number
+        return self.answer()
+
+    def answer(self) -> Values:
+        """What is known now."""
+        return {"topics": self.topics}
+
+
+async def offset_commit(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Commit offsets of a group, by a member or by nobody in particular."""
+    broker = context.broker
+    commit = _Commit(broker, request, header.api_version)
+    if not commit.offsets:
+        return commit.answer()
+    try:
+        shard = broker.groups.shard_for(commit.group_id)
+        shard.check_offset_commit(
+            commit.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id_or_member_epoch,
+            is_transactional=False,
+            api_version=header.api_version,
+        )
+        commit.check_room(shard.offsets)
+        records = commit.records(broker.config.offset_metadata_max_bytes)
+        if records:
+            await broker.groups.append(shard, encode_batch(records))
+    except KafkaError as error:
+        return commit.fail(coordinator_error(error))
+    return commit.answer()
+
+
+async def txn_offset_commit(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Commit offsets of a group as part of a transaction; they count from its marker on."""
+    broker = context.broker
+    version = header.api_version
+    commit = _Commit(broker, request, version)
+    if not commit.offsets:
+        return commit.answer()
+    try:
+        if not commit.group_id:
+            raise InvalidGroupId
+        guard = await _verified(broker, request, version)
+        shard = broker.groups.shard_for(commit.group_id)
+        shard.check_offset_commit(
+            commit.group_id,
+            getattr(request, "member_id", ""),
+            getattr(request, "group_instance_id", None),
+            getattr(request, "generation_id", -1),
+            is_transactional=True,
+            api_version=version,
+        )
+        commit.check_room(shard.offsets)
+        records = commit.records(broker.config.offset_metadata_max_bytes)
+        if records:
+            batch = encode_batch(
+                records,
+                transactional=True,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+                base_sequence=NO_SEQUENCE,
+            )
+            await broker.groups.append(shard, batch, guard=guard)
+    except KafkaError as error:
+        return commit.fail(transactional_error(error, version))
+    return commit.answer()
+
+
+async def _verified(broker: BrokerServices, request: Any, version: int) -> int | None:
+    """The guard to append with, once the coordinator has said yes; None when it need not be asked.
+
+    The transaction is open here already, or a marker that comes while we ask kills the guard.
+    """
+    shard = broker.groups.shard_for(request.group_id)
+    partition = broker.replicas.get(OFFSETS_TOPIC, shard.index)
+    if partition is None:
+        raise NotCoordinator
+    partition.leading()
+    adds = version >= ADDS_FROM
+    guard = partition.log.producer_state.begin_verification(
+        request.producer_id,
+        request.producer_epoch,
+        NO_SEQUENCE,
+        now_ms=broker.clock.wall_ms(),
+        supports_epoch_bump=adds,
+    )
+    if guard is not None:
+        errors = await broker.verifier.verify(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [(OFFSETS_TOPIC, shard.index)],
+            adds=adds,
+        )
+        if errors[0]:
+            raise error_for(errors[0])
+    return guard
+
+
+def transactional_error(error: KafkaError, version: int) -> int:
+    """What a producer is told: what its version knows, and never PRODUCER_FENCED.
+
+    librdkafka takes 90 here for an error of this transaction only.
+    """
+    if error.number == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error.number == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    number = coordinator_error(error)
+    if number == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_FROM:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # KAFKA-7296: such clients crashed on it
+    return number
+
+
+def _refusal(request: Any, error: KafkaError) -> Values:
+    def topic_values(topic: Any) -> dict[str, Any]:
+        is_named = hasattr(topic, "name")
+        return {
+            **({"name": topic.name} if is_named else {"topic_id": topic.topic_id}),
+            "partitions": [
+                {"partition_index": each.partition_index, "error_code": error.number}
+                for each in topic.partitions
+            ],
+        }
+
+    topics: Sequence[Any] = request.topics
+    return {"topics": [topic_values(topic) for topic in topics]}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(8, (2, 10), offset_commit, _refusal),
+        control_api(28, (0, 5), txn_offset_commit, _refusal),
+    )
