@@ -22,9 +22,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
-    """One broker of ours, with Kafka's own defaults."""
+    """One broker of ours, with Kafka's own defaults, and with coordinators as its peer's."""
     data = tmp_path_factory.mktemp("oncelog")
-    with Cluster(nodes=1, profile="kafka", data=data) as cluster:
+    config = {
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.num.partitions": 4,
+    }
+    with Cluster(nodes=1, profile="kafka", data=data, config=config) as cluster:
         host, port = cluster.bootstrap.split(":")
         raw = RawPeer("oncelog", (host, int(port)))
         yield raw

@@ -6,10 +6,12 @@ The jars come from Maven once and stay in a cache folder. Whoever switched these
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
@@ -29,13 +31,14 @@ def jar_folder() -> Path:
     cache = Path(
         os.environ.get("ONCELOG_KAFKA_CACHE") or Path(tempfile.gettempdir()) / "oncelog-kafka"
     )
-    folder = cache / f"kafka-{KAFKA_VERSION}"
+    wanted = Path(__file__).with_name("pom.xml")
+    folder = cache / f"kafka-{KAFKA_VERSION}-{zlib.crc32(wanted.read_bytes()):08x}"
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=cache))
     try:
-        shutil.copy(Path(__file__).with_name("pom.xml"), work / "pom.xml")
+        shutil.copy(wanted, work / "pom.xml")
         command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
@@ -52,6 +55,11 @@ def jar_folder() -> Path:
 def java(main_class: str, *arguments: str) -> list[str]:
     """The command that runs one of Kafka's classes."""
     return ["java", *JVM_FLAGS, QUIET, "-cp", f"{jar_folder()}/*", main_class, *arguments]
+
+
+def java_source(file: Path, *arguments: str) -> list[str]:
+    """The command that compiles and runs a program of one file."""
+    return ["java", *JVM_FLAGS, QUIET, "-cp", f"{jar_folder()}/*", str(file), *arguments]
 
 
 def run_tool(
@@ -78,23 +86,42 @@ def free_ports(count: int) -> list[int]:
 
 
 class KafkaPeer:
-    """A running Apache Kafka of `nodes` combined nodes; use as a context manager."""
+    """A running Apache Kafka of `nodes` nodes; use as a context manager.
 
-    def __init__(self, folder: Path, nodes: int = 1, **settings: str) -> None:
+    The first `voters` of them (all, where it is not said) are controllers too. `started`: how many
+    the context manager starts, for those who want to start the others later.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int = 1,
+        *,
+        voters: int | None = None,
+        started: int | None = None,
+        **settings: str,
+    ) -> None:
         self.folder, self.nodes = folder, nodes
-        ports = free_ports(2 * nodes)
+        self._voters = nodes if voters is None else voters
+        self._first = nodes if started is None else started
+        ports = free_ports(nodes + self._voters)
         self._client_ports, self._controller_ports = ports[:nodes], ports[nodes:]
         self._settings = settings
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def bootstrap(self) -> str:
         """The bootstrap line for clients."""
         return ",".join(f"127.0.0.1:{port}" for port in self._client_ports)
 
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """Host and port by node number."""
+        return {i: ("127.0.0.1", port) for i, port in enumerate(self._client_ports, 1)}
+
     def __enter__(self) -> "KafkaPeer":
         try:
-            for number in range(1, self.nodes + 1):
+            for number in range(1, self._first + 1):
                 self._start(number)
             self._wait_until_it_serves()
         except BaseException:
@@ -103,18 +130,41 @@ class KafkaPeer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes:
+        for process in self._processes.values():
             process.kill()
             process.wait()
 
+    def start(self, number: int) -> None:
+        """Start one more node, or one that was stopped; returns when all serve."""
+        self._start(number)
+        self._wait_until_it_serves()
+
+    def stop(self, number: int) -> None:
+        """End a node in good order."""
+        process = self._processes.pop(number)
+        process.terminate()
+        process.wait(60)
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP: the node keeps its connections and answers nothing."""
+        self._processes[number].send_signal(signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        """SIGCONT after `pause`."""
+        self._processes[number].send_signal(signal.SIGCONT)
+
     def _start(self, number: int) -> None:
         voters = ",".join(f"{i}@127.0.0.1:{p}" for i, p in enumerate(self._controller_ports, 1))
-        port, controller_port = self._client_ports[number - 1], self._controller_ports[number - 1]
-        replication = str(min(3, self.nodes))
+        port = self._client_ports[number - 1]
+        replication = str(min(3, self._first))
+        roles, listeners = "broker", f"PLAINTEXT://127.0.0.1:{port}"
+        if number <= self._voters:
+            roles += ",controller"
+            listeners += f",CONTROLLER://127.0.0.1:{self._controller_ports[number - 1]}"
         settings = {
-            "process.roles": "broker,controller",
+            "process.roles": roles,
             "node.id": str(number),
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "listeners": listeners,
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
@@ -124,7 +174,7 @@ class KafkaPeer:
             "offsets.topic.replication.factor": replication,
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.replication.factor": replication,
-            "transaction.state.log.min.isr": str(min(2, self.nodes)),
+            "transaction.state.log.min.isr": str(min(2, self._first)),
             "transaction.state.log.num.partitions": "4",
             "group.initial.rebalance.delay.ms": "0",
             **self._settings,
@@ -132,24 +182,23 @@ class KafkaPeer:
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / f"node-{number}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        done = run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file))
-        assert done.returncode == 0, (
-            f"Kafka's storage could not be formatted:\n{done.stderr[-2000:]}"
-        )
+        if not (self.folder / f"node-{number}").exists():
+            done = run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file))
+            assert done.returncode == 0, (
+                f"Kafka's storage could not be formatted:\n{done.stderr[-2000:]}"
+            )
         with open(self.folder / f"node-{number}.log", "ab") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    java("kafka.Kafka", str(file)), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-                )
+            self._processes[number] = subprocess.Popen(
+                java("kafka.Kafka", str(file)), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     def _wait_until_it_serves(self) -> None:
         """Every node answers Metadata v1 with all brokers of the cluster."""
         request = b"\0\3\0\1\0\0\0\1\0\1x" + b"\0\0\0\0"
         deadline = time.monotonic() + START_TIMEOUT_S
-        for number, port in enumerate(self._client_ports, 1):
+        for number, process in self._processes.items():
+            port = self._client_ports[number - 1]
             while True:
-                process = self._processes[number - 1]
                 log = self.folder / f"node-{number}.log"
                 assert process.poll() is None, f"Kafka ended:\n{log.read_text()[-2000:]}"
                 assert time.monotonic() < deadline, (
@@ -162,6 +211,6 @@ class KafkaPeer:
                         answer = connection.recv(4096)
                 except OSError:
                     answer = b""
-                if int.from_bytes(answer[8:12], "big") == self.nodes and len(answer) > 12:
+                if int.from_bytes(answer[8:12], "big") == len(self._processes) and len(answer) > 12:
                     break
                 time.sleep(0.05)

@@ -35,10 +35,20 @@ _SORTED_BY = (
     "node_id",
     "replica_id",
     "api_key",
+    "group_id",
+    "group_instance_id",
+    "transactional_id",
+    "key",
 )
 _KINDS = {"host": "HOST", "port": "PORT", "cluster_id": "CLUSTER", "log_dir": "DIRECTORY"}
 _POSITIVE = {"total_bytes": "BYTES", "usable_bytes": "BYTES", "producer_id": "A PRODUCER ID"}
-_TIMES = {"log_append_time_ms", "last_fetch_timestamp", "last_caught_up_timestamp"}
+_TIMES = {
+    "log_append_time_ms",
+    "last_fetch_timestamp",
+    "last_caught_up_timestamp",
+    "last_timestamp",
+    "transaction_start_time",
+}
 _MESSAGES = {"error_message", "batch_index_error_message"}
 
 
@@ -47,6 +57,7 @@ class RawPeer:
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
         self.name, self.address = name, address
+        self.client_id = "differential"
         self.topic_ids: dict[str, bytes] = {}
         self._names_by_id: dict[bytes, str] = {}
         self._socket: socket.socket | None = None
@@ -96,7 +107,7 @@ class RawPeer:
     ) -> Any:
         """The decoded answer to this body, or CLOSED or SILENT."""
         self._correlation_id += 1
-        header = encode_request_header(api_key, version, self._correlation_id, "differential")
+        header = encode_request_header(api_key, version, self._correlation_id, self.client_id)
         frame = self.send_frame(header + body)
         if isinstance(frame, str):
             return frame
