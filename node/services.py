@@ -94,6 +94,7 @@ class BrokerServices:
     groups: GroupCoordinator = field(default_factory=GroupCoordinator)
     markers: "MarkerWriter | None" = None
     connection_fence: ConnectionFence = field(default_factory=ConnectionFence)
+    offsets_fence: ConnectionFence = field(default_factory=ConnectionFence)  # of TxnOffsetCommit
 
     @property
     def node_id(self) -> int:

@@ -8,7 +8,9 @@ TxnOffsetCommit 0-5   KIP-98; v3 says who commits (KIP-447), v4 may answer TRANS
 A request becomes one batch of __consumer_offsets, and is answered when that is committed. Topics
 and partitions that do not exist are refused by themselves; what concerns the group is the error of
 all others. Before a transaction's first offsets of a group its coordinator is asked: they must not
-open a transaction here that has ended already, and nothing would end them.
+open a transaction here that has ended already, and nothing would end them. What comes late on an
+older connection of a client without KIP-890 may belong to an earlier transaction: see
+`connection_fence`.
 
 Against Kafka: the topic's id is stored with every offset, not only with those of v10, so offsets
 of a deleted topic never pass for those of its namesake.
@@ -35,7 +37,8 @@ from ...wire.errors import (
 )
 from ...wire.framing import RequestHeader
 from ...wire.records import Record, encode_batch
-from ..dispatch import Api, RequestContext, Values, control_api
+from ..dispatch import Api, CloseConnection, RequestContext, Values, control_api
+from ..hosted_partition import HostedPartition
 from ..services import BrokerServices
 from .auto_creation import OFFSETS_TOPIC
 
@@ -72,7 +75,7 @@ class _Offset(NamedTuple):
 class _Commit:
     """A request, sorted: `topics` is the answer, `offsets` what the coordinator is to decide."""
 
-    def __init__(self, broker: BrokerServices, request: Any, version: int) -> None:
+    def __init__(self, broker: BrokerServices, request: Any) -> None:
         self.group_id: str = request.group_id
         self.now_ms = broker.clock.wall_ms()
         self.topics: list[dict[str, Any]] = []
@@ -145,7 +148,7 @@ class _Commit:
 async def offset_commit(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Commit offsets of a group, by a member or by nobody in particular."""
     broker = context.broker
-    commit = _Commit(broker, request, header.api_version)
+    commit = _Commit(broker, request)
     if not commit.offsets:
         return commit.answer()
     try:
@@ -171,13 +174,14 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
     """Commit offsets of a group as part of a transaction; they count from its marker on."""
     broker = context.broker
     version = header.api_version
-    commit = _Commit(broker, request, version)
+    _check_connection(context, request, version)
+    commit = _Commit(broker, request)
     if not commit.offsets:
         return commit.answer()
     try:
         if not commit.group_id:
             raise InvalidGroupId
-        guard = await _verified(broker, request, version)
+        partition, guard = await _verified(broker, request, version)
         shard = broker.groups.shard_for(commit.group_id)
         shard.check_offset_commit(
             commit.group_id,
@@ -197,16 +201,34 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
                 producer_epoch=request.producer_epoch,
                 base_sequence=NO_SEQUENCE,
             )
+            partition.transactional_ids[request.producer_id] = request.transactional_id
             await broker.groups.append(shard, batch, guard=guard)
     except KafkaError as error:
         return commit.fail(transactional_error(error, version))
     return commit.answer()
 
 
-async def _verified(broker: BrokerServices, request: Any, version: int) -> int | None:
-    """The guard to append with, once the coordinator has said yes; None when it need not be asked.
+def _check_connection(context: RequestContext, request: Any, version: int) -> None:
+    """Raise CloseConnection for what came on a connection older than the producer's newest."""
+    broker = context.broker
+    if version >= ADDS_FROM or not broker.config.transaction_connection_fence:
+        return
+    now_ms = broker.clock.monotonic_ms()
+    producer_id, epoch = request.producer_id, request.producer_epoch
+    if not broker.offsets_fence.admits(producer_id, epoch, context.connection_id, now_ms):
+        raise CloseConnection(
+            f"offsets of {request.transactional_id!r} (producer {producer_id}, epoch {epoch}) came "
+            "on a connection older than that producer's newest"
+        )
 
-    The transaction is open here already, or a marker that comes while we ask kills the guard.
+
+async def _verified(
+    broker: BrokerServices, request: Any, version: int
+) -> tuple[HostedPartition, int | None]:
+    """The group's partition, and the guard to append with, once the coordinator has said yes.
+
+    It need not be asked while the transaction is open here: then there is no guard. A marker that
+    comes while we ask kills the guard.
     """
     shard = broker.groups.shard_for(request.group_id)
     partition = broker.replicas.get(OFFSETS_TOPIC, shard.index)
@@ -231,7 +253,7 @@ async def _verified(broker: BrokerServices, request: Any, version: int) -> int |
         )
         if errors[0]:
             raise error_for(errors[0])
-    return guard
+    return partition, guard
 
 
 def transactional_error(error: KafkaError, version: int) -> int:
