@@ -48,7 +48,9 @@ from .liveness import Liveness
 from .log_compaction import LogCompaction
 from .log_maintenance import LogMaintenance
 from .logs import Logs
+from .orphan_transactions import OrphanReaper
 from .partition_roles import PartitionRoles
+from .producer_expiry import ProducerExpiry
 from .replica_fetcher import FetchSettings, ReplicaFetchers
 from .replica_manager import ReplicaManager, no_fault_point
 from .server import KafkaServer, ServerLimits
@@ -168,6 +170,8 @@ class Broker:
         await self._liveness.stop()
         await self._isr_proposer.stop()
         await self._storage_failures.stop()
+        await self._reaper.stop()
+        await self._producer_expiry.stop()
         await self._markers.stop()
         if self._compaction is not None:
             await self._compaction.stop()
@@ -316,6 +320,22 @@ class Broker:
             if config.log_cleaner_enable
             else None
         )
+        self._producer_expiry = ProducerExpiry(
+            self._replicas,
+            self.services.connection_fence,
+            expiration_ms=config.producer_id_expiration_ms,
+            interval_ms=config.producer_id_expiration_check_interval_ms,
+        )
+        scan_ms = config.transaction_abort_timed_out_cleanup_interval_ms
+        self._reaper = OrphanReaper(
+            self._replicas,
+            self.services.transactions,
+            self._markers,
+            self.transport,
+            node_id=config.node_id,
+            scan_ms=scan_ms,
+            hanging_after_ms=config.transaction_max_timeout_ms + 2 * scan_ms,
+        )
         self._roles.start(broker_epoch)
 
     def _metrics(self) -> dict[str, object]:
@@ -327,6 +347,10 @@ class Broker:
             "client_connections": self._server.connection_count,
             "partitions": len(self._replicas),
             "partitions_led": sum(1 for p in self._replicas if p.leader is not None),
+            "transaction_markers_written": self._markers.written_count,
+            "transactions_hanging": self._reaper.hanging_count,
+            "transactions_orphaned": self._reaper.ended_count,
+            "produces_refused_by_connection": self.services.connection_fence.refused_count,
         }
 
     async def _propose(self, command: Command) -> Result:

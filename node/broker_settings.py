@@ -201,6 +201,10 @@ class BrokerSettings(CoordinatorSettings):
         "producer.id.expiration.ms", INT, "86400000",
         "A producer silent for so long is forgotten.", at_least(1),
     )  # fmt: skip
+    producer_id_expiration_check_interval_ms: int = setting(
+        "producer.id.expiration.check.interval.ms", INT, "600000",
+        "How often silent producers are looked for.", at_least(1),
+    )  # fmt: skip
     record_validation: str = setting(
         "oncelog.record.validation", STRING, "batch",
         "batch: header, CRC, counts; full: every record inside, too.", one_of("batch", "full"),

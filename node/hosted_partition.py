@@ -173,6 +173,10 @@ class HostedPartition:
         """Exclusive: where a consumer's read ends."""
         return self.log.last_stable_offset if is_read_committed else self.log.high_watermark
 
+    def stable_end(self) -> int:
+        """Exclusive: where a read of committed data ends."""
+        return self.log.last_stable_offset
+
     def latest_offset(self, is_read_committed: bool, current_leader_epoch: int) -> int:
         """ListOffsets' "latest"; right after an election it may not be known yet (KIP-207)."""
         leader = self.leading(current_leader_epoch)

@@ -106,9 +106,6 @@ class LogMaintenance:
                 continue
             try:
                 count = log.delete_old_segments(self._replicas.clock.wall_ms())
-                log.producer_state.expire(
-                    self._replicas.clock.wall_ms(), self._config.producer_id_expiration_ms
-                )
             except KafkaStorageError:
                 self._replicas.fail(partition)
                 continue

@@ -185,7 +185,9 @@ class ReplicaManager:
             self._free(produce)
         self.watermark_moved(partition)
         visible_bytes, partition.unseen_bytes = partition.unseen_bytes, 0
-        freed = self.purgatory.made_visible(partition, leader.high_watermark, visible_bytes)
+        freed = self.purgatory.made_visible(
+            partition, leader.high_watermark, visible_bytes, partition.stable_end
+        )
         for fetch in freed:
             self._free(fetch)
 

@@ -10,13 +10,14 @@ Times are monotonic milliseconds.
 """
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ..wire.errors import ErrorCode
 
 _REBUILD_BEYOND = 64
+HIDDEN_BYTES_UNKNOWN = 1 << 62
 
 
 @dataclass(slots=True, eq=False)
@@ -33,13 +34,19 @@ class DelayedProduce:
 
 @dataclass(slots=True, eq=False)
 class DelayedFetch:
-    """A fetch short of `missing_bytes`; `offsets` maps each partition to its fetch offset."""
+    """A fetch short of `missing_bytes`; `offsets` maps each partition to its fetch offset.
+
+    `hidden_bytes` is there for a reader of committed data: for each partition how much is
+    committed beyond its fetch offset that an open transaction hides (HIDDEN_BYTES_UNKNOWN where
+    nobody has counted). It becomes readable all at once, when the last stable offset moves.
+    """
 
     offsets: Mapping[Hashable, int]
     missing_bytes: int
     deadline_ms: int
     context: object = None
     is_done: bool = False
+    hidden_bytes: dict[Hashable, int] | None = None
 
 
 Operation = TypeVar("Operation", DelayedProduce, DelayedFetch, DelayedProduce | DelayedFetch)
@@ -111,10 +118,15 @@ class Purgatory:
         self.waiting_count += 1
 
     def made_visible(
-        self, key: Hashable, upper_offset: int, added_bytes: int
+        self,
+        key: Hashable,
+        upper_offset: int,
+        added_bytes: int,
+        stable_offset: Callable[[], int] | None = None,
     ) -> list[DelayedFetch]:
         """The fetches that have enough, now that the partition can be read up to upper_offset.
 
+        Readers of committed data read up to stable_offset() (none given: the same).
         `added_bytes` is how much became readable with this event, an estimate: a freed fetch
         reads for itself.
         """
@@ -122,9 +134,19 @@ class Purgatory:
         if not watchers:
             return []
         enough = []
+        stable = -1
         for operation, offset in watchers.items():
+            readable = added_bytes
+            hidden = operation.hidden_bytes
+            if hidden is not None and stable_offset is not None:
+                if stable < 0:
+                    stable = stable_offset()
+                if offset >= stable:
+                    hidden[key] = hidden.get(key, 0) + added_bytes
+                    continue
+                readable += hidden.pop(key, 0)
             if offset < upper_offset:
-                operation.missing_bytes -= added_bytes
+                operation.missing_bytes -= readable
                 if operation.missing_bytes <= 0:
                     enough.append(operation)
         return self._finish_fetches(enough)

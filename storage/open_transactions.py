@@ -68,6 +68,10 @@ class OpenTransactions:
         unreplicated = self._unreplicated[0][0]
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
+    def ongoing(self) -> list[tuple[int, int]]:
+        """Those without marker, as (first offset, producer id), in rising order."""
+        return list(self._ongoing.items())
+
     def load(self, ongoing: Iterable[tuple[int, int]]) -> None:
         """Start over with these (first offset, producer id)."""
         self._unreplicated.clear()

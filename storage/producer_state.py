@@ -290,6 +290,10 @@ class ProducerStateTable:
         """Where the first transaction begins that has no marker yet."""
         return self._transactions.first_ongoing_offset
 
+    def ongoing(self) -> list[tuple[int, int]]:
+        """The transactions without marker as (first offset, producer id), in rising order."""
+        return self._transactions.ongoing()
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """What readers of committed data may read up to (exclusive).
 

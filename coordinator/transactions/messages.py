@@ -3,8 +3,10 @@
 VERIFY_TRANSACTION          a partition leader asks the coordinator whether a partition belongs to
                             an ongoing transaction, or (V2) has it added (KIP-890)
 WRITE_TRANSACTION_MARKERS   the coordinator has leaders of partitions end transactions there
+DESCRIBE_TRANSACTION        a partition leader wonders about a transaction that has been open for
+                            long; the answer is the coordinator's TransactionDescription
 
-Both are repeated until they are answered, and both may be repeated without harm.
+All are repeated until they are answered, and all may be repeated without harm.
 """
 
 from dataclasses import dataclass
@@ -29,6 +31,13 @@ class VerifyTransactionReply:
 
     error: int = 0
     errors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTransaction:
+    """What does the coordinator know of this transactional id?"""
+
+    transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ Replicas fetch over the peer link only: a replica id on the client port is refus
 (CVE-2018-1288), since it would show data above the high watermark.
 """
 
+from collections.abc import Hashable
 from functools import partial
 
-from ...replication.purgatory import DelayedFetch
+from ...replication.purgatory import HIDDEN_BYTES_UNKNOWN, DelayedFetch
 from ...wire.errors import ErrorCode, InvalidRequest, KafkaError, OffsetOutOfRange
 from ...wire.framing import RequestHeader
 from ...wire.messages import fetch
@@ -45,6 +46,7 @@ class _Read:
         "_replicas",
         "_request",
         "bytes_read",
+        "hidden",
         "must_answer",
         "watched",
     )
@@ -59,6 +61,8 @@ class _Read:
         self.bytes_read = 0
         self.must_answer = False  # an error or a divergence does not wait
         self.watched: dict[HostedPartition, int] = {}
+        # Where open transactions hide what is committed already.
+        self.hidden: dict[Hashable, int] | None = {} if self._read_committed else None
 
     def run(self) -> FetchResponse:
         """Read every partition, within the limits."""
@@ -123,6 +127,8 @@ class _Read:
             if self._read_committed:
                 answer.aborted_transactions = log.aborted_transactions(offset, read.next_offset)
         self.watched[partition] = max(offset, upper)
+        if self.hidden is not None and upper < answer.high_watermark:
+            self.hidden[partition] = HIDDEN_BYTES_UNKNOWN
 
 
 def handle(
@@ -145,7 +151,11 @@ def handle(
 
     def wait_for_more(read: _Read) -> None:
         operation = DelayedFetch(
-            {**read.watched}, max(1, request.min_bytes - read.bytes_read), deadline_ms, look_again
+            {**read.watched},
+            max(1, request.min_bytes - read.bytes_read),
+            deadline_ms,
+            look_again,
+            hidden_bytes=read.hidden,
         )
         replicas.wait_fetch(operation)
         pending.on_abandon = partial(replicas.purgatory.cancel, operation)

@@ -32,7 +32,7 @@ from ...wire.messages.produce import ProduceRequest
 from ...wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer, decode_header
 from ..dispatch import PendingAnswer, RequestContext
 from ..hosted_partition import HostedPartition
-from .produce_append import append_all, refuse_all
+from .produce_append import Append, append_all, refuse_all
 
 logger = logging.getLogger(__name__)
 ABORTABLE_ERROR_FROM = 11  # Produce 11 knows TRANSACTION_ABORTABLE (KIP-1050)
@@ -152,10 +152,10 @@ class ProduceLine:
             return
         replicas = self._context.broker.replicas
 
-        def append(
+        def verified(
             partition: HostedPartition, records: memoryview, header: BatchHeader, acks: int
         ) -> AppendInfo:
-            if producer is None or not header.attributes & TRANSACTIONAL_BIT:
+            if not header.attributes & TRANSACTIONAL_BIT:
                 return replicas.append(partition, records, header, acks)
             verdict = verdicts.get(partition)
             if verdict is None:
@@ -164,11 +164,9 @@ class ProduceLine:
                 return replicas.append(partition, records, header, acks)
             if verdict.error:
                 raise client_error(verdict.error, waiting.version)
-            info = replicas.append(partition, records, header, acks, guard=verdict.guard)
-            if not info.is_duplicate:
-                partition.transactional_ids[header.producer_id] = producer.transactional_id
-            return info
+            return replicas.append(partition, records, header, acks, guard=verdict.guard)
 
+        append = replicas.append if producer is None else noting_owner(verified, producer)
         try:
             outcome = append_all(self._context, waiting.request, waiting.version, append, pending)
         except Exception:
@@ -215,6 +213,20 @@ def unverified(
             if guard is not None:
                 guards[partition] = guard
     return guards
+
+
+def noting_owner(append: Append, producer: Producer) -> Append:
+    """An append that remembers whose transaction is open then (`orphan_transactions`)."""
+
+    def noting(
+        partition: HostedPartition, records: memoryview, header: BatchHeader, acks: int
+    ) -> AppendInfo:
+        info = append(partition, records, header, acks)
+        if header.attributes & TRANSACTIONAL_BIT:
+            partition.transactional_ids[header.producer_id] = producer.transactional_id
+        return info
+
+    return noting
 
 
 def transactional_header(records: Buffer | None) -> BatchHeader | None:

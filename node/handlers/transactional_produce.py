@@ -4,11 +4,12 @@ from ...wire.errors import InvalidProducerIdMapping, TransactionalIdAuthorizatio
 from ...wire.messages.produce import ProduceRequest
 from ...wire.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT
 from ..dispatch import Buffer, CloseConnection, PendingAnswer, RequestContext
-from .produce_append import append_all
+from .produce_append import Append, append_all
 from .produce_line import (
     ADDS_PARTITIONS_FROM,
     ProduceLine,
     Producer,
+    noting_owner,
     staleness,
     transactional_header,
     unverified,
@@ -48,8 +49,11 @@ def handle(
         raise CloseConnection(stale)
     line = context.produce_line
     if line is None:
-        if producer is None or not unverified(context, request, producer):
-            return append_all(context, request, version, context.broker.replicas.append)
+        append: Append = context.broker.replicas.append
+        if producer is None:
+            return append_all(context, request, version, append)
+        if not unverified(context, request, producer):
+            return append_all(context, request, version, noting_owner(append, producer))
         line = context.produce_line = ProduceLine(context)
     return line.put(request, version, producer)
 

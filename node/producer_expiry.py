@@ -1,0 +1,57 @@
+"""Forgets producers that have been silent for producer.id.expiration.ms (KIP-360, KIP-854).
+
+One with an open transaction is never forgotten. What is known of a producer that comes back is
+nothing: its next batch is taken with any sequence, but for a transactional one of a client with
+KIP-890.
+"""
+
+import asyncio
+import logging
+
+from .connection_fence import ConnectionFence
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+
+class ProducerExpiry:
+    """The timer of one broker."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        fence: ConnectionFence,
+        *,
+        expiration_ms: int,
+        interval_ms: int,
+    ) -> None:
+        self._replicas = replicas
+        self._fence = fence
+        self._expiration_ms = expiration_ms
+        self._interval_ms = interval_ms
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the work."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def expire(self) -> int:
+        """Look once; returns how many were forgotten, over all partitions."""
+        clock = self._replicas.clock
+        count = 0
+        for partition in self._replicas:
+            if not partition.log.is_failed:
+                count += partition.log.producer_state.expire(clock.wall_ms(), self._expiration_ms)
+                await asyncio.sleep(0)  # a partition may have many: others get their turn
+        self._fence.expire(clock.monotonic_ms(), self._expiration_ms)
+        return count
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_ms / 1000)
+            try:
+                if count := await self.expire():
+                    logger.info("%d silent producers are forgotten", count)
+            except Exception:  # the next look is as good
+                logger.exception("forgetting silent producers")
