@@ -1,0 +1,176 @@
+"""What a coordinator has its shard's Raft group decide, as values and as bytes of the log.
+
+A `Write` is a compare-and-set: the next record of an id, and what its record was when that was
+decided. Whether it still is, and whether the one may follow the other, is judged where the
+command is applied, on every node alike. Writes of one command stand or fall each for itself,
+but for one that follows another of its id: it says CHAINED and stands only with that.
+
+Bytes: msgpack [kind, term, writes]; a write is [key, value or nil, expected version, producer id,
+epoch and state that go with it]. Key and value are Kafka's, see wire.messages.transaction_log.
+Kinds and orders are for ever: they stand in journals.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import msgpack
+
+from ...wire.errors import InvalidRequest
+from ...wire.messages.transaction_log import (
+    decode_transaction_log_key,
+    encode_transaction_log_key,
+)
+from ...wire.primitives import MalformedFrame
+from .record import (
+    NEVER,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TransactionRecord,
+    decode_record,
+    encode_record,
+)
+
+CHAINED = -1
+NO_STATE = -1
+WRITES_MAX = 10_000  # of one command
+
+
+class CommandKind(IntEnum):
+    """WRITE: records. SHARD_COUNT: how many shards the cluster has, for ever."""
+
+    WRITE = 1
+    SHARD_COUNT = 2
+
+
+class MalformedTransactionCommand(InvalidRequest):
+    """Bytes that are no command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """The next record of an id, None to forget it; `expected_*` is the record it was judged by."""
+
+    transactional_id: str
+    record: TransactionRecord | None
+    expected_version: int
+    expected_producer_id: int = NO_PRODUCER_ID
+    expected_producer_epoch: int = NO_EPOCH
+    expected_state: int = NO_STATE
+
+    @classmethod
+    def after(
+        cls, transactional_id: str, old: TransactionRecord | None, new: TransactionRecord | None
+    ) -> "Write":
+        """The write that makes `new` out of `old`."""
+        if old is None:
+            return cls(transactional_id=transactional_id, record=new, expected_version=NEVER)
+        return cls(
+            transactional_id=transactional_id,
+            record=new,
+            expected_version=old.version,
+            expected_producer_id=old.producer_id,
+            expected_producer_epoch=old.producer_epoch,
+            expected_state=old.state,
+        )
+
+    @classmethod
+    def chained(
+        cls, transactional_id: str, old: TransactionRecord, new: TransactionRecord
+    ) -> "Write":
+        """The write that makes `new` out of `old`, which the same command writes before it."""
+        return cls(
+            transactional_id=transactional_id,
+            record=new,
+            expected_version=CHAINED,
+            expected_producer_id=old.producer_id,
+            expected_producer_epoch=old.producer_epoch,
+            expected_state=old.state,
+        )
+
+    def is_expected(self, record: TransactionRecord | None) -> bool:
+        """Whether this is the record that the write was judged by; the version aside."""
+        if record is None:
+            return self.expected_state == NO_STATE
+        return (
+            self.expected_producer_id == record.producer_id
+            and self.expected_producer_epoch == record.producer_epoch
+            and self.expected_state == record.state
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRecords:
+    """term: the coordinator epoch under which it was decided."""
+
+    term: int
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetShardCount:
+    """Said once, by the first leader of shard 0; afterwards nobody may say another number."""
+
+    term: int
+    count: int
+
+
+Command = WriteRecords | SetShardCount
+
+
+def encode_transaction_command(command: Command) -> bytes:
+    """The bytes of a command."""
+    if isinstance(command, SetShardCount):
+        values = [CommandKind.SHARD_COUNT, command.term, command.count]
+    else:
+        values = [CommandKind.WRITE, command.term, [_plain(write) for write in command.writes]]
+    packed = msgpack.packb(values)
+    assert packed is not None  # the stub allows for streaming
+    return packed
+
+
+def decode_transaction_command(data: bytes) -> Command:
+    """Raises MalformedTransactionCommand."""
+    try:
+        values = msgpack.unpackb(data, max_array_len=WRITES_MAX, max_map_len=0)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise MalformedTransactionCommand(f"not msgpack: {error}") from error
+    if type(values) is not list or len(values) != 3 or type(values[1]) is not int:
+        raise MalformedTransactionCommand("expected a kind, a term, and what is wanted")
+    kind, term, wanted = values
+    if kind == CommandKind.SHARD_COUNT and type(wanted) is int and wanted > 0:
+        return SetShardCount(term, wanted)
+    if kind == CommandKind.WRITE and type(wanted) is list:
+        return WriteRecords(term, tuple(_write(fields) for fields in wanted))
+    raise MalformedTransactionCommand(f"kind {kind} is not known, or its content is not its own")
+
+
+def _plain(write: Write) -> list:
+    return [
+        encode_transaction_log_key(write.transactional_id),
+        None if write.record is None else encode_record(write.record),
+        write.expected_version,
+        write.expected_producer_id,
+        write.expected_producer_epoch,
+        write.expected_state,
+    ]
+
+
+def _write(fields: object) -> Write:
+    if type(fields) is not list or len(fields) != 6:
+        raise MalformedTransactionCommand("a write has six fields")
+    key, value = fields[:2]
+    if type(key) is not bytes or not isinstance(value, bytes | None):
+        raise MalformedTransactionCommand("a key is bytes, a value bytes or nil")
+    if set(map(type, fields[2:])) != {int}:
+        raise MalformedTransactionCommand("what is expected is said in whole numbers")
+    try:
+        return Write(
+            transactional_id=decode_transaction_log_key(key),
+            record=None if value is None else decode_record(value),
+            expected_version=fields[2],
+            expected_producer_id=fields[3],
+            expected_producer_epoch=fields[4],
+            expected_state=fields[5],
+        )
+    except MalformedFrame as error:
+        raise MalformedTransactionCommand(str(error)) from error

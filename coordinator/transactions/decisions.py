@@ -1,0 +1,351 @@
+"""What becomes of a request, given the record of its id: pure, nothing is written here.
+
+The order of the checks is Kafka's: producer id, epoch, then whether another write of the id is
+under way, then the state. So a zombie is fenced at once, and only the rightful owner waits.
+Where Kafka's own answers differ between the versions of a request, the version decides: an
+EndTxn that raises the epoch (v5, transaction.version 2) has another table than one that does not.
+
+Against Kafka, on purpose: a retried EndTxn (v5) is known by the identity that sent it, not by the
+epoch being one lower, so an end by a V1 client has no such retry.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from ...wire.errors import ErrorCode
+from .messages import TopicPartition
+from .record import (
+    EPOCH_LAST,
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TWO_PHASE_TIMEOUT_MS,
+    Identity,
+    TransactionRecord,
+)
+from .states import COMPLETED, PREPARED, TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing changes."""
+
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Success without a write; for the client to go on with."""
+
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Success once `record` is durable. ongoing: the prepared transaction that was kept."""
+
+    record: TransactionRecord
+    ongoing: Identity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """First the open transaction is aborted, with an epoch that nobody gets; then ask again."""
+
+    record: TransactionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdNeeded:
+    """Ask again with an id that no producer has had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerId:
+    """expected: who the producer thinks it is (KIP-360)."""
+
+    timeout_ms: int
+    expected: Identity | None = None
+    enables_two_phase_commit: bool = False
+    keeps_prepared: bool = False
+
+    @property
+    def granted_timeout_ms(self) -> int:
+        """The timeout of the record."""
+        return TWO_PHASE_TIMEOUT_MS if self.enables_two_phase_commit else self.timeout_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransaction:
+    """raises_epoch: with transaction.version 2 (EndTxn v5)."""
+
+    identity: Identity
+    is_commit: bool
+    raises_epoch: bool
+
+
+Decision = Refused | Granted | Change | Fence | ProducerIdNeeded
+_CONCURRENT = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+_FENCED = Refused(ErrorCode.PRODUCER_FENCED)
+_UNKNOWN = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+_WRONG_STATE = Refused(ErrorCode.INVALID_TXN_STATE)
+
+
+def init_producer_id(
+    record: TransactionRecord | None,
+    request: InitProducerId,
+    *,
+    is_pending: bool,
+    now_ms: int,
+    fresh_producer_id: int | None = None,
+) -> Decision:
+    """A new session of the id (KIP-98, 360, 588, 939).
+
+    Change: the record's client is who the producer is from now on.
+    """
+    if record is None:
+        if is_pending:
+            return _CONCURRENT
+        if fresh_producer_id is None:
+            return ProducerIdNeeded()
+        return Change(
+            TransactionRecord(
+                producer_id=fresh_producer_id,
+                producer_epoch=0,
+                timeout_ms=request.granted_timeout_ms,
+                state=TransactionState.EMPTY,
+                last_update_ms=now_ms,
+            )
+        )
+    if is_pending:
+        return _CONCURRENT
+    expected = request.expected
+    if expected is not None and not _may_go_on(record, expected):
+        return _FENCED
+    if record.state in PREPARED:
+        return _CONCURRENT
+    if record.state == TransactionState.ONGOING:
+        if request.keeps_prepared:
+            return _take_over(record, request, now_ms, fresh_producer_id)
+        return abort_open(
+            record, is_pending=False, now_ms=now_ms, fresh_producer_id=fresh_producer_id
+        )
+    is_current = expected is None or expected[1] == record.producer_epoch
+    if is_current and record.producer_epoch >= EPOCH_LAST:
+        if fresh_producer_id is None:
+            return ProducerIdNeeded()
+        identity = fresh_producer_id, 0
+    elif is_current:
+        identity = record.producer_id, record.producer_epoch + 1
+    elif expected is not None and expected[1] == record.last_producer_epoch:
+        identity = record.producer_id, record.producer_epoch  # the answer got lost
+    else:
+        return _FENCED
+    last_epoch = NO_EPOCH
+    if expected is not None:
+        last_epoch = record.producer_epoch if is_current else record.last_producer_epoch
+    return Change(
+        replace(
+            record,
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            previous_producer_id=(
+                record.producer_id if is_current else record.previous_producer_id
+            ),
+            last_producer_epoch=last_epoch,
+            timeout_ms=request.granted_timeout_ms,
+            state=TransactionState.EMPTY,
+            partitions=frozenset(),
+            start_ms=-1,
+            last_update_ms=now_ms,
+        )
+    )
+
+
+def add_partitions(
+    record: TransactionRecord | None,
+    identity: Identity,
+    partitions: Collection[TopicPartition],
+    *,
+    is_pending: bool,
+    now_ms: int,
+    transaction_version: int = 0,
+) -> Refused | Granted | Change:
+    """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit adding of V2 (KIP-890).
+
+    The timeout counts from the first partition of the transaction.
+    """
+    if record is None:
+        return _UNKNOWN
+    if (refusal := _stranger(record, identity)) is not None:
+        return refusal
+    if is_pending or record.state in PREPARED:
+        return _CONCURRENT
+    is_open = record.state == TransactionState.ONGOING
+    if is_open:
+        if record.has_next_identity:
+            return _WRONG_STATE  # the prepared transaction that was kept comes first
+        if record.partitions.issuperset(partitions):
+            return Granted(record.client)
+    return Change(
+        replace(
+            record,
+            state=TransactionState.ONGOING,
+            partitions=record.partitions.union(partitions),
+            previous_producer_id=record.producer_id,
+            start_ms=record.start_ms if is_open else now_ms,
+            last_update_ms=now_ms,
+            client_transaction_version=transaction_version,
+        )
+    )
+
+
+def verify_partitions(
+    record: TransactionRecord | None, identity: Identity, partitions: Collection[TopicPartition]
+) -> Refused | list[ErrorCode]:
+    """Whether each partition is in the transaction (KIP-890); only what is durable counts."""
+    if record is None:
+        return _UNKNOWN
+    if (refusal := _stranger(record, identity)) is not None:
+        return refusal
+    if record.state in PREPARED:
+        return _CONCURRENT
+    known = frozenset() if record.has_next_identity else record.partitions
+    return [
+        ErrorCode.NONE if partition in known else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in partitions
+    ]
+
+
+def end_transaction(
+    record: TransactionRecord | None,
+    request: EndTransaction,
+    *,
+    is_pending: bool,
+    now_ms: int,
+    fresh_producer_id: int | None = None,
+) -> Decision:
+    """EndTxn. Change: the record is the decision, its client who the producer is next."""
+    if record is None:
+        return _UNKNOWN
+    is_retry = request.raises_epoch and record.is_ended_by(request.identity)
+    if not is_retry and (refusal := _stranger(record, request.identity)) is not None:
+        return refusal
+    state = record.state
+    if request.raises_epoch and state in PREPARED and not is_retry:
+        return _FENCED
+    if is_pending:
+        return _CONCURRENT
+    if state == TransactionState.ONGOING:
+        return _prepare(record, request.is_commit, request.raises_epoch, now_ms, fresh_producer_id)
+    is_same_end = state in PREPARED | COMPLETED and record.is_commit == request.is_commit
+    if state in PREPARED:
+        return _CONCURRENT if is_same_end else _WRONG_STATE
+    if not request.raises_epoch or is_retry:
+        return Granted(record.client) if is_same_end else _WRONG_STATE
+    if request.is_commit:
+        return _WRONG_STATE
+    return _prepare(record, False, True, now_ms, fresh_producer_id)
+
+
+def abort_open(
+    record: TransactionRecord | None,
+    *,
+    is_pending: bool,
+    now_ms: int,
+    fresh_producer_id: int | None = None,
+) -> Refused | Fence | ProducerIdNeeded:
+    """The coordinator's own abort: of a timeout, or before a new session.
+
+    The epoch is raised once, with the decision (KAFKA-9666, KAFKA-19367), and where that uses it
+    up the next producer id stands in the same record (KAFKA-20090).
+    """
+    if is_pending:
+        return _CONCURRENT
+    if record is None or record.state != TransactionState.ONGOING:
+        return _WRONG_STATE
+    decision = _prepare(record, False, True, now_ms, fresh_producer_id)
+    return Fence(decision.record) if isinstance(decision, Change) else decision
+
+
+# -- inside
+
+
+def _stranger(record: TransactionRecord, identity: Identity) -> Refused | None:
+    """What somebody is told who is not the client of the id."""
+    producer_id, producer_epoch = record.client
+    if identity[0] != producer_id:
+        return _UNKNOWN
+    return None if identity[1] == producer_epoch else _FENCED
+
+
+def _may_go_on(record: TransactionRecord, expected: Identity) -> bool:
+    """Whether the producer id is the current one, or the one that was used up before it."""
+    producer_id, producer_epoch = expected
+    return producer_id in (record.producer_id, record.client[0]) or (
+        producer_id == record.previous_producer_id and producer_epoch >= EPOCH_LAST
+    )
+
+
+def _prepare(
+    record: TransactionRecord,
+    is_commit: bool,
+    raises_epoch: bool,
+    now_ms: int,
+    fresh_producer_id: int | None,
+) -> Change | ProducerIdNeeded:
+    """The decision. KIP-890: with V2 its epoch is one higher, in the markers too."""
+    is_open = record.state == TransactionState.ONGOING
+    prepared = replace(
+        record,
+        state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
+        start_ms=record.start_ms if is_open else now_ms,
+        last_update_ms=now_ms,
+        client_transaction_version=2 if raises_epoch else 0,
+    )
+    if not raises_epoch:
+        return Change(prepared)
+    producer_id, producer_epoch = record.client
+    next_identity = NO_PRODUCER_ID, NO_EPOCH
+    if producer_epoch >= EPOCH_LAST:
+        if fresh_producer_id is None:
+            return ProducerIdNeeded()
+        next_identity = fresh_producer_id, NO_EPOCH  # its epoch is 0, as Kafka reads it
+    elif record.has_next_identity:
+        next_identity = producer_id, producer_epoch + 1
+    return Change(
+        replace(
+            prepared,
+            producer_epoch=min(record.producer_epoch + 1, EPOCH_MAX),
+            next_producer_id=next_identity[0],
+            next_producer_epoch=next_identity[1],
+            previous_producer_id=producer_id,
+            last_producer_epoch=producer_epoch,
+        )
+    )
+
+
+def _take_over(
+    record: TransactionRecord,
+    request: InitProducerId,
+    now_ms: int,
+    fresh_producer_id: int | None,
+) -> Change | ProducerIdNeeded:
+    """A new session keeps the prepared transaction, under an epoch of its own (KIP-939)."""
+    producer_id, producer_epoch = record.client
+    if producer_epoch >= EPOCH_LAST:
+        if fresh_producer_id is None:
+            return ProducerIdNeeded()
+        next_identity = fresh_producer_id, 0
+    else:
+        next_identity = producer_id, producer_epoch + 1
+    kept = replace(
+        record,
+        next_producer_id=next_identity[0],
+        next_producer_epoch=next_identity[1],
+        timeout_ms=(
+            TWO_PHASE_TIMEOUT_MS if request.enables_two_phase_commit else record.timeout_ms
+        ),
+        last_update_ms=now_ms,
+    )
+    return Change(kept, ongoing=(record.producer_id, record.producer_epoch))

@@ -1,0 +1,225 @@
+"""What a coordinator keeps of one transactional id, and which record may follow which.
+
+There are two identities in a record. The transaction's (`producer_id`, `producer_epoch`) stands in
+its batches and markers. The client's is the same, but for two cases, where the next one is kept
+beside it until the transaction is complete: an end that uses up the last epoch gives the client a
+new producer id, and a prepared transaction that another session has taken over keeps the epoch
+of its batches (KIP-939).
+
+`check_transition` is asked where a record is applied; a decision that it refuses is a defect.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from ...wire.messages.transaction_log import (
+    TransactionLogValue,
+    decode_transaction_log_value,
+    encode_transaction_log_value,
+)
+from ...wire.primitives import MalformedFrame
+from .messages import TopicPartition
+from .states import COMPLETED, NEVER_WRITTEN, PREPARED, TransactionState, follows
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NO_TIME_MS = -1
+EPOCH_MAX = 32_767  # of fences only; no client ever gets it
+EPOCH_LAST = EPOCH_MAX - 1  # the last that a client can have: it is used up there
+TWO_PHASE_TIMEOUT_MS = 2**31 - 1  # as in Kafka: no timeout ends the transaction (KIP-939)
+NEVER = 0  # the version of a record that does not exist
+
+Identity = tuple[int, int]  # producer id, producer epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRecord:
+    """Times are wall-clock ms. version: the Raft index at which this record was written.
+
+    client_transaction_version: 2 when the client has its epoch raised with each end (KIP-890).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    last_update_ms: int
+    partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    start_ms: int = NO_TIME_MS
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    next_producer_epoch: int = NO_EPOCH
+    last_producer_epoch: int = NO_EPOCH
+    client_transaction_version: int = 0
+    version: int = NEVER
+
+    @property
+    def has_next_identity(self) -> bool:
+        """Whether the client will be, or is, another than its transaction."""
+        return self.next_producer_id != NO_PRODUCER_ID
+
+    @property
+    def client(self) -> Identity:
+        """Who the client is, or will be when what is prepared here is complete."""
+        if self.has_next_identity:
+            return self.next_producer_id, max(self.next_producer_epoch, 0)
+        return self.producer_id, self.producer_epoch
+
+    @property
+    def is_two_phase(self) -> bool:
+        """Neither a timeout nor an expiry may end what is open here (KIP-939)."""
+        return self.timeout_ms == TWO_PHASE_TIMEOUT_MS
+
+    @property
+    def is_commit(self) -> bool:
+        """The direction of a decision; of Prepare* and Complete* only."""
+        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+    def is_ended_by(self, identity: Identity) -> bool:
+        """Whether this identity sent the EndTxn that raised the epoch: then it is a retry."""
+        return (
+            self.client_transaction_version >= 2
+            and self.state in PREPARED | COMPLETED
+            and identity == (self.previous_producer_id, self.last_producer_epoch)
+        )
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Ongoing for longer than its timeout, counted from the start of the transaction."""
+        return (
+            self.state == TransactionState.ONGOING
+            and not self.is_two_phase
+            and self.start_ms + self.timeout_ms < now_ms
+        )
+
+    def completed(self, now_ms: int) -> "TransactionRecord":
+        """The record after the last marker of a prepared end."""
+        producer_id, producer_epoch = self.client
+        return replace(
+            self,
+            state=(
+                TransactionState.COMPLETE_COMMIT
+                if self.is_commit
+                else TransactionState.COMPLETE_ABORT
+            ),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=NO_EPOCH,
+            partitions=frozenset(),
+            last_update_ms=max(now_ms, self.last_update_ms),
+        )
+
+
+def check_transition(old: TransactionRecord | None, new: TransactionRecord) -> str | None:
+    """Why `new` may not follow `old`; None when it may."""
+    if new.state in NEVER_WRITTEN:
+        return f"{new.state.kafka_name} is never written"
+    if not (0 <= new.producer_epoch <= EPOCH_MAX and new.producer_id >= 0 and new.timeout_ms > 0):
+        return "a producer id, epoch or timeout is out of range"
+    if old is None:
+        return None if _is_blank(new) else "an id begins with Empty"
+    if not follows(new.state, old.state):
+        return f"{new.state.kafka_name} does not follow {old.state.kafka_name}"
+    match new.state:
+        case TransactionState.EMPTY:
+            is_right = _is_blank(new) and _is_next_session(old, new)
+        case TransactionState.ONGOING:
+            is_right = _same_transaction(old, new) and old.partitions <= new.partitions
+        case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
+            is_right = _is_decision(old, new)
+        case _:
+            completed = old.completed(new.last_update_ms)
+            is_right = replace(new, last_update_ms=0, version=0) == replace(
+                completed, last_update_ms=0, version=0
+            )
+    return None if is_right else f"{new.state.kafka_name} does not fit the record before"
+
+
+def _is_blank(record: TransactionRecord) -> bool:
+    return (
+        record.state == TransactionState.EMPTY
+        and not record.partitions
+        and record.start_ms == NO_TIME_MS
+        and not record.has_next_identity
+        and record.producer_epoch <= EPOCH_LAST
+    )
+
+
+def _is_next_session(old: TransactionRecord, new: TransactionRecord) -> bool:
+    if new.producer_id != old.producer_id:
+        return new.producer_epoch == 0
+    return new.producer_epoch in (old.producer_epoch, old.producer_epoch + 1)
+
+
+def _same_transaction(old: TransactionRecord, new: TransactionRecord) -> bool:
+    is_open = old.state == TransactionState.ONGOING
+    return (
+        (old.producer_id, old.producer_epoch) == (new.producer_id, new.producer_epoch)
+        and new.timeout_ms in (old.timeout_ms, TWO_PHASE_TIMEOUT_MS)
+        and new.start_ms >= 0
+        and (not is_open or new.start_ms == old.start_ms)
+    )
+
+
+def _is_decision(old: TransactionRecord, new: TransactionRecord) -> bool:
+    raised = new.client_transaction_version >= 2 and old.producer_epoch < EPOCH_MAX
+    return (
+        new.producer_id == old.producer_id
+        and new.producer_epoch == old.producer_epoch + raised
+        and (new.producer_epoch <= EPOCH_LAST or new.has_next_identity)
+        and new.partitions == old.partitions
+        and new.timeout_ms == old.timeout_ms
+        and (old.state != TransactionState.ONGOING or new.start_ms == old.start_ms)
+    )
+
+
+# -- bytes
+
+
+def encode_record(record: TransactionRecord) -> bytes:
+    """Kafka's TransactionLogValue; the version is not part of it. Partitions are in order."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(record.partitions):
+        topics.setdefault(topic, []).append(index)
+    is_empty = record.state == TransactionState.EMPTY
+    return encode_transaction_log_value(
+        TransactionLogValue(
+            producer_id=record.producer_id,
+            producer_epoch=record.producer_epoch,
+            timeout_ms=record.timeout_ms,
+            state=record.state,
+            partitions=None if is_empty else tuple((t, tuple(i)) for t, i in topics.items()),
+            last_update_ms=record.last_update_ms,
+            start_ms=record.start_ms,
+            previous_producer_id=record.previous_producer_id,
+            next_producer_id=record.next_producer_id,
+            client_transaction_version=record.client_transaction_version,
+            next_producer_epoch=record.next_producer_epoch,
+            last_producer_epoch=record.last_producer_epoch,
+        )
+    )
+
+
+def decode_record(data: bytes, version: int = NEVER) -> TransactionRecord:
+    """Raises MalformedFrame."""
+    value = decode_transaction_log_value(data)
+    try:
+        state = TransactionState(value.state)
+    except ValueError:
+        raise MalformedFrame(f"{value.state} is no state of a transaction") from None
+    return TransactionRecord(
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.timeout_ms,
+        state=state,
+        partitions=frozenset(
+            (topic, index) for topic, indexes in value.partitions or () for index in indexes
+        ),
+        last_update_ms=value.last_update_ms,
+        start_ms=value.start_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        client_transaction_version=value.client_transaction_version,
+        next_producer_epoch=value.next_producer_epoch,
+        last_producer_epoch=value.last_producer_epoch,
+        version=version,
+    )

@@ -1,0 +1,173 @@
+"""One shard of the transaction coordinator's memory, as a replicated state machine.
+
+`apply` is total and deterministic: any bytes, at any state, give the same result on every node
+and raise nothing. A write counts only if the record is still the one that it was judged by and
+may be followed by the new one; so the late command of a deposed leader changes nothing.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import msgpack
+
+from ...wire.messages.transaction_log import (
+    decode_transaction_log_key,
+    encode_transaction_log_key,
+)
+from ...wire.primitives import MalformedFrame
+from .commands import (
+    CHAINED,
+    MalformedTransactionCommand,
+    SetShardCount,
+    Write,
+    decode_transaction_command,
+)
+from .record import TransactionRecord, check_transition, decode_record, encode_record
+from .states import MAY_EXPIRE, PREPARED, TransactionState
+
+SNAPSHOT_FORMAT = 1
+
+
+class UnreadableShard(Exception):
+    """A snapshot that this version cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of a command: for each write why it was refused, None where it was done.
+
+    reason: of the command as a whole.
+    """
+
+    refusals: tuple[str | None, ...] = ()
+    reason: str | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Everything was done."""
+        return self.reason is None and not any(self.refusals)
+
+
+class TransactionShard:
+    """The transactional ids of one shard. Readers take what they find and change nothing."""
+
+    def __init__(self) -> None:
+        self.shard_count = 0  # of the cluster; 0 while it was not said, and in all but shard 0
+        self._records: dict[str, TransactionRecord] = {}
+        # Ids with something to watch over, as ordered sets, so that no scan reads all records.
+        self._open: dict[str, None] = {}
+        self._prepared: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def records(self) -> Mapping[str, TransactionRecord]:
+        """By transactional id."""
+        return self._records
+
+    @property
+    def open_ids(self) -> Collection[str]:
+        """Ids whose transaction is Ongoing."""
+        return self._open.keys()
+
+    @property
+    def prepared_ids(self) -> Collection[str]:
+        """Ids whose end is decided, with markers still to be written."""
+        return self._prepared.keys()
+
+    def get(self, transactional_id: str) -> TransactionRecord | None:
+        """The record of an id; None when it is not known."""
+        return self._records.get(transactional_id)
+
+    # -- the state machine
+
+    def apply(self, command: bytes, index: int, term: int) -> Applied:
+        """Do what the log says at `index`."""
+        try:
+            wanted = decode_transaction_command(command)
+        except MalformedTransactionCommand as error:
+            return Applied(reason=str(error))
+        if wanted.term != term:
+            return Applied(reason=f"it was decided in term {wanted.term}, and this is {term}")
+        if isinstance(wanted, SetShardCount):
+            return self._set_shard_count(wanted.count)
+        done: set[str] = set()
+        refusals = []
+        for write in wanted.writes:
+            refusal = self._refusal(write, done)
+            refusals.append(refusal)
+            if refusal is None:
+                done.add(write.transactional_id)
+                self._put(write, index)
+            else:
+                done.discard(write.transactional_id)
+        return Applied(tuple(refusals))
+
+    def snapshot(self) -> bytes:
+        """All of the state; the same state gives the same bytes."""
+        records = [
+            [encode_transaction_log_key(name), encode_record(record), record.version]
+            for name, record in sorted(self._records.items())
+        ]
+        packed = msgpack.packb([SNAPSHOT_FORMAT, self.shard_count, records])
+        assert packed is not None  # the stub allows for streaming
+        return packed
+
+    def restore(self, snapshot: bytes) -> None:
+        """Become what the snapshot says. Raises UnreadableShard, and then nothing has changed."""
+        try:
+            snapshot_format, shard_count, entries = msgpack.unpackb(snapshot)
+            if snapshot_format != SNAPSHOT_FORMAT:
+                raise UnreadableShard(f"snapshot format {snapshot_format} is not known")
+            records = {
+                decode_transaction_log_key(key): decode_record(value, int(version))
+                for key, value, version in entries
+            }
+            shard_count = int(shard_count)
+        except (ValueError, TypeError, msgpack.UnpackException, MalformedFrame) as error:
+            raise UnreadableShard(f"a snapshot of transactions makes no sense: {error}") from error
+        self.shard_count = shard_count
+        self._records = records
+        self._open, self._prepared = {}, {}
+        for transactional_id, record in records.items():
+            self._index(transactional_id, record)
+
+    # -- inside
+
+    def _set_shard_count(self, count: int) -> Applied:
+        if self.shard_count and self.shard_count != count:
+            return Applied(reason=f"the cluster has {self.shard_count} transaction shards")
+        self.shard_count = count
+        return Applied()
+
+    def _refusal(self, write: Write, done: set[str]) -> str | None:
+        old = self._records.get(write.transactional_id)
+        if write.expected_version == CHAINED:
+            if write.transactional_id not in done:
+                return "what comes before it was not done"
+        elif write.expected_version != (0 if old is None else old.version):
+            return "the record has changed"
+        if not write.is_expected(old):
+            return "the record is not the expected one"
+        if write.record is not None:
+            return check_transition(old, write.record)
+        if old is None or old.state not in MAY_EXPIRE:
+            return "only an id without a transaction is forgotten"
+        return None
+
+    def _put(self, write: Write, index: int) -> None:
+        name = write.transactional_id
+        self._open.pop(name, None)
+        self._prepared.pop(name, None)
+        if write.record is None:
+            del self._records[name]
+        else:
+            self._records[name] = record = replace(write.record, version=index)
+            self._index(name, record)
+
+    def _index(self, transactional_id: str, record: TransactionRecord) -> None:
+        if record.state == TransactionState.ONGOING:
+            self._open[transactional_id] = None
+        elif record.state in PREPARED:
+            self._prepared[transactional_id] = None

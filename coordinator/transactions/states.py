@@ -1,0 +1,54 @@
+"""The states of a transaction and how one follows another (KIP-98, KIP-360, KIP-890).
+
+The decision is durable with PrepareCommit or PrepareAbort; Complete* says that every partition
+has its marker. PrepareEpochFence is where a coordinator stands between its choice to fence a
+producer and the PrepareAbort that carries it out: it is never written.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+
+class TransactionState(IntEnum):
+    """The numbers of Kafka's transaction log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def kafka_name(self) -> str:
+        """How Kafka's tools and protocol write it."""
+        return "".join(part.capitalize() for part in self.name.split("_"))
+
+
+_S = TransactionState
+COMPLETED = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
+IDLE = frozenset({_S.EMPTY}) | COMPLETED
+
+# What may come before a state. With transaction.version 2 an abort of nothing is a decision too
+# (KIP-890): PrepareAbort also follows Empty and Complete*.
+ALLOWED_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
+    _S.EMPTY: IDLE,
+    _S.ONGOING: IDLE | {_S.ONGOING},
+    _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+    _S.PREPARE_ABORT: IDLE | {_S.ONGOING, _S.PREPARE_EPOCH_FENCE},
+    _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+    _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+    _S.DEAD: IDLE,
+    _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
+}
+MAY_EXPIRE = IDLE
+NEVER_WRITTEN = frozenset({_S.PREPARE_EPOCH_FENCE, _S.DEAD})  # Dead is a tombstone
+BY_NAME: Mapping[str, TransactionState] = {state.kafka_name: state for state in _S}
+
+
+def follows(state: TransactionState, previous: TransactionState) -> bool:
+    """Whether `state` may come after `previous`."""
+    return previous in ALLOWED_PREVIOUS[state]

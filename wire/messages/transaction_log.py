@@ -1,0 +1,159 @@
+"""Records of Kafka's __transaction_state: what a coordinator keeps of each transactional id.
+
+key    version 2 (0), transactional id
+value  version 2, producer id 8, producer epoch 2, timeout 4, state 1, partitions (nullable),
+       last update 8, start 8; version 1 is flexible (KIP-482) and has tagged fields:
+       0 previous producer id, 1 next producer id, 2 client's transaction version,
+       3 next producer epoch (KIP-939), and one of ours:
+       LAST_EPOCH_TAG last producer epoch. Kafka keeps that in memory only, so that a retry of
+       InitProducerId over a fail-over is fenced there (KIP-360); its readers skip the tag.
+
+No value (a tombstone) says that the id is forgotten.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from ..primitives import (
+    MalformedFrame,
+    Reader,
+    encode_count,
+    encode_string,
+    encode_tags,
+    encode_unsigned_varint,
+)
+
+KEY_VERSION = 0
+VALUE_VERSION = 1
+LAST_EPOCH_TAG = 1000
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+PARTITION_BYTES_MIN = 4
+TOPIC_BYTES_MIN = 2
+_int16 = struct.Struct(">h")
+_int64 = struct.Struct(">q")
+_head = struct.Struct(">hqhib")
+_times = struct.Struct(">qq")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionLogValue:
+    """One value; times are wall-clock milliseconds, -1 for none.
+
+    partitions: (topic, indexes), None while there is no transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: int
+    partitions: tuple[tuple[str, tuple[int, ...]], ...] | None
+    last_update_ms: int
+    start_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_transaction_version: int = 0
+    next_producer_epoch: int = NO_EPOCH
+    last_producer_epoch: int = NO_EPOCH
+
+
+def encode_transaction_log_key(transactional_id: str) -> bytes:
+    """The key of an id; at most 32767 bytes of UTF-8."""
+    return _int16.pack(KEY_VERSION) + encode_string(transactional_id, flexible=False)
+
+
+def decode_transaction_log_key(data: bytes) -> str:
+    """The transactional id. Raises MalformedFrame."""
+    reader = Reader(memoryview(data))
+    version = reader.int16()
+    if version != KEY_VERSION:
+        raise MalformedFrame(f"version {version} of a transaction log key is not known")
+    transactional_id = reader.string(flexible=False)
+    reader.finish()
+    return transactional_id
+
+
+def encode_transaction_log_value(value: TransactionLogValue, version: int = VALUE_VERSION) -> bytes:
+    """The bytes that Kafka's own tools read; version 0 loses the tagged fields."""
+    flexible = version >= 1
+    parts = [
+        _head.pack(version, value.producer_id, value.producer_epoch, value.timeout_ms, value.state)
+    ]
+    if value.partitions is None:
+        parts.append(encode_count(-1, flexible))
+    else:
+        parts.append(encode_count(len(value.partitions), flexible))
+        for topic, indexes in value.partitions:
+            parts.append(encode_string(topic, flexible))
+            parts.append(encode_count(len(indexes), flexible))
+            parts.append(struct.pack(f">{len(indexes)}i", *indexes))
+            if flexible:
+                parts.append(encode_unsigned_varint(0))
+    parts.append(_times.pack(value.last_update_ms, value.start_ms))
+    if flexible:
+        parts.append(encode_tags(_tags_of(value)))
+    return b"".join(parts)
+
+
+def decode_transaction_log_value(data: bytes) -> TransactionLogValue:
+    """Versions 0 and 1. Raises MalformedFrame."""
+    reader = Reader(memoryview(data))
+    version = reader.int16()
+    if not 0 <= version <= VALUE_VERSION:
+        raise MalformedFrame(f"version {version} of a transaction log value is not known")
+    flexible = version >= 1
+    producer_id, producer_epoch = reader.int64(), reader.int16()
+    timeout_ms, state = reader.int32(), reader.int8()
+    partitions = _partitions(reader, flexible)
+    last_update_ms, start_ms = reader.int64(), reader.int64()
+    tags = reader.tags() if flexible else {}
+    reader.finish()
+    return TransactionLogValue(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        timeout_ms=timeout_ms,
+        state=state,
+        partitions=partitions,
+        last_update_ms=last_update_ms,
+        start_ms=start_ms,
+        previous_producer_id=_tag(tags, 0, _int64, NO_PRODUCER_ID),
+        next_producer_id=_tag(tags, 1, _int64, NO_PRODUCER_ID),
+        client_transaction_version=_tag(tags, 2, _int16, 0),
+        next_producer_epoch=_tag(tags, 3, _int16, NO_EPOCH),
+        last_producer_epoch=_tag(tags, LAST_EPOCH_TAG, _int16, NO_EPOCH),
+    )
+
+
+def _tags_of(value: TransactionLogValue) -> list[tuple[int, bytes]]:
+    """The tagged fields that differ from their defaults, in ascending order."""
+    fields = (
+        (0, _int64, value.previous_producer_id, NO_PRODUCER_ID),
+        (1, _int64, value.next_producer_id, NO_PRODUCER_ID),
+        (2, _int16, value.client_transaction_version, 0),
+        (3, _int16, value.next_producer_epoch, NO_EPOCH),
+        (LAST_EPOCH_TAG, _int16, value.last_producer_epoch, NO_EPOCH),
+    )
+    return [(tag, kind.pack(field)) for tag, kind, field, default in fields if field != default]
+
+
+def _tag(tags: dict[int, memoryview], tag: int, kind: struct.Struct, default: int) -> int:
+    data = tags.get(tag)
+    if data is None:
+        return default
+    if len(data) != kind.size:
+        raise MalformedFrame(f"tagged field {tag} has {len(data)} bytes, not {kind.size}")
+    return kind.unpack(data)[0]
+
+
+def _partitions(reader: Reader, flexible: bool) -> tuple[tuple[str, tuple[int, ...]], ...] | None:
+    count = reader.count(flexible, TOPIC_BYTES_MIN)
+    if count < 0:
+        return None
+    topics = []
+    for _ in range(count):
+        topic = reader.string(flexible)
+        indexes = tuple(reader.array(flexible, PARTITION_BYTES_MIN, reader.int32))
+        if flexible:
+            reader.tags()
+        topics.append((topic, indexes))
+    return tuple(topics)
