@@ -12,7 +12,9 @@ from .handlers import (
     cluster,
     configs,
     coordinators,
+    group_admin,
     group_offsets,
+    groups,
     markers,
     metadata,
     offset_commits,
@@ -39,6 +41,8 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
         *coordinators.apis(creation),
         *offset_commits.apis(),
         *group_offsets.apis(),
+        *groups.apis(),
+        *group_admin.apis(),
     )
 
 

@@ -16,6 +16,7 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from ..coordinator.cluster_state import ClusterState
@@ -37,6 +38,7 @@ from .clock import SystemClock
 from .config import BrokerConfig
 from .dispatch import Dispatcher
 from .follower_service import FollowerService
+from .group_removal import OffsetExpiry, forget_deleted_topics
 from .handlers import fetch, offsets, produce
 from .handlers.config_entries import (
     judge_broker_configs,
@@ -166,6 +168,8 @@ class Broker:
             handed_over = await self._liveness.shut_down(CONTROLLED_SHUTDOWN_S)
             logger.info("controlled shutdown %s", "done" if handed_over else "timed out")
         await self._admin.stop()
+        await self._expiry.stop()
+        self.services.groups.stop()
         await self._server.stop()
         await self._liveness.stop()
         await self._isr_proposer.stop()
@@ -293,6 +297,13 @@ class Broker:
             broker_epoch=broker_epoch,
             response_bytes_max=config.replica_fetch_response_max_bytes,
         )
+        self.services.groups.start()
+        self._expiry = OffsetExpiry(
+            self.services.groups,
+            retention_ms=config.offsets_retention_minutes * 60_000,
+            interval_ms=config.offsets_retention_check_interval_ms,
+        )
+        self.state.on_change(partial(forget_deleted_topics, self.services.groups))
         self._storage_failures = StorageFailures(
             self._propose, node_id=config.node_id, broker_epoch=broker_epoch
         )

@@ -1,78 +1,98 @@
 """The group coordinator of one broker: a shard for each led partition of __consumer_offsets.
 
-A shard is what the committed records of its partition say, and nothing else: it is built by
-replaying the log when this broker becomes the leader, and goes on by replaying each batch, in the
-order of the log, when the high watermark has passed it. So loading and serving run the same code,
-markers included, and nothing that might still be lost is ever shown. What a client waits for, the
-record that its request appended, is replayed before the waiting `append` returns.
-
     becomes leader -> loading (COORDINATOR_LOAD_IN_PROGRESS) -> serving -> resigns (NOT_COORDINATOR)
 
-Only the live sessions of groups (who waits in a rebalance, deadlines) are not in the log; with
-the leadership they are gone, and the clients come again.
+What a shard is, `group_shard` says; the rules of groups are in coordinator/groups. This file
+carries out what comes of them: it answers, appends, and comes back when something is due. Only the
+live sessions of groups (who waits in a rebalance, deadlines) are not in the log; with the
+leadership they are gone, and the clients come again.
+
+When it is not known what became of a group's record, because the replicas did not confirm it in
+time, the shard is loaded anew rather than to guess.
 """
 
-from dataclasses import dataclass
-from typing import Any
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 
-from ..wire.errors import CoordinatorNotAvailable
+from ..coordinator.cluster_state import ClusterState
+from ..coordinator.groups.group_messages import GroupSettings, JoinAnswer, SyncAnswer
+from ..coordinator.groups.records import encode_group_key, encode_group_value
+from ..coordinator.groups.turn import Store, Turn
+from ..coordinator.sharding import shard_for as partition_for
+from ..storage.partition_log import Origin
+from ..wire.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+)
+from ..wire.record_batch import decode_header
+from ..wire.records import Record, encode_batch
+from .clock import Clock
+from .config import BrokerConfig
+from .group_shard import GroupShard, ShardState
+from .hosted_partition import ACKS_ALL, HostedPartition
+from .replica_manager import ReplicaManager
 
-
-@dataclass(slots=True, eq=False)
-class GroupShard:
-    """The groups of one partition of __consumer_offsets.
-
-    `offsets` is the `OffsetTable`; the coordinator feeds it with
-        offsets.replay(header: BatchHeader, records: Sequence[wire.records.Record]) -> None
-    for every committed batch (control batches and empty batches too; group records are to be
-    skipped there, as offset records are in the replay of groups), and asks it
-        offsets.group_ids() -> Iterable[str]            groups that have committed or pending offsets
-        offsets.has_offsets(group_id: str) -> bool      the same for one
-        offsets.has_pending(group_id: str) -> bool      offsets of open transactions
-        offsets.tombstones(group_id: str) -> list[tuple[bytes, None]]      for DeleteGroups
-        offsets.expired(group_id, *, base_ms: int | None, now_ms: int, retention_ms: int,
-                        subscribed: frozenset[str]) -> list[tuple[bytes, None]]
-            tombstones of what may be dropped; base_ms: when the group became empty, None when each
-            offset's own commit time counts; topics in `subscribed` are kept.
-    """
-
-    index: int
-    offsets: Any
-    groups: dict[str, Any]
-
-    def check_offset_commit(
-        self,
-        group_id: str,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        *,
-        is_transactional: bool,
-        api_version: int,
-    ) -> None:
-        """Judge who commits (KIP-447); call `append` in the same turn of the event loop.
-
-        A plain commit of a member also counts as its heartbeat. A group that does not exist is
-        accepted with a generation below 0. Raises UnknownMemberId, IllegalGeneration,
-        FencedInstanceId, RebalanceInProgress, GroupIdNotFound (plain commits from version 9),
-        CoordinatorNotAvailable.
-        """
-        raise NotImplementedError
-
-    def check_offset_fetch(self, group_id: str) -> bool:
-        """Whether the group is known; if not, every offset is -1 and there is no error."""
-        raise NotImplementedError
-
-    def check_offset_delete(self, group_id: str) -> frozenset[str]:
-        """The topics that its members subscribe to (their offsets stay, GROUP_SUBSCRIBED_TO_TOPIC).
-
-        Raises GroupIdNotFound, NonEmptyGroup.
-        """
-        raise NotImplementedError
+logger = logging.getLogger(__name__)
+OFFSETS_TOPIC = "__consumer_offsets"
+SLICE_BYTES = 64 * 1024  # of log replayed at a time, some 10 ms; then others have their turn
+Ticket = Callable[[JoinAnswer | SyncAnswer], None]
 
 
 class GroupCoordinator:
-    """All shards of one broker."""
+    """All shards of one broker. Everything runs on its event loop."""
+
+    def __init__(
+        self, *, config: BrokerConfig, state: ClusterState, replicas: ReplicaManager, clock: Clock
+    ) -> None:
+        self.clock = clock
+        self._state = state
+        self._replicas = replicas
+        self._append_timeout_ms = config.offsets_commit_timeout_ms
+        self._settings = GroupSettings(
+            max_size=config.group_max_size,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        )
+        self._shards: dict[int, GroupShard] = {}
+        self._line: deque[GroupShard] = deque()  # those that have something to replay
+        self._is_appending = False
+        self.is_stopping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    def start(self) -> None:
+        """Coordinate the groups of every partition of __consumer_offsets that we come to lead."""
+        tell_others = self._replicas.part_changed
+
+        def part_changed(partition: HostedPartition) -> None:
+            tell_others(partition)
+            if partition.topic == OFFSETS_TOPIC:
+                self._part_changed(partition)
+
+        self._replicas.part_changed = part_changed
+        for partition in self._replicas:
+            if partition.topic == OFFSETS_TOPIC:
+                self._part_changed(partition)
+
+    def stop(self) -> None:
+        """Answer everybody who waits, and coordinate nothing any more."""
+        self.is_stopping = True
+        for shard in list(self._shards.values()):
+            self._unload(shard)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- which shard
 
     def shard_for(self, group_id: str) -> GroupShard:
         """The shard that a group belongs to, ready to serve.
@@ -80,7 +100,22 @@ class GroupCoordinator:
         Raises CoordinatorNotAvailable while there is no __consumer_offsets (or this broker is
         going down), NotCoordinator, CoordinatorLoadInProgress.
         """
-        raise CoordinatorNotAvailable
+        topic = self._state.topics.get(OFFSETS_TOPIC)
+        if topic is None or self.is_stopping:
+            raise CoordinatorNotAvailable
+        shard = self._shards.get(partition_for(group_id, len(topic.partitions)))
+        if shard is None:
+            raise NotCoordinator
+        if shard.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgress
+        return shard
+
+    @property
+    def shards(self) -> list[GroupShard]:
+        """All of them, loading ones too."""
+        return list(self._shards.values())
+
+    # -- appending
 
     async def append(
         self, shard: GroupShard, batch: bytes | bytearray, *, guard: int | None = None
@@ -91,10 +126,12 @@ class GroupCoordinator:
         in the same turn of the event loop holds for it. When it returns the batch has been
         replayed into the shard. Origin is COORDINATOR, acks all. Raises NotCoordinator,
         CoordinatorNotAvailable (not committed within offsets.commit.timeout.ms, or too few
-        replicas: it may be committed later), MessageTooLarge, and what the log's producer checks
-        raise (transactional batches).
+        replicas: it may be committed later), MessageTooLarge, RecordListTooLarge, and what the
+        log's producer checks raise (transactional batches).
         """
-        raise CoordinatorNotAvailable
+        offset, done = self.append_now(shard, batch, guard=guard)
+        await done
+        return offset
 
     async def until_settled(self, shard: GroupShard) -> None:
         """Return when all that was appended before is committed and replayed.
@@ -102,4 +139,204 @@ class GroupCoordinator:
         A require_stable fetch needs this first: a transactional commit on its way to the replicas
         is not to be overlooked (KIP-447). Raises as `append`.
         """
-        raise CoordinatorNotAvailable
+        self._check_serving(shard)
+        await self._wait(shard, shard.partition.log.log_end_offset)
+
+    def append_now(
+        self,
+        shard: GroupShard,
+        batch: bytes | bytearray,
+        *,
+        guard: int | None = None,
+        is_group_record: bool = False,
+    ) -> "tuple[int, asyncio.Future[None]]":
+        """Append a batch: its first offset, and the future of its being committed and replayed.
+
+        Nothing has been appended when this raises.
+        """
+        self._check_serving(shard)
+        view = memoryview(bytearray(batch))
+        header = decode_header(view)
+        if len(view) > shard.partition.log.config.max_message_bytes:
+            raise MessageTooLarge
+        self._is_appending = True
+        try:
+            info = self._replicas.append(
+                shard.partition, view, header, ACKS_ALL, origin=Origin.COORDINATOR, guard=guard
+            )
+        except NotEnoughReplicas as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+        except (NotLeaderOrFollower, KafkaStorageError) as error:
+            raise NotCoordinator from error
+        finally:
+            self._is_appending = False
+        if not info.is_duplicate:
+            shard.keep(info.first_offset, view)
+        return info.first_offset, self._wait(shard, info.last_offset + 1, is_group_record)
+
+    def _wait(
+        self, shard: GroupShard, next_offset: int, is_group_record: bool = False
+    ) -> "asyncio.Future[None]":
+        deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
+        done = shard.wait_until_replayed(next_offset, deadline_ms, is_group_record)
+        self._arm(deadline_ms)
+        return done
+
+    @staticmethod
+    def _check_serving(shard: GroupShard) -> None:
+        if shard.state is not ShardState.SERVING:
+            raise NotCoordinator
+
+    # -- leading and resigning
+
+    def _part_changed(self, partition: HostedPartition) -> None:
+        shard = self._shards.get(partition.index)
+        if shard is not None:
+            is_ours = shard.partition is partition and partition.leader is not None
+            if is_ours and shard.leader_epoch == partition.leader_epoch:
+                return
+            self._unload(shard)
+        if partition.leader is not None and not self.is_stopping:
+            self._load(partition)
+
+    def _load(self, partition: HostedPartition) -> None:
+        shard = GroupShard(partition, self.clock, self._settings)
+        self._shards[partition.index] = shard
+        partition.observer = self._moved
+        self._line_up(shard)
+
+    def _unload(self, shard: GroupShard) -> None:
+        logger.info("%r resigns with %d groups", shard, len(shard.groups))
+        shard.state = ShardState.CLOSED
+        shard.partition.observer = None
+        del self._shards[shard.index]
+        turn = shard.turn()
+        shard.table.release(ErrorCode.NOT_COORDINATOR, turn)
+        self._answer(turn)
+        shard.fail_waiters(NotCoordinator())
+
+    def _moved(self, partition: HostedPartition) -> None:
+        """Its high watermark has risen, or we lead it no longer."""
+        shard = self._shards[partition.index]
+        if partition.leader is None:
+            self._unload(shard)
+        elif shard.state is ShardState.SERVING and not self._is_appending:
+            self._replay(shard)
+        else:
+            self._line_up(shard)
+
+    def _line_up(self, shard: GroupShard) -> None:
+        if not shard.is_in_line:
+            shard.is_in_line = True
+            if not self._line:
+                asyncio.get_running_loop().call_soon(self._next_in_line)
+            self._line.append(shard)
+
+    def _next_in_line(self) -> None:
+        shard = self._line.popleft()
+        shard.is_in_line = False
+        if self._line:
+            asyncio.get_running_loop().call_soon(self._next_in_line)
+        if shard.state is not ShardState.CLOSED:
+            self._replay(shard)
+
+    def _replay(self, shard: GroupShard) -> None:
+        try:
+            shard.replay_slice(SLICE_BYTES)
+        except KafkaStorageError:
+            self._replicas.fail(shard.partition)
+            return
+        except Exception:
+            # Without this partition's groups the broker is still of use.
+            logger.exception("%r cannot read its log", shard)
+            self._unload(shard)
+            return
+        if shard.is_behind:
+            self._line_up(shard)
+        if shard.state is ShardState.LOADING and shard.replayed >= shard.load_until:
+            turn = shard.turn()
+            shard.begin_to_serve(turn)
+            logger.info("%r serves %d groups", shard, len(shard.groups))
+            self.carry_out(shard, turn)
+        shard.free_waiters()
+
+    # -- what comes of a turn
+
+    def carry_out(self, shard: GroupShard, turn: Turn) -> None:
+        """Answer, append, and see to it that what is due is not forgotten."""
+        turns = deque([turn])
+        while turns:
+            turn = turns.popleft()
+            self._answer(turn)
+            for store in turn.stores:
+                error = self._store(shard, store)
+                if error is not None and shard.state is ShardState.SERVING:
+                    turns.append(shard.turn())
+                    store.stored(error, turns[-1])
+        next_ms = shard.table.deadlines.next_ms
+        if next_ms is not None:
+            self._arm(next_ms)
+
+    @staticmethod
+    def _answer(turn: Turn) -> None:
+        for sentence in turn.notes:
+            logger.info("%s", sentence)
+        for ticket, answer in turn.answers:
+            assert callable(ticket)
+            try:
+                ticket(answer)
+            except Exception:  # one client's answer must not keep others waiting
+                logger.exception("answering a request that had waited")
+
+    def _store(self, shard: GroupShard, store: Store) -> int | None:
+        """Append a group's record; the error if that cannot be, None if it is on its way."""
+        record = Record(
+            0,
+            self.clock.wall_ms(),
+            encode_group_key(store.group_id),
+            encode_group_value(store.value),
+        )
+        try:
+            _, done = self.append_now(shard, encode_batch([record]), is_group_record=True)
+        except (MessageTooLarge, RecordListTooLarge) as error:
+            logger.warning("the record of group %s is too large: %s", store.group_id, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        except KafkaError as error:
+            return error.number
+        done.add_done_callback(partial(self._stored, shard, store))
+        return None
+
+    def _stored(self, shard: GroupShard, store: Store, done: "asyncio.Future[None]") -> None:
+        if done.cancelled() or done.exception() or shard.state is not ShardState.SERVING:
+            return  # the shard is gone, and everybody who waited was told so
+        turn = shard.turn()
+        store.stored(ErrorCode.NONE, turn)
+        self.carry_out(shard, turn)
+
+    # -- time
+
+    def _arm(self, at_ms: int) -> None:
+        if self._timer is not None:
+            if self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        delay_ms = max(0, at_ms - self.clock.monotonic_ms())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_ms = self.clock.monotonic_ms()
+        for shard in list(self._shards.values()):
+            if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
+                # A group's record may yet be committed or not; its log will tell.
+                logger.warning("%r: the replicas do not confirm a group's record", shard)
+                self._unload(shard)
+                self._part_changed(shard.partition)
+            elif shard.state is ShardState.SERVING:
+                turn = shard.turn()
+                shard.table.due(turn)
+                self.carry_out(shard, turn)
+            next_ms = shard.next_deadline_ms
+            if next_ms is not None and shard.state is not ShardState.CLOSED:
+                self._arm(next_ms)

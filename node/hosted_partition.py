@@ -27,6 +27,9 @@ ACKS_ALL = -1
 ANY_EPOCH = -1
 
 
+PartitionCallback = Callable[["HostedPartition"], None]
+
+
 class HostedPartition:
     """A replica on this broker; also the key under which requests wait for it."""
 
@@ -40,6 +43,7 @@ class HostedPartition:
         "leader_id",
         "log",
         "next_flush_ms",
+        "observer",
         "partition_epoch",
         "readers",
         "replicas",
@@ -64,6 +68,9 @@ class HostedPartition:
         self.unseen_bytes = 0  # appended, not yet readable by consumers
         self.is_changed = False  # on the list of partitions to tell followers about
         self.next_flush_ms = 0
+        # Told when the high watermark has risen, and when we lead no longer: the group
+        # coordinator, for its partitions.
+        self.observer: PartitionCallback | None = None
         # Of producers whose transactions were opened here under this leadership.
         self.transactional_ids: dict[int, str] = {}
 
@@ -183,6 +190,3 @@ class HostedPartition:
         if leader.high_watermark < leader.epoch_start_offset:
             raise OffsetNotAvailable
         return self.readable_end(is_read_committed)
-
-
-PartitionCallback = Callable[[HostedPartition], None]

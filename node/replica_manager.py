@@ -190,6 +190,8 @@ class ReplicaManager:
         )
         for fetch in freed:
             self._free(fetch)
+        if partition.observer is not None:
+            partition.observer(partition)
 
     def release_waiters(self, partition: HostedPartition, error: int) -> None:
         """We do not lead it any more: produces end with the error, fetches look again."""
@@ -197,6 +199,8 @@ class ReplicaManager:
             self._free(produce)
         for fetch in self.purgatory.wake_fetches(partition):
             self._free(fetch)
+        if partition.observer is not None:
+            partition.observer(partition)
 
     def fail(self, partition: HostedPartition) -> None:
         """Its disk failed: nothing is acknowledged any more, and others must lead it."""

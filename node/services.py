@@ -41,6 +41,11 @@ class Controller(Protocol):
 class VoterView(Protocol):
     """One voter of the metadata group; times are monotonic ms, -1 unknown."""
 
+    def __post_init__(self) -> None:
+        self.groups = GroupCoordinator(
+            config=self.config, state=self.state, replicas=self.replicas, clock=self.clock
+        )
+
     @property
     def node_id(self) -> int: ...  # noqa: D102
     @property
@@ -91,7 +96,7 @@ class BrokerServices:
     clock: Clock = field(default_factory=SystemClock)
     metrics: Any = None
     broker_epoch: int = -1
-    groups: GroupCoordinator = field(default_factory=GroupCoordinator)
+    groups: GroupCoordinator = field(init=False)
     markers: "MarkerWriter | None" = None
     connection_fence: ConnectionFence = field(default_factory=ConnectionFence)
     offsets_fence: ConnectionFence = field(default_factory=ConnectionFence)  # of TxnOffsetCommit

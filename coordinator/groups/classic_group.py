@@ -8,6 +8,7 @@ KIP-62, KIP-345 (static members), KIP-394 (pending members), KIP-814.
 """
 
 from collections import Counter
+from collections.abc import Container
 
 from ...wire.errors import (
     CoordinatorNotAvailable,
@@ -19,7 +20,7 @@ from ...wire.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from .consumer_protocol import CONSUMER, subscribed_topics
+from .consumer_protocol import CONSUMER, EveryTopic, subscribed_topics
 from .group_member import Member
 from .group_messages import (
     NO_MEMBER,
@@ -328,11 +329,12 @@ class ClassicGroup:
             topics |= subscription
         return frozenset(topics)
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads it; if that cannot be known, consumers are taken to."""
+    @property
+    def subscribed_or_all(self) -> Container[str]:
+        """The topics that members read; consumers of which it is not known may read any."""
         if self.subscribed is None:
-            return self.protocol_type == CONSUMER
-        return topic in self.subscribed
+            return EveryTopic() if self.protocol_type == CONSUMER else frozenset()
+        return self.subscribed
 
     # -- what offsets ask
 

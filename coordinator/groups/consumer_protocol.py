@@ -8,6 +8,14 @@ version int16, topics as an array of strings, ...
 CONSUMER = "consumer"
 
 
+class EveryTopic:
+    """What a group reads whose members' metadata nobody here can read."""
+
+    def __contains__(self, topic: object) -> bool:
+        """It may read that one."""
+        return True
+
+
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """The topics of a subscription, None when the bytes are something else."""
     data = memoryview(metadata)

@@ -14,11 +14,11 @@ from ...coordinator.commands import CreateTopics, NewTopic
 from ...coordinator.topic_names import why_invalid
 from ...wire.errors import ErrorCode, KafkaError
 from ..config import BrokerConfig
+from ..group_coordinator import OFFSETS_TOPIC
 from ..log_limit import LimitedLog
 from ..services import BrokerServices
 from .topic_ids import new_topic_id
 
-OFFSETS_TOPIC = "__consumer_offsets"
 # Kafka keeps these itself; transactions are decided elsewhere here, shares not at all.
 NEVER_AUTOMATIC = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
 PATIENCE_MS = 1000  # how long a question waits for the topic that it creates

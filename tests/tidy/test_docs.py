@@ -57,8 +57,8 @@ A request with another key closes its connection, as does a version that is not 
 ApiVersions answers UNSUPPORTED_VERSION with the versions that it has.
 
 {table(("key", "API", "versions", "remarks"), rows)}
-Consumer groups (FindCoordinator, JoinGroup, OffsetCommit and their kin) and transactions
-(AddPartitionsToTxn, EndTxn and their kin) are not served.
+Transactions (AddPartitionsToTxn, EndTxn and their kin) and the consumer groups of KIP-848
+(ConsumerGroupHeartbeat) are not served.
 """
 
 

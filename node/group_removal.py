@@ -1,0 +1,162 @@
+"""What goes from __consumer_offsets: deleted groups, expired offsets, offsets of deleted topics.
+
+Nothing is removed but by tombstones in the log. A group that is empty and has no offsets any more
+goes with them; its generation then starts from nothing, as in Kafka.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..coordinator.cluster_model import Changes
+from ..coordinator.groups.classic_group import ClassicGroup
+from ..coordinator.groups.group_states import GroupState
+from ..coordinator.groups.records import encode_group_key
+from ..wire.errors import KafkaError
+from ..wire.records import Record, encode_batch
+from .group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from .group_shard import GroupShard, ShardState
+
+logger = logging.getLogger(__name__)
+Tombstone = tuple[bytes, None]
+BATCH_RECORDS = 500
+SETTLING_MAX = 20  # waits for a quiet moment, for each group; else it is looked at next time
+GROUPS_AT_ONCE = 100  # looked at by the expiry before others have their turn
+
+
+async def delete_group(coordinator: GroupCoordinator, shard: GroupShard, group_id: str) -> None:
+    """Remove an empty group and all its offsets; returns when that is committed.
+
+    Raises GroupIdNotFound, NonEmptyGroup, and what `GroupCoordinator.append` raises.
+    """
+    shard.find(group_id).check_delete()
+    tombstones = shard.offsets.tombstones(group_id)
+    await asyncio.gather(*_remove(coordinator, shard, [*tombstones, _of_group(group_id)], group_id))
+
+
+def _of_group(group_id: str) -> Tombstone:
+    return encode_group_key(group_id), None
+
+
+def _remove(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    tombstones: Sequence[Tombstone],
+    forgotten: str | None = None,
+) -> "list[asyncio.Future[None]]":
+    """Append tombstones; the group, if it goes, is forgotten once they are in the log."""
+    now_ms = coordinator.clock.wall_ms()
+    waiting = []
+    for batch in _batches(tombstones, now_ms):
+        waiting.append(coordinator.append_now(shard, batch)[1])
+        waiting[-1].add_done_callback(_look)
+    if forgotten is not None:
+        turn = shard.turn()
+        shard.table.forget(forgotten, turn)
+        coordinator.carry_out(shard, turn)
+    return waiting
+
+
+def _batches(tombstones: Sequence[Tombstone], now_ms: int) -> Iterator[bytes]:
+    for start in range(0, len(tombstones), BATCH_RECORDS):
+        some = tombstones[start : start + BATCH_RECORDS]
+        yield encode_batch([Record(i, now_ms, key, None) for i, (key, _) in enumerate(some)])
+
+
+class OffsetExpiry:
+    """Looks for what may go every offsets.retention.check.interval.ms (KIP-211)."""
+
+    def __init__(
+        self, coordinator: GroupCoordinator, *, retention_ms: int, interval_ms: int
+    ) -> None:
+        self._coordinator = coordinator
+        self._retention_ms = retention_ms
+        self._interval_ms = interval_ms
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the work."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_ms / 1000)
+            for shard in self._coordinator.shards:
+                try:
+                    await self.look_at(shard)
+                except KafkaError as error:
+                    logger.info("%r: offsets cannot expire now: %s", shard, error)
+                except Exception:
+                    logger.exception("%r: offsets cannot expire", shard)
+
+    async def look_at(self, shard: GroupShard) -> None:
+        """Remove what may go from one shard. Raises what `GroupCoordinator.append` raises."""
+        for number, group_id in enumerate(list(shard.groups)):
+            if number % GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            # A commit that is on its way to the replicas is newer than what the table has.
+            for _ in range(SETTLING_MAX):
+                if not shard.waiters:
+                    break
+                await self._coordinator.until_settled(shard)
+            if shard.state is not ShardState.SERVING:
+                return
+            group = shard.groups.get(group_id)
+            if group is not None and not shard.waiters:
+                await asyncio.gather(*self._expire(shard, group))
+
+    def _expire(self, shard: GroupShard, group: ClassicGroup) -> "list[asyncio.Future[None]]":
+        expired = self._expired(shard, group)
+        kept = sum(1 for _ in shard.offsets.fetch_all(group.group_id)) - len(expired)
+        is_gone = (
+            group.state is GroupState.EMPTY
+            and not group.pending_join
+            and not kept
+            and not shard.offsets.has_pending(group.group_id)
+        )
+        if is_gone:
+            expired.append(_of_group(group.group_id))
+        if not expired:
+            return []
+        forgotten = group.group_id if is_gone else None
+        return _remove(self._coordinator, shard, expired, forgotten)
+
+    def _expired(self, shard: GroupShard, group: ClassicGroup) -> list[Tombstone]:
+        """Kafka's rule: since when a group is empty; else since each commit, if nobody reads it."""
+        base_ms: int | None = None
+        subscribed: Iterable[str] = ()
+        if group.protocol_type is None:
+            pass  # only a name for offsets
+        elif group.state is GroupState.EMPTY:
+            base_ms = None if group.state_since_ms < 0 else group.state_since_ms
+        elif group.state is GroupState.STABLE and group.subscribed is not None:
+            subscribed = group.subscribed
+        else:
+            return []
+        return shard.offsets.expired(
+            group.group_id,
+            base_ms=base_ms,
+            now_ms=self._coordinator.clock.wall_ms(),
+            retention_ms=self._retention_ms,
+            subscribed=subscribed,
+        )
+
+
+def forget_deleted_topics(coordinator: GroupCoordinator, changes: Changes) -> None:
+    """Remove the offsets of topics that are gone. To be called with each change of metadata."""
+    for name, topic_id in changes.topics_deleted:
+        for shard in coordinator.shards:
+            if name == OFFSETS_TOPIC or shard.state is not ShardState.SERVING:
+                continue
+            by_group = shard.offsets.of_deleted_topic(name, topic_id)
+            tombstones = [each for some in by_group.values() for each in some]
+            try:
+                _remove(coordinator, shard, tombstones)
+            except KafkaError as error:
+                logger.info("%r: offsets of topic %s stay for now: %s", shard, name, error)
+
+
+def _look(done: "asyncio.Future[None]") -> None:
+    if not done.cancelled():
+        done.exception()  # nobody need wait for it: what is not removed expires some day

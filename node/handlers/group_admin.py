@@ -1,0 +1,149 @@
+"""What administrators ask about groups.
+
+DescribeGroups 0-6   v3 authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for a group
+                     that is not there (KIP-1043); older versions call it Dead.
+ListGroups 0-5       v4 states (KIP-518), v5 types (KIP-848); only the groups of this broker.
+DeleteGroups 0-2     KIP-229; empty groups only, with all their offsets.
+"""
+
+import asyncio
+from typing import Any
+
+from ...coordinator.groups.classic_group import ClassicGroup
+from ...coordinator.groups.group_states import GroupState
+from ...wire.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    GroupIdNotFound,
+    KafkaError,
+)
+from ...wire.framing import RequestHeader
+from ..dispatch import Api, RequestContext, Values, control_api
+from ..group_removal import delete_group
+from ..group_shard import ShardState
+from ..services import BrokerServices
+from .cluster import NOT_ASKED
+
+DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
+NOT_FOUND_FROM = 6
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+CLASSIC = "classic"
+
+
+def describe_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Each group's state and members."""
+    version = header.api_version
+    operations = (
+        GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
+    )
+    return {
+        "groups": [
+            _describe(context.broker, group_id, version, operations) for group_id in request.groups
+        ]
+    }
+
+
+def _describe(
+    broker: BrokerServices, group_id: str, version: int, operations: int
+) -> dict[str, Any]:
+    try:
+        group = broker.groups.shard_for(group_id).find(group_id)
+    except GroupIdNotFound as error:
+        dead = {"group_id": group_id, "group_state": GroupState.DEAD.value}
+        if version < NOT_FOUND_FROM:
+            return dead | {"authorized_operations": operations}
+        return dead | {"error_code": error.number, "error_message": str(error)}
+    except KafkaError as error:
+        return {"group_id": group_id, "error_code": error.number}
+    return {
+        "group_id": group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": group.protocol_name or "" if group.state is GroupState.STABLE else "",
+        "members": _members(group),
+        "authorized_operations": operations,
+    }
+
+
+def _members(group: ClassicGroup) -> list[dict[str, Any]]:
+    is_stable = group.state is GroupState.STABLE
+    return [
+        {
+            "member_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "member_metadata": member.metadata(group.protocol_name) if is_stable else b"",
+            "member_assignment": member.assignment,
+        }
+        for member in group.members.values()
+    ]
+
+
+def list_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """The groups that this broker coordinates."""
+    states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
+    types = {kind.strip().lower() for kind in getattr(request, "types_filter", ())}
+    groups = context.broker.groups
+    if groups.is_stopping:
+        raise CoordinatorNotAvailable
+    if any(shard.state is ShardState.LOADING for shard in groups.shards):
+        raise CoordinatorLoadInProgress
+    if types and CLASSIC not in types:
+        return {"groups": []}
+    return {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type or "",
+                "group_state": group.state.value,
+                "group_type": CLASSIC,
+            }
+            for shard in groups.shards
+            for group in shard.groups.values()
+            if not states or group.state.value.lower() in states
+        ]
+    }
+
+
+async def delete_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Per group: gone with all its offsets, or why not."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+    errors = await asyncio.gather(*(_delete(context.broker, each) for each in group_ids))
+    return {
+        "results": [
+            {"group_id": group_id, "error_code": error}
+            for group_id, error in zip(group_ids, errors, strict=True)
+        ]
+    }
+
+
+async def _delete(broker: BrokerServices, group_id: str) -> int:
+    try:
+        await delete_group(broker.groups, broker.groups.shard_for(group_id), group_id)
+    except KafkaError as error:
+        return error.number
+    return ErrorCode.NONE
+
+
+def _description_error(request: Any, error: KafkaError) -> Values:
+    return {"groups": [{"group_id": each, "error_code": error.number} for each in request.groups]}
+
+
+def _list_error(request: Any, error: KafkaError) -> Values:
+    return {"error_code": error.number, "groups": []}
+
+
+def _deletion_error(request: Any, error: KafkaError) -> Values:
+    names = dict.fromkeys(request.groups_names)
+    return {"results": [{"group_id": each, "error_code": error.number} for each in names]}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(DESCRIBE_GROUPS, (0, 6), describe_groups, _description_error),
+        control_api(LIST_GROUPS, (0, 5), list_groups, _list_error),
+        control_api(DELETE_GROUPS, (0, 2), delete_groups, _deletion_error),
+    )
