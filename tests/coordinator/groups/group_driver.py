@@ -1,0 +1,223 @@
+"""One partition's groups with a clock that the test turns, and a log that it looks into."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.coordinator.groups.classic_group import ClassicGroup
+from oncelog.coordinator.groups.group_messages import (
+    GroupSettings,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    Protocols,
+    SyncAnswer,
+    SyncRequest,
+)
+from oncelog.coordinator.groups.group_table import GroupTable
+from oncelog.coordinator.groups.records import GroupValue
+from oncelog.coordinator.groups.turn import Store, Turn
+from oncelog.wire.errors import ErrorCode, KafkaError
+
+SESSION_MS, REBALANCE_MS = 10_000, 60_000
+GROUP = "g"
+PLAIN: Protocols = (("range", b"mine"), ("sticky", b"mine too"))
+
+
+class Ticket:
+    """A request that may have to wait."""
+
+    def __init__(self) -> None:
+        self.answers: list[JoinAnswer | SyncAnswer] = []
+
+    @property
+    def answer(self) -> Any:
+        assert len(self.answers) == 1, "a request is answered once"
+        return self.answers[0]
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self.answers
+
+    @property
+    def error(self) -> int:
+        return self.answer.error
+
+
+class Groups:
+    """Carries out turns; records are committed when `commit` is called, at once by default."""
+
+    def __init__(self, *, holds_stores: bool = False, **settings: int) -> None:
+        self.settings = GroupSettings(**settings)
+        self.now_ms = 1_000_000
+        self.table = GroupTable()
+        self.holds_stores = holds_stores
+        self.waiting_stores: list[Store] = []
+        self.log: dict[str, GroupValue] = {}
+        self.ids = 0
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.table.groups[GROUP]
+
+    def turn(self) -> Turn:
+        return Turn(self.now_ms, self.now_ms, self.settings, self.table.deadlines)
+
+    def carry_out(self, turn: Turn) -> None:
+        for ticket, answer in turn.answers:
+            assert isinstance(ticket, Ticket)
+            ticket.answers.append(answer)
+        self.waiting_stores += turn.stores
+        while self.waiting_stores and not self.holds_stores:
+            self.settle_store()
+
+    def settle_store(self, error: int = ErrorCode.NONE) -> None:
+        """The oldest record that waits is committed, or is known not to be."""
+        store = self.waiting_stores.pop(0)
+        if not error:
+            self.log[store.group_id] = store.value
+        turn = self.turn()
+        store.stored(error, turn)
+        self.carry_out(turn)
+
+    # -- requests
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        protocols: Protocols = PLAIN,
+        version: int = 9,
+        group_id: str = GROUP,
+        protocol_type: str = "consumer",
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+    ) -> Ticket:
+        self.ids += 1
+        ticket, turn = Ticket(), self.turn()
+        request = JoinRequest(
+            group_id=group_id,
+            member_id=member_id,
+            new_member_id=f"{instance or 'client'}-{self.ids}",
+            group_instance_id=instance,
+            client_id="client",
+            client_host="/127.0.0.1",
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type=protocol_type,
+            protocols=protocols,
+            requires_member_id=version >= 4,
+            can_skip_assignment=version >= 9,
+        )
+        self.table.join(request, ticket, turn)
+        self.carry_out(turn)
+        return ticket
+
+    def sync(
+        self,
+        member_id: str,
+        *,
+        generation: int | None = None,
+        instance: str | None = None,
+        assignments: Mapping[str, bytes] | None = None,
+        protocol_name: str | None = None,
+        protocol_type: str | None = None,
+    ) -> Ticket:
+        ticket, turn = Ticket(), self.turn()
+        request = SyncRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            group_instance_id=instance,
+            generation=self._generation(generation),
+            protocol_name=protocol_name,
+            protocol_type=protocol_type,
+            assignments=assignments or {},
+        )
+        self.table.sync(request, ticket, turn)
+        self.carry_out(turn)
+        return ticket
+
+    def heartbeat(
+        self, member_id: str, *, generation: int | None = None, instance: str | None = None
+    ) -> int:
+        turn = self.turn()
+        try:
+            self.table.heartbeat(GROUP, member_id, instance, self._generation(generation), turn)
+        except KafkaError as error:
+            self.carry_out(turn)
+            return error.number
+        self.carry_out(turn)
+        return ErrorCode.NONE
+
+    def leave(self, *leaving: tuple[str, str | None]) -> list[int]:
+        turn = self.turn()
+        members = [
+            LeavingMember(member_id=member_id, group_instance_id=instance)
+            for member_id, instance in leaving
+        ]
+        try:
+            errors = self.table.leave(GROUP, members, turn)
+        except KafkaError as error:
+            return [error.number] * len(members)
+        self.carry_out(turn)
+        return errors
+
+    def _generation(self, generation: int | None) -> int:
+        if generation is not None:
+            return generation
+        group = self.table.groups.get(GROUP)
+        return 0 if group is None else group.generation
+
+    # -- time, and the end of it
+
+    def pass_time(self, delay_ms: int) -> None:
+        """Every deadline on the way is met in its own time."""
+        end_ms = self.now_ms + delay_ms
+        while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
+            self.now_ms = max(self.now_ms, next_ms)
+            turn = self.turn()
+            self.table.due(turn)
+            self.carry_out(turn)
+        self.now_ms = end_ms
+
+    def release(self, error: int = ErrorCode.NOT_COORDINATOR) -> None:
+        turn = self.turn()
+        self.table.release(error, turn)
+        self.carry_out(turn)
+
+    def fail_over(self) -> None:
+        """Another broker coordinates now; it has what was committed."""
+        self.release()
+        self.waiting_stores.clear()
+        self.table = GroupTable()
+        for group_id, value in self.log.items():
+            self.table.replay(group_id, value)
+        turn = self.turn()
+        self.table.take_up(turn)
+        self.carry_out(turn)
+
+    # -- shorthand
+
+    def new_member(self, **options: Any) -> tuple[str, Ticket]:
+        """A dynamic member that has been told its id and waits in the group."""
+        first = self.join(**options)
+        assert first.error == ErrorCode.MEMBER_ID_REQUIRED
+        return first.answer.member_id, self.join(first.answer.member_id, **options)
+
+    def stable(self, count: int = 2, **options: Any) -> list[str]:
+        """A stable group of dynamic members; the first leads."""
+        members = [self.new_member(**options) for _ in range(count)]
+        self.pass_time(self.settings.initial_rebalance_delay_ms)
+        ids = [member_id for member_id, _ in members]
+        assert [ticket.error for _, ticket in members] == [0] * count
+        self.sync_all(ids)
+        return ids
+
+    def sync_all(self, member_ids: list[str]) -> None:
+        """All ask for their assignment, the leader last."""
+        leader = self.group.leader_id
+        assert leader is not None
+        others = [self.sync(each) for each in member_ids if each != leader]
+        assignments = {each: f"of {each}".encode() for each in member_ids}
+        last = self.sync(leader, assignments=assignments)
+        assert [ticket.error for ticket in (*others, last)] == [0] * len(member_ids)
