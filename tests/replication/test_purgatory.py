@@ -3,7 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
+from oncelog.replication.purgatory import (
+    HIDDEN_BYTES_UNKNOWN,
+    DelayedFetch,
+    DelayedProduce,
+    Purgatory,
+)
 from oncelog.wire.errors import ErrorCode
 
 
@@ -74,6 +79,53 @@ def test_a_fetch_is_freed_by_enough_bytes_over_its_partitions() -> None:
     assert purgatory.made_visible("b", 4, 40) == [fetch]
     assert purgatory.made_visible("a", 12, 100) == []
     assert purgatory.expire(1000) == []
+
+
+def test_what_a_transaction_hides_is_readable_at_once_when_it_ends() -> None:
+    purgatory = Purgatory()
+    reader = DelayedFetch({"a": 10}, 100, 50, hidden_bytes={})
+    purgatory.watch_fetch(reader)
+    assert purgatory.made_visible("a", 20, 90, lambda: 10) == []
+    assert purgatory.made_visible("a", 30, 90, lambda: 10) == []
+    assert purgatory.made_visible("a", 31, 1, lambda: 31) == [reader]
+
+
+def test_what_was_hidden_before_the_wait_counts_for_enough() -> None:
+    purgatory = Purgatory()
+    reader = DelayedFetch({"a": 10, "b": 5}, 100, 50, hidden_bytes={"a": HIDDEN_BYTES_UNKNOWN})
+    purgatory.watch_fetch(reader)
+    assert purgatory.made_visible("b", 6, 10, lambda: 6) == []
+    assert purgatory.made_visible("a", 31, 1, lambda: 12) == [reader]
+
+
+@given(
+    st.integers(1, 60),
+    st.lists(
+        st.tuples(st.integers(1, 9), st.integers(1, 20), st.integers(0, 30), st.booleans()),
+        max_size=20,
+    ),
+)
+def test_a_reader_of_committed_data_is_never_forgotten_and_never_woken_for_nothing(
+    missing_bytes: int, steps: list[tuple[int, int, int, bool]]
+) -> None:
+    """Batches become visible; the stable offset follows, sometimes behind."""
+    purgatory = Purgatory()
+    reader = DelayedFetch({"a": 0}, missing_bytes, 1000, hidden_bytes={})
+    plain = DelayedFetch({"a": 0}, missing_bytes, 1000)
+    purgatory.watch_fetch(reader)
+    purgatory.watch_fetch(plain)
+    high_watermark = stable = 0
+    sizes: list[tuple[int, int]] = []  # (end offset, bytes)
+    for count, size, lag, catches_up in steps:
+        high_watermark += count
+        sizes.append((high_watermark, size))
+        stable = max(stable, high_watermark if catches_up else high_watermark - lag)
+        purgatory.made_visible("a", high_watermark, size, lambda: stable)  # noqa: B023
+        assert plain.is_done == (sum(size for _, size in sizes) >= missing_bytes)
+        if sum(size for end, size in sizes if end <= stable) >= missing_bytes:
+            assert reader.is_done
+        if stable == 0:
+            assert not reader.is_done
 
 
 def test_a_change_of_leadership_wakes_the_fetches() -> None:
