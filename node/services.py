@@ -15,6 +15,7 @@ from ..coordinator.transactions.service import TransactionCoordinators
 from ..coordinator.transactions.verifier import TransactionVerifier
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
+from .doubtful_brokers import DoubtfulBrokers
 from .connection_fence import ConnectionFence
 from .group_coordinator import GroupCoordinator
 
@@ -40,11 +41,6 @@ class Controller(Protocol):
 
 class VoterView(Protocol):
     """One voter of the metadata group; times are monotonic ms, -1 unknown."""
-
-    def __post_init__(self) -> None:
-        self.groups = GroupCoordinator(
-            config=self.config, state=self.state, replicas=self.replicas, clock=self.clock
-        )
 
     @property
     def node_id(self) -> int: ...  # noqa: D102
@@ -94,12 +90,18 @@ class BrokerServices:
     transactions: TransactionCoordinators = field(default_factory=TransactionCoordinators)
     verifier: TransactionVerifier = field(default_factory=TransactionVerifier)
     clock: Clock = field(default_factory=SystemClock)
+    doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
     metrics: Any = None
     broker_epoch: int = -1
     groups: GroupCoordinator = field(init=False)
     markers: "MarkerWriter | None" = None
     connection_fence: ConnectionFence = field(default_factory=ConnectionFence)
     offsets_fence: ConnectionFence = field(default_factory=ConnectionFence)  # of TxnOffsetCommit
+
+    def __post_init__(self) -> None:
+        self.groups = GroupCoordinator(
+            config=self.config, state=self.state, replicas=self.replicas, clock=self.clock
+        )
 
     @property
     def node_id(self) -> int:
