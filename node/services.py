@@ -15,7 +15,6 @@ from ..coordinator.transactions.service import TransactionCoordinators
 from ..coordinator.transactions.verifier import TransactionVerifier
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
-from .doubtful_brokers import DoubtfulBrokers
 from .connection_fence import ConnectionFence
 from .group_coordinator import GroupCoordinator
 
@@ -90,7 +89,6 @@ class BrokerServices:
     transactions: TransactionCoordinators = field(default_factory=TransactionCoordinators)
     verifier: TransactionVerifier = field(default_factory=TransactionVerifier)
     clock: Clock = field(default_factory=SystemClock)
-    doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
     metrics: Any = None
     broker_epoch: int = -1
     groups: GroupCoordinator = field(init=False)
