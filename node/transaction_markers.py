@@ -10,7 +10,7 @@ Markers come from coordinators over the control link, and from people (WriteTxnM
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from ..coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
@@ -147,7 +147,7 @@ class MarkerWriter:
     async def _until_committed(
         self, outcomes: Sequence[Sequence["_Written | int"]], wait_ms: int
     ) -> None:
-        required: dict[HostedPartition, int] = {}
+        required: dict[Hashable, int] = {}
         for of_marker in outcomes:
             for each in of_marker:
                 if isinstance(each, _Written) and each.error == ErrorCode.REQUEST_TIMED_OUT:
