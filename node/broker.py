@@ -59,6 +59,7 @@ from .server import KafkaServer, ServerLimits
 from .services import BrokerServices
 from .storage_failures import StorageFailures
 from .transaction_markers import MarkerWriter
+from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
 METADATA_GROUP = 0
@@ -135,9 +136,11 @@ class Broker:
             ServerLimits.of(config),
             logging.getLogger("oncelog.server"),
         )
+        self._transactions.newest_connection = lambda: self._server.newest_connection_id
         await codecs
         broker_epoch = await self._liveness.register(config.listener.port)
         self._start_replicas(broker_epoch)
+        await self._transactions.start()
         await self._server.start(config.listener.host, config.listener.port)
         self._admin = AdminSocket(
             Path(config.peer_directory) / f"admin-{config.node_id}", self._gate, self._metrics
@@ -167,6 +170,7 @@ class Broker:
         if self.config.controlled_shutdown_enable and len(self.config.voter_ids) > 1:
             handed_over = await self._liveness.shut_down(CONTROLLED_SHUTDOWN_S)
             logger.info("controlled shutdown %s", "done" if handed_over else "timed out")
+            await self._transactions.hand_over()
         await self._admin.stop()
         await self._expiry.stop()
         self.services.groups.stop()
@@ -176,6 +180,7 @@ class Broker:
         await self._storage_failures.stop()
         await self._reaper.stop()
         await self._producer_expiry.stop()
+        await self._transactions.stop()
         await self._markers.stop()
         if self._compaction is not None:
             await self._compaction.stop()
@@ -208,6 +213,13 @@ class Broker:
             fault_point=self._fault_point,
         )
         self._group = self._engine.add_group(METADATA_GROUP, self.state)
+        self._transactions = Transactions(
+            config,
+            engine=self._engine,
+            transport=transport,
+            state=self.state,
+            fault_point=self._fault_point,
+        )
         transport.on_message(PeerMessage.RAFT, self._engine.receive)
         transport.on_peer_change(self._peer_changed)
         self._service = ControllerService(
@@ -280,7 +292,9 @@ class Broker:
             self._replicas, fault_point=self._fault_point
         )
         self._markers.serve(self.transport)
+        self._transactions.serve(self.services, self._markers)
         self.state.on_change(self._roles.apply)
+        self.services.doubtful_brokers.watch(self.transport, self.state)
 
     def _open_known_logs(self) -> None:
         """Recover, off the event loop, what the remembered metadata places here."""

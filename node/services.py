@@ -16,6 +16,7 @@ from ..coordinator.transactions.verifier import TransactionVerifier
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
 from .connection_fence import ConnectionFence
+from .doubtful_brokers import DoubtfulBrokers
 from .group_coordinator import GroupCoordinator
 
 if TYPE_CHECKING:
@@ -86,9 +87,10 @@ class BrokerServices:
     controller: Controller
     metadata_group: MetadataGroup
     replicas: "ReplicaManager"
-    transactions: TransactionCoordinators = field(default_factory=TransactionCoordinators)
-    verifier: TransactionVerifier = field(default_factory=TransactionVerifier)
+    transactions: TransactionCoordinators = field(init=False)
+    verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
+    doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
     metrics: Any = None
     broker_epoch: int = -1
     groups: GroupCoordinator = field(init=False)

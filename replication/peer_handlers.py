@@ -63,6 +63,7 @@ class PeerHandlers:
         self._messages: dict[int, MessageHandler] = {}
         self._requests: dict[tuple[int, bool], RequestHandler] = {}
         self._changes: list[PeerChange] = []
+        self._link_changes: list[PeerChange] = []
 
     def on_message(self, kind: int, handler: MessageHandler) -> None:
         """Who gets one-way messages of this kind: handler(peer, payload)."""
@@ -79,6 +80,13 @@ class PeerHandlers:
     def on_peer_change(self, callback: PeerChange) -> None:
         """callback(peer, is_up); down means closed and not back in time (see link_state)."""
         self._changes.append(callback)
+
+    def on_link_change(self, callback: PeerChange) -> None:
+        """callback(peer, is_open) whenever the control link breaks or is made again.
+
+        A broken link may be back within milliseconds; `on_peer_change` has the verdict.
+        """
+        self._link_changes.append(callback)
 
     def _told(self, peer: int, kind: int, payload: bytes) -> None:
         handler = self._messages.get(kind)
@@ -110,7 +118,13 @@ class PeerHandlers:
             reply(type(error).__name__.encode(), what=What.FAILURE)
 
     def _changed(self, peer: int, is_up: bool) -> None:
-        for callback in self._changes:
+        self._tell(self._changes, peer, is_up)
+
+    def _link_changed(self, peer: int, is_open: bool) -> None:
+        self._tell(self._link_changes, peer, is_open)
+
+    def _tell(self, callbacks: list[PeerChange], peer: int, is_up: bool) -> None:
+        for callback in callbacks:
             try:
                 callback(peer, is_up)
             except Exception:

@@ -346,8 +346,13 @@ class PeerTransport(PeerHandlers):
         if event == zmq.EVENT_DISCONNECTED:
             link.closed(_monotonic_ms())
             self._loop.call_later((GRACE_MS + 1) / 1000, self._grace_over, peer, link)
-        elif link.connected() if event == zmq.EVENT_HANDSHAKE_SUCCEEDED else link.refused():
-            self._changed(peer, link.is_up)
+            self._link_changed(peer, False)
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            if link.connected():
+                self._changed(peer, True)
+            self._link_changed(peer, True)
+        elif link.refused():
+            self._changed(peer, False)
 
     def _grace_over(self, peer: int, link: LinkState) -> None:
         if self._context is not None and link.grace_over(_monotonic_ms()):

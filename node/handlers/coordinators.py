@@ -37,6 +37,7 @@ class CoordinatorSearch:
     async def find(self, context: RequestContext, header: RequestHeader, request: Any) -> Values:
         """The coordinators of the keys."""
         broker = context.broker
+        await broker.doubtful_brokers.settled()
         key_type = getattr(request, "key_type", GROUP)
         if key_type == GROUP and OFFSETS_TOPIC not in broker.state.topics:
             await self._creation.create(broker, [OFFSETS_TOPIC])

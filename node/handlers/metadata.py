@@ -46,6 +46,8 @@ class MetadataAnswers:
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         """See `dispatch.Handler`."""
         broker = context.broker
+        if broker.doubtful_brokers:
+            return self._answer_when_settled(context, header, body)
         now_at = (broker.state.revision, broker.controller_id)
         if now_at != self._cached_at:
             self._cached.clear()
@@ -65,6 +67,13 @@ class MetadataAnswers:
             self._cached[key] = answer
             self._cached_bytes += len(answer)
         return [answer]
+
+    async def _answer_when_settled(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any]:
+        await context.broker.doubtful_brokers.settled()
+        answer = self.handle(context, header, body)
+        return answer if isinstance(answer, list) else await answer
 
     def _to_create(
         self,

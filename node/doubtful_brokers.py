@@ -1,0 +1,73 @@
+"""Brokers whose link has just closed: dead or not, that is decided within moments.
+
+When a broker is killed its clients lose their connections at once and ask the others who leads
+now. The fence takes some 50 ms more; whoever is answered before it hears of the dead leader
+again, and librdkafka then asks no more for a second. So such a question waits: until the broker
+is fenced, or its link is back, or HOLD_MS are over (a link that stays down while its broker lives
+holds nobody up a second time).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from ..coordinator.cluster_state import ClusterState
+
+HOLD_MS = 400  # link_state.GRACE_MS and the decision of the controller, twice over
+
+
+class Links(Protocol):
+    """See replication.transport.PeerTransport."""
+
+    def on_link_change(self, callback: Callable[[int, bool], None]) -> None:
+        """Called with (peer, is open)."""
+        ...
+
+
+class DoubtfulBrokers:
+    """Falsy while there is no doubt, which is the ordinary case."""
+
+    def __init__(self) -> None:
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._settled: asyncio.Future[None] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether somebody's fate is being decided."""
+        return bool(self._timers)
+
+    def watch(self, links: Links, state: ClusterState) -> None:
+        """Hear of broken links, and of the decisions."""
+
+        def link_changed(node_id: int, is_open: bool) -> None:
+            if is_open:
+                if node_id in self._timers:
+                    self._over(node_id)
+            elif node_id not in self._timers and not _is_gone(state, node_id):
+                loop = asyncio.get_running_loop()
+                self._timers[node_id] = loop.call_later(HOLD_MS / 1000, self._over, node_id)
+
+        def metadata_changed(_: object) -> None:
+            for node_id in [n for n in self._timers if _is_gone(state, n)]:
+                self._over(node_id)
+
+        links.on_link_change(link_changed)
+        state.on_change(metadata_changed)
+
+    async def settled(self) -> None:
+        """Wait until nobody is in doubt."""
+        while self._timers:
+            if self._settled is None:
+                self._settled = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._settled)
+
+    def _over(self, node_id: int) -> None:
+        self._timers.pop(node_id).cancel()
+        if not self._timers and self._settled is not None:
+            self._settled.set_result(None)
+            self._settled = None
+
+
+def _is_gone(state: ClusterState, node_id: int) -> bool:
+    """A fenced broker leads nothing any more."""
+    broker = state.brokers.get(node_id)
+    return broker is None or broker.is_fenced

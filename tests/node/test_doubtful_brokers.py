@@ -1,0 +1,92 @@
+"""Who asks for metadata while a leader's death is being decided waits for the decision."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from oncelog.coordinator.commands import FenceBroker
+from oncelog.node import doubtful_brokers
+
+from .fake_broker import FakeBroker
+
+METADATA = 3
+TOPICS = {"topics": None, "allow_auto_topic_creation": False}
+
+
+class FakeLinks:
+    """Tells what a test tells it."""
+
+    def __init__(self) -> None:
+        self.change: Callable[[int, bool], None] = lambda node_id, is_open: None
+
+    def on_link_change(self, callback: Callable[[int, bool], None]) -> None:
+        self.change = callback
+
+
+def watched() -> tuple[FakeBroker, FakeLinks]:
+    broker, links = FakeBroker(), FakeLinks()
+    broker.services.doubtful_brokers.watch(links, broker.state)
+    return broker, links
+
+
+async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
+    """A question that has had every chance to be answered."""
+    question = asyncio.ensure_future(broker.answer(METADATA, 9, TOPICS))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return question
+
+
+def test_the_answer_comes_with_the_fence() -> None:
+    async def scenario() -> None:
+        broker, links = watched()
+        links.change(2, False)
+        question = await asked(broker)
+        assert not question.done()
+        fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
+        broker.controller.apply(fence)
+        answer = await question
+        assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
+        assert not broker.services.doubtful_brokers
+
+    asyncio.run(scenario())
+
+
+def test_a_link_that_is_back_ends_the_doubt() -> None:
+    async def scenario() -> None:
+        broker, links = watched()
+        links.change(2, False)
+        links.change(3, False)
+        question = await asked(broker)
+        links.change(2, True)
+        await asyncio.sleep(0)
+        assert not question.done()
+        links.change(3, True)
+        answer = await question
+        assert len(answer.brokers) == 3  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_for_ever_nor_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doubtful_brokers, "HOLD_MS", 20)
+
+    async def scenario() -> None:
+        broker, links = watched()
+        links.change(2, False)
+        await asyncio.wait_for(broker.services.doubtful_brokers.settled(), 5)
+        assert (await asked(broker)).done()
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_a_fenced_broker_holds_nobody_up() -> None:
+    async def scenario() -> None:
+        broker, links = watched()
+        fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
+        broker.controller.apply(fence)
+        links.change(2, False)
+        assert not broker.services.doubtful_brokers
+
+    asyncio.run(scenario())
