@@ -10,7 +10,7 @@ to agree with it even when the marker comes after a plain commit. ABORT drops th
 tombstone. What is pending makes a partition unstable for readers who ask for stable offsets.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from ...wire.control_record import ControlType, marker_of
@@ -190,7 +190,7 @@ class OffsetTable:
         base_ms: int | None,
         now_ms: int,
         retention_ms: int,
-        subscribed: Iterable[str] = frozenset(),
+        subscribed: Container[str] = frozenset(),
     ) -> list[Tombstone]:
         """For what has been kept long enough (KIP-211).
 

@@ -1,0 +1,270 @@
+"""The table of committed offsets, case by case."""
+
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.groups.offset_table import OffsetTable
+from oncelog.coordinator.groups.records import (
+    GroupValue,
+    OffsetValue,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.record_batch import decode_header
+from oncelog.wire.records import Record, decode_batch, encode_batch, encode_empty_batch
+
+MINUTE_MS = 60_000
+
+
+class Log:
+    """A log of one batch after the other, and the table that has followed it."""
+
+    def __init__(self) -> None:
+        self.table = OffsetTable()
+        self.end = 0
+
+    def take(self, batch: bytes) -> None:
+        header = decode_header(batch)
+        self.table.replay(header, decode_batch(batch))
+        self.end = header.next_offset
+
+    def write(self, *pairs: tuple[bytes | None, bytes | None], producer: int | None = None) -> int:
+        """Returns the first offset."""
+        base = self.end
+        records = [Record(base + i, 0, *pair) for i, pair in enumerate(pairs)]
+        batch = (
+            encode_batch(records)
+            if producer is None
+            else encode_batch(records, transactional=True, producer_id=producer, producer_epoch=0)
+        )
+        self.take(batch)
+        return base
+
+    def commit(
+        self, offset: int, *, group: str = "g", partition: int = 0, producer: int | None = None,
+        **fields: object,
+    ) -> int:  # fmt: skip
+        value = OffsetValue(offset, -1, "", 0)._replace(**fields)
+        key = encode_offset_key(group, "t", partition)
+        return self.write((key, encode_offset_value(value)), producer=producer)
+
+    def delete(self, group: str = "g", partition: int = 0) -> None:
+        self.write((encode_offset_key(group, "t", partition), None))
+
+    def end_transaction(self, producer: int, *, commits: bool = True) -> None:
+        self.take(
+            encode_marker(
+                ControlType.COMMIT if commits else ControlType.ABORT,
+                producer_id=producer,
+                producer_epoch=0,
+                coordinator_epoch=0,
+                timestamp_ms=0,
+                base_offset=self.end,
+            )
+        )
+
+    def offset(self, group: str = "g", partition: int = 0) -> int | None:
+        value = self.table.fetch(group, "t", partition)
+        return None if value is None else value.offset
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_an_unknown_group_has_nothing(log: Log) -> None:
+    assert log.table.fetch("g", "t", 0) is None
+    assert list(log.table.fetch_all("g")) == []
+    assert log.table.group_ids() == set()
+    assert not log.table.has_offsets("g")
+    assert log.table.tombstones("g") == []
+
+
+def test_the_last_commit_counts(log: Log) -> None:
+    log.commit(5)
+    log.commit(3, leader_epoch=2, metadata="back")
+    assert log.table.fetch("g", "t", 0) == OffsetValue(3, 2, "back", 0)
+    assert log.table.size == 1
+
+
+def test_all_offsets_of_a_group_and_only_its_own(log: Log) -> None:
+    log.commit(1, partition=1)
+    log.commit(2, partition=0)
+    log.commit(9, group="other")
+    assert [(where, value.offset) for where, value in log.table.fetch_all("g")] == [
+        (("t", 1), 1),
+        (("t", 0), 2),
+    ]
+    assert log.table.group_ids() == {"g", "other"}
+
+
+def test_transactional_offsets_wait_for_their_marker(log: Log) -> None:
+    log.commit(1)
+    log.commit(2, producer=7)
+    assert log.offset() == 1
+    assert log.table.is_unstable("g", "t", 0) and not log.table.is_unstable("g", "t", 1)
+    assert log.table.has_pending("g") and log.table.pending_producers("g") == {7}
+    log.end_transaction(7)
+    assert log.offset() == 2
+    assert not log.table.has_pending("g") and log.table.pending_producers("g") == set()
+    assert log.table.size == 1
+
+
+def test_an_abort_drops_them(log: Log) -> None:
+    log.commit(1)
+    log.commit(2, producer=7)
+    log.commit(2, producer=7, group="new")
+    log.end_transaction(7, commits=False)
+    assert log.offset() == 1
+    assert log.table.group_ids() == {"g"} and log.table.size == 1
+
+
+def test_a_marker_ends_only_its_producers_transaction(log: Log) -> None:
+    log.commit(1, producer=7)
+    log.commit(2, producer=8)
+    log.end_transaction(7)
+    assert log.offset() == 1
+    assert log.table.is_unstable("g", "t", 0)
+    log.end_transaction(8)
+    assert log.offset() == 2
+
+
+def test_what_is_newer_in_the_log_stays(log: Log) -> None:
+    """Compaction keeps the last record of a key, whatever the order of the markers."""
+    log.commit(1, producer=7)
+    log.commit(2)
+    log.end_transaction(7)
+    assert log.offset() == 2
+    log.commit(3, producer=7)
+    log.commit(4, producer=8)
+    log.end_transaction(8)
+    log.end_transaction(7)
+    assert log.offset() == 4
+
+
+def test_a_tombstone_takes_what_is_committed_and_what_is_pending(log: Log) -> None:
+    log.commit(1)
+    log.commit(2, producer=7)
+    log.commit(3, producer=8)
+    log.commit(4, producer=8, partition=1)
+    log.delete()
+    assert log.offset() is None and not log.table.is_unstable("g", "t", 0)
+    log.end_transaction(7)
+    log.end_transaction(8)
+    assert log.offset() is None and log.offset(partition=1) == 4
+    assert log.table.size == 1
+
+
+def test_a_tombstone_of_nothing_and_a_marker_of_nobody_change_nothing(log: Log) -> None:
+    log.commit(1)
+    log.delete("h")
+    log.end_transaction(7)
+    assert log.offset() == 1 and log.table.size == 1
+
+
+def test_one_record_commits_again_after_its_group_was_deleted(log: Log) -> None:
+    log.commit(1)
+    for key, value in log.table.tombstones("g"):
+        log.write((key, value))
+    assert log.table.group_ids() == set() and log.table.size == 0
+    log.commit(2)
+    assert log.offset() == 2
+
+
+def test_tombstones_of_a_group_name_each_partition_once(log: Log) -> None:
+    log.commit(1)
+    log.commit(2, producer=7)
+    log.commit(3, producer=7, partition=1)
+    log.commit(4, producer=8, partition=1)
+    assert sorted(log.table.tombstones("g")) == sorted(
+        (encode_offset_key("g", "t", partition), None) for partition in (0, 1)
+    )
+
+
+def test_other_records_are_skipped_and_broken_ones_counted(log: Log) -> None:
+    log.commit(1)
+    group = GroupValue("consumer", 1, None, None, 0, ())
+    log.write((encode_group_key("g"), encode_group_value(group)), (encode_group_key("h"), None))
+    log.write((b"\0\3\0\1g", b"a kind of the newer protocol"))
+    assert log.table.broken_records == 0
+    log.write((None, b"?"), (b"\0", b"?"), (b"\0\1\0\5g", b"?"))
+    log.write((encode_offset_key("g", "t", 0), b"\0\x63"))
+    assert log.table.broken_records == 4
+    assert log.offset() == 1
+
+
+def test_an_empty_batch_and_a_broken_marker_end_nothing(log: Log) -> None:
+    log.commit(1, producer=7)
+    marker = encode_marker(
+        ControlType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+    )
+    log.take(encode_empty_batch(decode_header(marker)))
+    broken = encode_batch(
+        [Record(log.end, 0, b"\0\0\0\x09", b"\0" * 6)],
+        transactional=True, control=True, producer_id=7, producer_epoch=0,
+    )  # fmt: skip
+    log.take(broken)
+    assert log.table.broken_records == 1
+    assert log.table.is_unstable("g", "t", 0)
+
+
+# -- expiry
+
+
+def expired(log: Log, now_ms: int, base_ms: int | None = None, **more: Any) -> list[int]:
+    """The partitions."""
+    found = log.table.expired(
+        "g", base_ms=base_ms, now_ms=now_ms, retention_ms=10 * MINUTE_MS, **more
+    )
+    assert all(value is None for _, value in found)
+    return [int.from_bytes(key[-4:], "big") for key, _ in found]
+
+
+def test_offsets_of_nobodys_group_expire_by_their_commit_time(log: Log) -> None:
+    log.commit(1, commit_timestamp_ms=0)
+    log.commit(1, partition=1, commit_timestamp_ms=MINUTE_MS)
+    assert expired(log, 10 * MINUTE_MS - 1) == []
+    assert expired(log, 10 * MINUTE_MS) == [0]
+    assert expired(log, 11 * MINUTE_MS) == [0, 1]
+
+
+def test_offsets_of_an_empty_group_expire_together(log: Log) -> None:
+    log.commit(1, commit_timestamp_ms=0)
+    log.commit(1, partition=1, commit_timestamp_ms=MINUTE_MS)
+    assert expired(log, 14 * MINUTE_MS, base_ms=5 * MINUTE_MS) == []
+    assert expired(log, 15 * MINUTE_MS, base_ms=5 * MINUTE_MS) == [0, 1]
+
+
+def test_an_offset_with_its_own_retention_keeps_to_it(log: Log) -> None:
+    log.commit(1, commit_timestamp_ms=0, expire_timestamp_ms=20 * MINUTE_MS)
+    assert expired(log, 20 * MINUTE_MS - 1, base_ms=0) == []
+    assert expired(log, 20 * MINUTE_MS, base_ms=19 * MINUTE_MS) == [0]
+
+
+def test_subscribed_topics_and_unstable_partitions_stay(log: Log) -> None:
+    log.commit(1)
+    log.commit(1, partition=1)
+    log.commit(2, partition=1, producer=7)
+    assert expired(log, 60 * MINUTE_MS) == [0]
+    assert expired(log, 60 * MINUTE_MS, subscribed=frozenset({"t"})) == []
+    assert log.table.has_pending("g"), "the group must not go either"
+    assert expired(Log(), 0) == []
+
+
+def test_offsets_of_a_deleted_topic_but_not_of_its_namesake(log: Log) -> None:
+    old, new = bytes([1]) * 16, bytes([2]) * 16
+    log.commit(1, topic_id=old)
+    log.commit(1, partition=1, topic_id=new)
+    log.commit(1, group="nobody knew the id")
+    log.commit(2, group="pending", topic_id=old, producer=7)
+    assert log.table.of_deleted_topic("t", old) == {
+        "g": [(encode_offset_key("g", "t", 0), None)],
+        "nobody knew the id": [(encode_offset_key("nobody knew the id", "t", 0), None)],
+        "pending": [(encode_offset_key("pending", "t", 0), None)],
+    }
+    assert log.table.of_deleted_topic("u", old) == {}

@@ -1,0 +1,153 @@
+"""A group coordinator without replicas: a table, a producer state, and errors on demand."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog.coordinator.groups.offset_table import OffsetTable
+from oncelog.coordinator.sharding import shard_for
+from oncelog.storage.partition_log import Origin
+from oncelog.storage.producer_state import ProducerStateTable
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.record_batch import decode_header, restamp
+from oncelog.wire.records import decode_batch
+
+from .fake_broker import FakeBroker
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class FakeShard:
+    """What the handlers of offsets ask of a shard."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.offsets = OffsetTable()
+        self.refusal: KafkaError | None = None
+        self.is_known = True
+        self.subscribed: frozenset[str] = frozenset()
+        self.checks: list[tuple[Any, ...]] = []
+
+    def check_offset_commit(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int,
+        *, is_transactional: bool, api_version: int,
+    ) -> None:  # fmt: skip
+        self.checks.append(
+            (group_id, member_id, group_instance_id, generation, is_transactional, api_version)
+        )
+        self._refuse()
+
+    def check_offset_fetch(self, group_id: str) -> bool:
+        self._refuse()
+        return self.is_known
+
+    def check_offset_delete(self, group_id: str) -> frozenset[str]:
+        self._refuse()
+        return self.subscribed
+
+    def _refuse(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+
+class FakeGroups:
+    """One shard; `failure` is raised by what looks for it, `append_failure` by an append."""
+
+    def __init__(self, shard: FakeShard) -> None:
+        self.shard = shard
+        self.failure: KafkaError | None = None
+        self.append_failure: KafkaError | None = None
+        self.settled = 0
+        self.end = 0
+        self.batches: list[bytes] = []
+        self.producer_state = ProducerStateTable()
+
+    def shard_for(self, group_id: str) -> FakeShard:
+        if self.failure is not None:
+            raise self.failure
+        return self.shard
+
+    async def until_settled(self, shard: FakeShard) -> None:
+        self.settled += 1
+
+    async def append(self, shard: FakeShard, batch: bytes, *, guard: int | None = None) -> int:
+        assert shard is self.shard
+        header = decode_header(batch)
+        if header.producer_id >= 0:
+            self.producer_state.check(header, origin=Origin.COORDINATOR, guard=guard)
+        base = self.end
+        await asyncio.sleep(0)
+        if self.append_failure is not None:
+            raise self.append_failure
+        self.take(batch)
+        return base
+
+    def take(self, batch: bytes) -> None:
+        stamped = memoryview(bytearray(batch))
+        restamp(stamped, 0, self.end, 0)
+        header = decode_header(stamped)
+        if not header.is_control:
+            self.producer_state.append(header, self.end, 0)
+        self.end = header.next_offset
+        self.batches.append(bytes(stamped))
+        self.shard.offsets.replay(header, decode_batch(stamped))
+
+    def mark(self, producer_id: int, epoch: int, *, commits: bool = True) -> None:
+        """The end of a transaction arrives."""
+        offset = self.end
+        control_type = ControlType.COMMIT if commits else ControlType.ABORT
+        self.take(
+            encode_marker(
+                control_type,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                coordinator_epoch=0,
+                timestamp_ms=0,
+            )
+        )
+        self.producer_state.append_marker(
+            producer_id, epoch, 0, is_aborted=not commits, offset=offset, timestamp=0, now_ms=0
+        )
+
+
+class FakeVerifier:
+    """Says what it is told to, and lets something happen meanwhile."""
+
+    def __init__(self) -> None:
+        self.error = 0
+        self.questions: list[tuple[Any, ...]] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    async def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int,
+        partitions: Sequence[tuple[str, int]], *, adds: bool,
+    ) -> list[int]:  # fmt: skip
+        self.questions.append((transactional_id, producer_id, producer_epoch, partitions, adds))
+        await asyncio.sleep(0)
+        self.meanwhile()
+        return [self.error] * len(partitions)
+
+
+class GroupBroker(FakeBroker):
+    """A broker that coordinates all groups, with topics `t` (3 partitions) and `u` (1)."""
+
+    def __init__(self, **settings: str) -> None:
+        super().__init__(3, **settings)
+        self.ids = {"t": self.create("t", 3), "u": self.create("u", 1)}
+        self.shard = FakeShard(shard_for("g", 8))
+        self.groups = FakeGroups(self.shard)
+        self.verifier = FakeVerifier()
+        self.services.groups = self.groups  # type: ignore[assignment]
+        self.services.verifier = self.verifier  # type: ignore[assignment]
+        self.partition = SimpleNamespace(
+            leading=lambda: None,
+            log=SimpleNamespace(producer_state=self.groups.producer_state),
+            transactional_ids={},
+        )
+        self.services.replicas = SimpleNamespace(  # type: ignore[assignment]
+            get=lambda topic, index: (
+                self.partition if (topic, index) == (OFFSETS_TOPIC, self.shard.index) else None
+            )
+        )
