@@ -25,7 +25,11 @@ SPOKEN: dict[int, tuple[int, int]] = {
     1: (4, 12),  # Fetch by topic name
     2: (1, 8),  # ListOffsets
     3: (4, 13),  # Metadata
+    8: (2, 9),  # OffsetCommit by topic name
+    9: (2, 9),  # OffsetFetch by topic name
     10: (4, 6),  # FindCoordinator
+    15: (0, 6),  # DescribeGroups
+    16: (0, 5),  # ListGroups
     API_VERSIONS: (0, 3),
     19: (2, 7),  # CreateTopics
     20: (1, 5),  # DeleteTopics by name
@@ -34,8 +38,10 @@ SPOKEN: dict[int, tuple[int, int]] = {
     32: (1, 4),  # DescribeConfigs
     35: (1, 4),  # DescribeLogDirs
     37: (0, 3),  # CreatePartitions
+    42: (0, 2),  # DeleteGroups
     43: (0, 2),  # ElectLeaders
     44: (0, 1),  # IncrementalAlterConfigs
+    47: (0, 0),  # OffsetDelete
     55: (0, 2),  # DescribeQuorum
     60: (0, 2),  # DescribeCluster
 }

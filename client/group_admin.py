@@ -1,0 +1,248 @@
+"""Administration of consumer groups: their members, and what they have committed.
+
+A group is asked of its coordinator, which is looked for again whenever it has moved; lists are
+gathered from all brokers, since each coordinates some groups. Errors are raised as in `admin`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ..wire.errors import GroupIdNotFound, KafkaError, error_for
+from ..wire.primitives import MalformedFrame, Reader
+from .cluster_view import ClusterView
+from .connection import Connection
+
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
+GROUP, NOBODY = 0, -1
+BATCHED_FETCH_FROM = 8
+DEAD = "Dead"  # what DescribeGroups below version 6 says of a group that is not there
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as its coordinator lists it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member; `partitions` is empty for protocols other than "consumer"."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group; one that has only offsets is "Empty" and has no protocol type."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: int
+    members: tuple[GroupMember, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """`leader_epoch` is -1 when it is not known."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class GroupAdmin:
+    """Groups, through a view of the cluster."""
+
+    def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
+        self.view, self.timeout_ms = view, timeout_ms
+
+    async def list_groups(self) -> list[GroupListing]:
+        """All groups, by name."""
+
+        async def attempt() -> list[GroupListing]:
+            await self.view.refresh([])
+            found: dict[str, GroupListing] = {}
+            for node_id in self.view.snapshot.brokers:
+                connection = await self.view.broker(node_id)
+                answer = await connection.call(LIST_GROUPS, {"states_filter": []})
+                _raise(answer.error_code)
+                for group in answer.groups:
+                    state = getattr(group, "group_state", "")
+                    found[group.group_id] = GroupListing(
+                        group.group_id, group.protocol_type, state, node_id
+                    )
+            return [found[group_id] for group_id in sorted(found)]
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def describe(self, group_id: str) -> GroupDescription:
+        """The group and its members. Raises GroupIdNotFound."""
+
+        async def ask(coordinator: Connection, node_id: int) -> GroupDescription:
+            (group,) = (await coordinator.call(DESCRIBE_GROUPS, {"groups": [group_id]})).groups
+            _raise(group.error_code, getattr(group, "error_message", None))
+            if group.group_state == DEAD:
+                raise GroupIdNotFound(f"Group {group_id} not found.")
+            return GroupDescription(
+                group_id,
+                group.group_state,
+                group.protocol_type,
+                group.protocol_data,
+                node_id,
+                tuple(_member(member, group.protocol_type) for member in group.members),
+            )
+
+        return await self._of_coordinator(group_id, ask)
+
+    async def committed(
+        self, group_id: str, *, stable: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """All committed offsets; with `stable` those of open transactions are waited for."""
+
+        async def ask(coordinator: Connection, _: int) -> dict[TopicPartition, CommittedOffset]:
+            values: dict[str, Any] = {"group_id": group_id, "topics": None}
+            if coordinator.version_for(OFFSET_FETCH) >= BATCHED_FETCH_FROM:
+                values = {"groups": [values]}
+            answer = await coordinator.call(OFFSET_FETCH, {**values, "require_stable": stable})
+            (group,) = getattr(answer, "groups", (answer,))
+            _raise(group.error_code)
+            found: dict[TopicPartition, CommittedOffset] = {}
+            for topic in group.topics:
+                for each in topic.partitions:
+                    _raise(each.error_code)
+                    found[topic.name, each.partition_index] = CommittedOffset(
+                        each.committed_offset,
+                        getattr(each, "committed_leader_epoch", -1),
+                        each.metadata or "",
+                    )
+            return found
+
+        return await self._of_coordinator(group_id, ask)
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set committed offsets of a group that has no members now.
+
+        Raises UnknownMemberId while it has some.
+        """
+        topics = _by_topic(
+            offsets,
+            lambda where: {"committed_offset": offsets[where], "committed_metadata": ""},
+        )
+
+        async def ask(coordinator: Connection, _: int) -> None:
+            values = {"group_id": group_id, "generation_id_or_member_epoch": NOBODY}
+            answer = await coordinator.call(OFFSET_COMMIT, {**values, "topics": topics})
+            _raise_first(answer.topics)
+
+        await self._of_coordinator(group_id, ask)
+
+    async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete committed offsets of topics that the group is not subscribed to.
+
+        Raises GroupSubscribedToTopic, GroupIdNotFound.
+        """
+        topics = _by_topic(partitions, lambda _: {})
+
+        async def ask(coordinator: Connection, _: int) -> None:
+            values = {"group_id": group_id, "topics": topics}
+            answer = await coordinator.call(OFFSET_DELETE, values)
+            _raise(answer.error_code)
+            _raise_first(answer.topics)
+
+        await self._of_coordinator(group_id, ask)
+
+    async def delete(self, group_id: str) -> None:
+        """Delete a group that has no members, and its offsets. Raises NonEmptyGroup."""
+
+        async def ask(coordinator: Connection, _: int) -> None:
+            values = {"groups_names": [group_id]}
+            (result,) = (await coordinator.call(DELETE_GROUPS, values)).results
+            _raise(result.error_code)
+
+        await self._of_coordinator(group_id, ask)
+
+    async def coordinator_of(self, group_id: str) -> int:
+        """The node that coordinates a group, whether it exists or not."""
+
+        async def attempt() -> int:
+            return await self._find(group_id)
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def _find(self, group_id: str) -> int:
+        connection = await self.view.any_broker()
+        values = {"key_type": GROUP, "coordinator_keys": [group_id]}
+        (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
+        _raise(found.error_code, found.error_message)
+        return int(found.node_id)
+
+    async def _of_coordinator(
+        self, group_id: str, ask: Callable[[Connection, int], Awaitable[T]]
+    ) -> T:
+        async def attempt() -> T:
+            node_id = await self._find(group_id)
+            return await ask(await self.view.broker(node_id), node_id)
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+
+def _by_topic(
+    partitions: Iterable[TopicPartition], more: Callable[[TopicPartition], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append({"partition_index": index, **more((topic, index))})
+    return [{"name": name, "partitions": listed} for name, listed in topics.items()]
+
+
+def _member(member: Any, protocol_type: str) -> GroupMember:
+    assigned = bytes(member.member_assignment or b"")
+    return GroupMember(
+        member.member_id,
+        getattr(member, "group_instance_id", None),
+        member.client_id,
+        member.client_host,
+        assigned_partitions(assigned) if protocol_type == "consumer" else (),
+    )
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """What a member's assignment says, any version of it; nothing when it cannot be read."""
+    reader = Reader(memoryview(assignment))
+    found: list[TopicPartition] = []
+    try:
+        reader.int16()
+        for _ in range(reader.count(False, 6)):
+            topic = reader.string(False)
+            found += [(topic, reader.int32()) for _ in range(reader.count(False, 4))]
+    except MalformedFrame:
+        return ()
+    return tuple(sorted(found))
+
+
+def _raise_first(topics: Iterable[Any]) -> None:
+    for topic in topics:
+        for each in topic.partitions:
+            if each.error_code:
+                problem = error_for(int(each.error_code))
+                raise type(problem)(f"{topic.name}/{each.partition_index}: {problem}")
+
+
+def _raise(code: int, message: str | None = None) -> None:
+    if code:
+        problem: KafkaError = error_for(int(code), message or None)
+        raise problem
