@@ -18,9 +18,10 @@ from .handlers import (
     markers,
     metadata,
     offset_commits,
-    producer,
     replicas,
     topics,
+    transaction_admin,
+    transactions,
 )
 from .handlers.auto_creation import AutoCreation
 
@@ -36,7 +37,8 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
         *topics.apis(),
         *configs.apis(),
         *replicas.apis(),
-        *producer.apis(),
+        *transactions.apis(),
+        *transaction_admin.apis(),
         *markers.apis(),
         *coordinators.apis(creation),
         *offset_commits.apis(),

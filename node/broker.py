@@ -386,10 +386,7 @@ class Broker:
         validate_topic_configs({**defaults, **configs})
 
     def _peer_changed(self, peer: int, is_up: bool) -> None:
-        if is_up:
-            self._engine.peer_up(peer)
-        else:
-            self._engine.peer_down(peer)
+        (self._engine.peer_up if is_up else self._engine.peer_down)(peer)
 
     def _listener_failed(self, error: Exception) -> None:
         """The metadata moved and this node could not follow: a wrong leader is worse than none."""

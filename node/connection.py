@@ -12,7 +12,9 @@ full) and when all connections together hold too much memory.
 
 import asyncio
 import socket
+import struct
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ..wire.framing import FrameReceiver
@@ -29,6 +31,7 @@ SIZE_PREFIX_BYTES = 4
 PASSING_SILENCE_MAX_S = 2.0
 TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux; its first byte is the state
 TCP_ESTABLISHED = 1
+TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11  # where the kernel says how many ms ago that was
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -101,6 +104,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.context is None:
             self.closing_since_s = self._server.now_s
             transport.abort()
+        elif peer_socket is not None:
+            self.context.waited_ms = partial(since_last_data_ms, peer_socket)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of all that was held; nobody waits for our answers any more."""
@@ -339,3 +344,17 @@ class Connection(asyncio.BufferedProtocol):
                 if self.partial_since_s is not None:
                     self.partial_since_s = self._server.now_s
                 transport.resume_reading()
+
+
+def since_last_data_ms(peer: socket.socket) -> int:
+    """How long the newest bytes of a connection have been here, in the kernel too; 0 unknown."""
+    if TCP_INFO is None:
+        return 0
+    size_bytes = TCP_INFO_LAST_DATA_RECEIVED + 4
+    try:
+        info = peer.getsockopt(socket.IPPROTO_TCP, TCP_INFO, size_bytes)
+    except OSError:  # closed meanwhile
+        return 0
+    if len(info) < size_bytes:
+        return 0
+    return struct.unpack_from("=I", info, TCP_INFO_LAST_DATA_RECEIVED)[0]

@@ -110,6 +110,7 @@ class RequestContext:
 
     `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
     told (KIP-511): name, version. `produce_line` is there while produces wait to be verified.
+    `waited_ms` is for how long the newest bytes of the connection have lain in the kernel.
     """
 
     broker: "BrokerServices"
@@ -120,6 +121,7 @@ class RequestContext:
     table: Mapping[int, "Api"] = field(default_factory=dict)
     on_close: list[Callable[[], None]] = field(default_factory=list)
     produce_line: "ProduceLine | None" = None
+    waited_ms: Callable[[], int] = lambda: 0
 
 
 Outcome = list[Buffer] | PendingAnswer | None

@@ -82,6 +82,11 @@ class KafkaServer:
         """How many clients are connected."""
         return len(self._connections)
 
+    @property
+    def newest_connection_id(self) -> int:
+        """The number of the connection that was accepted last; later ones have higher numbers."""
+        return self._accepted_count
+
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is a free one when 0 was asked for.
 

@@ -150,7 +150,7 @@ class RaftEngine:
     async def stop(self, *, hand_over: bool = True) -> None:
         """Give up leadership in favour of others, write what waits, and release the files."""
         if hand_over and self._is_running:
-            await asyncio.gather(*(self._hand_over(group) for group in self.groups.values()))
+            await asyncio.gather(*(self.hand_over(group) for group in self.groups.values()))
         if self._is_running:
             self.halt()
             self.journal.seal()
@@ -392,7 +392,8 @@ class RaftEngine:
             self.fail(error)
         self._turn()
 
-    async def _hand_over(self, group: RaftGroup) -> None:
+    async def hand_over(self, group: RaftGroup) -> None:
+        """Give the lead of a group, if it is here, to the voter that is furthest."""
         if group.is_leader and self.others:
             voters = [v for v in group.status().voters if v.node_id != self.node_id]
             best = max(voters, key=lambda voter: (voter.log_end, voter.last_contact_ms))

@@ -255,8 +255,6 @@ def test_a_producer_gets_an_id_of_its_own(version: int) -> None:
         ({"transactional_id": None, "producer_id": 5, "producer_epoch": 3}, 0),
         ({"transactional_id": None, "producer_id": 5, "producer_epoch": -1}, 42),
         ({"transactional_id": None, "producer_id": -1, "producer_epoch": 3}, 42),
-        ({"transactional_id": ""}, 42),
-        ({"transactional_id": "orders"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
 def test_who_may_have_a_producer_id(values: dict[str, Any], code: int) -> None:

@@ -26,7 +26,7 @@ LONGEST = {str(2**31 - 1): "2^31 - 1", str(2**63 - 1): "2^63 - 1"}
 REMARKS = {
     0: "acks 0, 1 and all; batches of format 2 only; from version 13 topics by id",
     1: "to the high watermark; from version 13 topics by id; no incremental sessions",
-    22: "for idempotent producers; with a transactional id: COORDINATOR_NOT_AVAILABLE",
+    22: "version 6 opens and keeps prepared transactions (KIP-939)",
     29: "there is no authorizer: SECURITY_DISABLED",
     30: "there is no authorizer: SECURITY_DISABLED",
     31: "there is no authorizer: SECURITY_DISABLED",
@@ -57,8 +57,7 @@ A request with another key closes its connection, as does a version that is not 
 ApiVersions answers UNSUPPORTED_VERSION with the versions that it has.
 
 {table(("key", "API", "versions", "remarks"), rows)}
-Transactions (AddPartitionsToTxn, EndTxn and their kin) and the consumer groups of KIP-848
-(ConsumerGroupHeartbeat) are not served.
+The consumer groups of KIP-848 (ConsumerGroupHeartbeat) are not served.
 """
 
 

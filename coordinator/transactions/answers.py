@@ -1,0 +1,38 @@
+"""What the transaction coordinator answers, as values."""
+
+from dataclasses import dataclass
+
+from .record import Identity
+
+NOBODY: Identity = (-1, -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdentity:
+    """What InitProducerId and EndTxn answer: an ErrorCode number, and on NONE who to be next.
+
+    ongoing: the prepared transaction that was kept (KIP-939).
+    """
+
+    error: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    ongoing: Identity = NOBODY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDescription:
+    """One transactional id for DescribeTransactions and ListTransactions.
+
+    state: Kafka's name of it. start_ms: wall clock, -1 without a transaction. partitions: while
+    markers are written, those without one.
+    """
+
+    transactional_id: str
+    error: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    state: str = ""
+    timeout_ms: int = -1
+    start_ms: int = -1
+    partitions: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,229 @@
+"""Carries the markers of decided transactions to the leaders of their partitions (KIP-98).
+
+For each broker there is a queue; what has gathered in a turn of the event loop leaves as one
+message, and a few messages may be under way, so that a partition that cannot commit does not
+hold up the others. Each partition is tried until its marker is written or the topic is gone:
+a leader that moved, a broker that died, too few replicas in sync are all just reasons to try
+again, perhaps elsewhere. That is safe because a marker that is there already is answered as
+written.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from ...replication.messages import MalformedPeerMessage, PeerMessage
+from ...replication.peer_codec import decode_message, encode_message
+from ...replication.transport import PeerError
+from ...wire.errors import ErrorCode
+from .messages import TopicPartition, TransactionMarker, WriteMarkers, WriteMarkersReply
+from .ports import PeerLinks
+
+NO_LEADER = -1
+REQUEST_TIMEOUT_MS = 10_000
+BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 500
+# Refusals that mean a newer coordinator or epoch, or a broken partition. While this node leads,
+# nobody else ends the transaction, so it is tried on, but not eagerly.
+SLOW_RETRY_MS = 1_000
+# A topic that this node does not know may be newer than its metadata; later it is gone for good.
+UNKNOWN_TOPIC_GRACE_MS = 2_000
+PARTITIONS_PER_MESSAGE = 2_000
+IN_FLIGHT_MAX = 8  # messages to one broker
+
+WRITTEN = frozenset(
+    {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
+)
+RETRIED_SOON = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MarkerTask:
+    """One decided transaction.
+
+    marker: without partitions. is_wanted: False once this node does not coordinate it any more.
+    on_written: called once for each partition.
+    """
+
+    marker: TransactionMarker
+    is_wanted: Callable[[], bool]
+    on_written: Callable[[TopicPartition], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    task: MarkerTask
+    partition: TopicPartition
+    attempts: int = 0
+    unknown_since_ms: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Queue:
+    items: list[_Item] = field(default_factory=list)
+    in_flight: int = 0
+    is_due: bool = False
+
+
+class MarkerSender:
+    """One for each broker, for all its shards.
+
+    leader_of: the node that leads a partition, NO_LEADER while nobody does, None when there is
+    no such partition. write_here: this node's own leaders.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        links: PeerLinks,
+        write_here: Callable[[WriteMarkers], Awaitable[WriteMarkersReply]],
+        leader_of: Callable[[str, int], int | None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._node_id = node_id
+        self._links = links
+        self._write_here = write_here
+        self._leader_of = leader_of
+        self._loop = loop
+        self._queues: dict[int, _Queue] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
+        self._log = logging.getLogger(f"{__name__}.{node_id}")
+
+    def send(self, task: MarkerTask, partitions: Iterable[TopicPartition]) -> None:
+        """Begin with the markers of a transaction."""
+        for partition in partitions:
+            self._route(_Item(task, partition))
+
+    def stop(self) -> None:
+        """Send nothing more; the next coordinator begins anew."""
+        self._is_stopped = True
+        for task in self._tasks:
+            task.cancel()
+
+    # -- inside
+
+    def _route(self, item: _Item) -> None:
+        if self._is_stopped or not item.task.is_wanted():
+            return
+        leader = self._leader_of(*item.partition)
+        if leader is None:
+            now_ms = self._loop.time() * 1_000
+            item.unknown_since_ms = item.unknown_since_ms or now_ms
+            if now_ms - item.unknown_since_ms >= UNKNOWN_TOPIC_GRACE_MS:
+                self._log.info("%s-%d is gone, and with it its marker", *item.partition)
+                item.task.on_written(item.partition)
+                return
+        else:
+            item.unknown_since_ms = None
+        if leader is None or leader == NO_LEADER:
+            self._retry(item)
+            return
+        queue = self._queues.setdefault(leader, _Queue())
+        queue.items.append(item)
+        if not queue.is_due:
+            queue.is_due = True
+            self._loop.call_soon(self._pump, leader, queue)
+
+    def _pump(self, node: int, queue: _Queue) -> None:
+        queue.is_due = False
+        while queue.items and queue.in_flight < IN_FLIGHT_MAX and not self._is_stopped:
+            items = queue.items[:PARTITIONS_PER_MESSAGE]
+            del queue.items[:PARTITIONS_PER_MESSAGE]
+            queue.in_flight += 1
+            task = self._loop.create_task(self._deliver(node, queue, items))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, node: int, queue: _Queue, items: list[_Item]) -> None:
+        by_task: dict[MarkerTask, list[_Item]] = {}
+        for item in items:
+            if item.task.is_wanted():
+                by_task.setdefault(item.task, []).append(item)
+        groups = list(by_task.values())
+        try:
+            errors = await self._write(node, groups) if groups else []
+        finally:
+            queue.in_flight -= 1
+            if queue.items and not queue.is_due:
+                queue.is_due = True
+                self._loop.call_soon(self._pump, node, queue)
+        for group, group_errors in zip(groups, errors, strict=True):
+            for item, error in zip(group, group_errors, strict=True):
+                self._answered(item, error)
+
+    async def _write(self, node: int, groups: list[list[_Item]]) -> list[tuple[int, ...]]:
+        """An error for each item; network trouble is one, too."""
+        request = WriteMarkers(tuple(_marker(group) for group in groups))
+        failed = [(int(ErrorCode.NETWORK_EXCEPTION),) * len(group) for group in groups]
+        try:
+            if node == self._node_id:
+                reply = await self._write_here(request)
+            else:
+                header, _ = await self._links.request(
+                    node,
+                    PeerMessage.WRITE_TRANSACTION_MARKERS,
+                    encode_message(request),
+                    timeout_ms=REQUEST_TIMEOUT_MS,
+                )
+                reply = decode_message(WriteMarkersReply, header)
+        except PeerError:
+            return failed
+        except MalformedPeerMessage as error:
+            self._log.warning("markers for node %d: %s", node, error)
+            return failed
+        except Exception:
+            self._log.exception("markers for node %d could not be written", node)
+            return failed
+        if [len(errors) for errors in reply.errors] != [len(group) for group in groups]:
+            self._log.warning("node %d answered other markers than it was sent", node)
+            return failed
+        return list(reply.errors)
+
+    def _answered(self, item: _Item, error: int) -> None:
+        if not item.task.is_wanted():
+            return
+        if error in WRITTEN:
+            item.task.on_written(item.partition)
+        elif error in RETRIED_SOON:
+            self._retry(item)
+        else:
+            if item.attempts == 0:
+                marker = item.task.marker
+                self._log.error(
+                    "the marker of producer %d, epoch %d is refused by %s-%d with error %d; "
+                    "it is tried again",
+                    marker.producer_id, marker.producer_epoch, *item.partition, error,
+                )  # fmt: skip
+            self._retry(item, SLOW_RETRY_MS)
+
+    def _retry(self, item: _Item, delay_ms: float = 0) -> None:
+        if self._is_stopped:
+            return
+        backoff_ms = min(BACKOFF_MS_FIRST << min(item.attempts, 10), BACKOFF_MS_MAX)
+        item.attempts += 1
+        self._loop.call_later(max(delay_ms, backoff_ms) / 1_000, self._route, item)
+
+
+def _marker(group: list[_Item]) -> TransactionMarker:
+    marker = group[0].task.marker
+    return TransactionMarker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+        marker.is_commit,
+        tuple(item.partition for item in group),
+        marker.transaction_version,
+    )

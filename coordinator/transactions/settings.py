@@ -1,0 +1,26 @@
+"""What the transaction coordinator is configured with."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """Kafka's keys by their own names; see node.coordinator_settings for what they mean.
+
+    The last four are bounds of one shard: requests that wait, ids, open transactions, and the
+    partitions of one transaction (a command of Raft holds no more).
+    """
+
+    shard_count: int = 4
+    timeout_max_ms: int = 900_000
+    timeout_scan_interval_ms: int = 1_000
+    id_expiration_ms: int = 604_800_000
+    id_scan_interval_ms: int = 3_600_000
+    two_phase_commit_enabled: bool = True
+    hold_ms: int = 500
+    has_connection_fence: bool = True
+    stale_request_ms: int = 5_000
+    held_max: int = 2_000
+    ids_max: int = 100_000
+    open_max: int = 10_000
+    partitions_max: int = 3_000
