@@ -12,7 +12,7 @@ from typing import Any
 
 from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion, error_for
 from .cluster_view import DESCRIBE_QUORUM, ClusterView, Partition, topic_error
-from .group_admin import GroupAdmin
+from .group_admin import GROUP, GroupAdmin, find_coordinator
 
 LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 2, 19, 20, 21
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS = 32, 35, 37, 43
@@ -190,6 +190,14 @@ class Admin:
             )
             controller = int(answer.controller_id)
             return ClusterDescription(answer.cluster_id, controller, brokers)
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def find_coordinator(self, key: str, key_type: int = GROUP) -> int:
+        """The node that coordinates a group (key type 0) or a transactional id (1)."""
+
+        async def attempt() -> int:
+            return await find_coordinator(self.view, key, key_type)
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 

@@ -175,29 +175,23 @@ class GroupAdmin:
 
         await self._of_coordinator(group_id, ask)
 
-    async def coordinator_of(self, group_id: str) -> int:
-        """The node that coordinates a group, whether it exists or not."""
-
-        async def attempt() -> int:
-            return await self._find(group_id)
-
-        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
-
-    async def _find(self, group_id: str) -> int:
-        connection = await self.view.any_broker()
-        values = {"key_type": GROUP, "coordinator_keys": [group_id]}
-        (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
-        _raise(found.error_code, found.error_message)
-        return int(found.node_id)
-
     async def _of_coordinator(
         self, group_id: str, ask: Callable[[Connection, int], Awaitable[T]]
     ) -> T:
         async def attempt() -> T:
-            node_id = await self._find(group_id)
+            node_id = await find_coordinator(self.view, group_id)
             return await ask(await self.view.broker(node_id), node_id)
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+
+async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -> int:
+    """One question: the node. Raises what the broker says."""
+    connection = await view.any_broker()
+    values = {"key_type": key_type, "coordinator_keys": [key]}
+    (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
+    _raise(found.error_code, found.error_message)
+    return int(found.node_id)
 
 
 def _by_topic(

@@ -21,6 +21,7 @@ from .cli_common import (
     show_one,
 )
 from .failure import Failure
+from .targets import SYNTAX
 
 NODE_COLUMNS = {
     "node": "NODE",
@@ -33,7 +34,7 @@ NODE_COLUMNS = {
     "cpu_s": "CPU s",
     "up_s": "UP s",
 }
-Target = Annotated[str, Parameter(help="1 | leader:TOPIC/PARTITION | controller | random")]
+Target = Annotated[str, Parameter(help=SYNTAX)]
 
 
 def register(app: App) -> None:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from . import layout, node_door, ports, properties, targets
 from .cluster_plan import ClusterPlan
@@ -132,6 +132,11 @@ class Cluster:
                 return p.leader
         raise Failure(f"There is no partition {topic}/{partition}.")
 
+    def coordinator(self, kind: Literal["group", "txn"], name: str) -> int:
+        """The node that coordinates a group or a transactional id, there already or not."""
+        key_type = {"group": 0, "txn": 1}[kind]
+        return self.ask(lambda admin: admin.find_coordinator(name, key_type))
+
     def controller(self) -> int:
         """The node whose voter leads the metadata group."""
         return self.ask(lambda admin: admin.controller())
@@ -143,6 +148,8 @@ class Cluster:
             return self.file.entry(meant.node_id).node_id
         if isinstance(meant, targets.LeaderOf):
             return self.leader(meant.topic, meant.partition)
+        if isinstance(meant, targets.CoordinatorOf):
+            return self.coordinator(meant.kind, meant.name)
         if isinstance(meant, targets.Controller):
             return self.controller()
         allowed = frozenset(states)

@@ -3,10 +3,11 @@
 import random
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from .failure import Failure
 
-SYNTAX = "1 | leader:TOPIC/PARTITION | controller | random"
+SYNTAX = "1 | leader:TOPIC/PARTITION | txn:ID | group:ID | controller | random"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,14 @@ class LeaderOf:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorOf:
+    """The node that coordinates a consumer group, or a transactional id."""
+
+    kind: Literal["group", "txn"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Controller:
     """The node whose voter leads the metadata group."""
 
@@ -34,7 +43,7 @@ class RandomNode:
     """Any node that the fault can be done to."""
 
 
-Target = NodeNumber | LeaderOf | Controller | RandomNode
+Target = NodeNumber | LeaderOf | CoordinatorOf | Controller | RandomNode
 
 
 def parse(text: str) -> Target:
@@ -48,8 +57,8 @@ def parse(text: str) -> Target:
     role, _, rest = text.partition(":")
     if role == "leader":
         return LeaderOf(*parse_partition(rest))
-    if role in ("txn", "group"):
-        raise Failure(f"{role}: targets come with a later version. Today: {SYNTAX}.")
+    if role in ("txn", "group") and rest:
+        return CoordinatorOf(role, rest)
     raise Failure(f"{text!r} is no target. A target is {SYNTAX}.")
 
 

@@ -26,11 +26,13 @@ def test_a_seed_gives_the_same_faults_and_all_kinds():
 def test_targets_are_numbers_or_roles():
     assert targets.parse("2") == targets.NodeNumber(2)
     assert targets.parse("leader:my.topic-1/12") == targets.LeaderOf("my.topic-1", 12)
+    assert targets.parse("txn:etl:7") == targets.CoordinatorOf("txn", "etl:7")
+    assert targets.parse("group:my group") == targets.CoordinatorOf("group", "my group")
     assert targets.parse("controller") == targets.Controller()
     assert targets.parse("random") == targets.RandomNode()
 
 
-@pytest.mark.parametrize("text", ["", "banana", "leader:", "leader:t", "leader:t/x", "txn:a", "-1"])
+@pytest.mark.parametrize("text", ["", "banana", "leader:", "leader:t", "leader:t/x", "txn:", "-1"])
 def test_a_wrong_target_is_refused_with_the_syntax(text):
     with pytest.raises(Failure, match=r"\."):
         targets.parse(text)
