@@ -17,7 +17,6 @@ import argparse
 import struct
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from oncelog.coordinator.sharding import shard_for
@@ -26,9 +25,9 @@ from oncelog.wire.records import Record, encode_batch
 
 from .kafka_peer import KAFKA_VERSION, KafkaPeer
 from .raw_peer import CREATE_TOPICS, PRODUCE, RawPeer
-from .transaction_cases import FIXTURE, Case, Phase, cases, write
-from .transaction_requests import CALM, HELD, KNOWN_GROUP
-from .transaction_stage import Stage, run_all
+from .transaction_cases import FIXTURE, cases, write
+from .transaction_requests import CALM, HELD, KNOWN_GROUP, NEW_GROUP
+from .transaction_stage import Stage, play
 
 SETTINGS = {
     "broker.session.timeout.ms": "600000",  # the paused node stays the leader
@@ -85,30 +84,6 @@ def create_topics(peer: RawPeer) -> None:
     peer.learn(CALM, 2)
 
 
-def play(stage: Stage, chosen: Iterable[Case], names: dict[Case, str], hold) -> dict[Case, str]:
-    """The answers to these cases; `hold` pauses the leader of HELD."""
-    by_phase: dict[Phase, list[Case]] = {}
-    for case in chosen:
-        by_phase.setdefault(case.state.phase, []).append(case)
-    answers: dict[Case, str] = {}
-
-    def told(wanted: list[Case], prepared: list) -> None:
-        answers.update(zip(wanted, run_all(stage.ask, prepared), strict=True))
-
-    for phase in (Phase.CALM, Phase.TIMED_OUT, Phase.HELD):
-        wanted = by_phase.get(phase, [])
-        start = time.monotonic()
-        prepared = run_all(lambda case: stage.prepare(case, names[case]), wanted)
-        if phase is Phase.HELD and wanted:
-            hold()
-        if phase is not Phase.CALM:
-            run_all(stage.conclude, prepared)
-            stage.wait_for_markers()
-        told(wanted, prepared)
-        print(f"{phase.name}: {len(wanted)} cases in {time.monotonic() - start:.0f} s", flush=True)
-    return answers
-
-
 def prove(stage: Stage, reached: str, written: str) -> None:
     """The written id answers as the one that came to its epoch request by request."""
     start = time.monotonic()
@@ -155,11 +130,9 @@ def main() -> None:
         KafkaPeer(Path(folder), nodes=2, voters=1, started=1, **SETTINGS) as kafka,
     ):
         first = Stage({1: kafka.addresses[1]})
-        first.held(
-            "nobody-yet"
-        )  # creates both internal topics while there is one node to have them
+        # Both internal topics come to be while there is one node to have them.
         first.insist(lambda: first.init("warm"))
-        first.commit_offset("warm", 0, (0, 0), KNOWN_GROUP)
+        first.warm(KNOWN_GROUP)
         write_states(first.peer(1), written)
         kafka.stop(1)
         kafka.start(1)
@@ -167,6 +140,8 @@ def main() -> None:
         stage = Stage(kafka.addresses)
         create_topics(stage.peer(1))
         stage.peer(2).learn(HELD)
+        for group in (KNOWN_GROUP, NEW_GROUP):
+            stage.warm(group)
         if options.prove:
             prove(stage, "proof-reached", "proof-written")
         answers = play(stage, chosen, names, lambda: kafka.pause(2))

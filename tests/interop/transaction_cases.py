@@ -122,61 +122,81 @@ def _may_rotate(state: State, start: int) -> bool:
 
 # --- the file: a row is a list of equal answers
 
+_Place = tuple[int, int, int]  # of a state, a request and a relation, in the order of the file
+_ALL_RELATIONS = (*RELATIONS, "nobody")
+
 
 def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
-    """One row for each state, request, relation and answer; versions and epochs in lists."""
-    rows: dict[tuple[int, int, int, str], dict[int, list[int]]] = {}
+    """A row for each state, request, relation and answer: the versions, and the first epochs."""
+    asked: dict[_Place, set[tuple[int, int]]] = {}
+    rows: dict[tuple[_Place, str], set[tuple[int, int]]] = {}
     for case, answer in answers.items():
         place = (
             STATES.index(case.state),
             REQUESTS.index(case.request),
-            (*RELATIONS, "nobody").index(case.relation),
-            answer,
+            _ALL_RELATIONS.index(case.relation),
         )
-        rows.setdefault(place, {}).setdefault(case.start_epoch, []).append(case.version)
+        asked.setdefault(place, set()).add((case.version, case.start_epoch))
+        rows.setdefault((place, answer), set()).add((case.version, case.start_epoch))
     lines = []
-    for place, by_epoch in rows.items():
-        grouped: dict[tuple[int, ...], list[int]] = {}
-        for start, versions in by_epoch.items():
-            grouped.setdefault(tuple(sorted(versions)), []).append(start)
-        for versions, starts in grouped.items():
-            lines.append((place[:3], sorted(starts), versions, place[3]))
+    for (place, answer), pairs in rows.items():
+        for versions, starts in _rectangles(pairs, asked[place]):
+            names = STATES[place[0]].name, REQUESTS[place[1]].name, _ALL_RELATIONS[place[2]]
+            row = [*names, _ranges(versions), _ranges(starts), answer]
+            lines.append((place, versions, starts, json.dumps(row)))
     lines.sort()
-    with path.open("w") as file:
-        file.write(f'{{"kafka": {json.dumps(kafka_version)}, "answers": [\n')
-        for number, (
-            (
-                state,
-                request,
-                relation,
-            ),
-            starts,
-            versions,
-            answer,
-        ) in enumerate(lines, 1):
-            row = [
-                STATES[state].name,
-                REQUESTS[request].name,
-                (*RELATIONS, "nobody")[relation],
-                list(versions),
-                starts,
-                answer,
-            ]
-            file.write(json.dumps(row) + (",\n" if number < len(lines) else "\n"))
-        file.write("]}\n")
+    body = ",\n".join(line[-1] for line in lines)
+    path.write_text(f'{{"kafka": {json.dumps(kafka_version)}, "answers": [\n{body}\n]}}\n')
+
+
+def _rectangles(
+    pairs: set[tuple[int, int]], asked: set[tuple[int, int]]
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Versions and first epochs which together say these pairs, and none else that was asked."""
+    versions, starts = sorted({v for v, _ in pairs}), sorted({s for _, s in pairs})
+    if {(v, s) for v in versions for s in starts} & asked == pairs:
+        yield versions, starts
+        return
+    grouped: dict[tuple[int, ...], list[int]] = {}
+    for start in starts:
+        grouped.setdefault(tuple(v for v in versions if (v, start) in pairs), []).append(start)
+    for some, of_starts in grouped.items():
+        yield list(some), of_starts
+
+
+def _ranges(numbers: list[int]) -> str:
+    """1, 2, 3, 7 as "1-3 7"."""
+    words: list[str] = []
+    for number in numbers:
+        first, _, last = words[-1].partition("-") if words else ("", "", "")
+        if words and number == int(last or first) + 1:
+            words[-1] = f"{first}-{number}"
+        else:
+            words.append(str(number))
+    return " ".join(words)
+
+
+def _numbers(ranges: str) -> list[int]:
+    found: list[int] = []
+    for word in ranges.split():
+        first, _, last = word.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def read(path: Path = FIXTURE) -> dict[Case, str]:
     """The recorded answers."""
     states = {state.name: state for state in STATES}
     requests = {request.name: request for request in REQUESTS}
-    answers = {}
+    asked = set(cases())
+    answers: dict[Case, str] = {}
     for state, request, relation, versions, starts, answer in json.loads(path.read_text())[
         "answers"
     ]:
-        for version in versions:
-            for start in starts:
+        for version in _numbers(versions):
+            for start in _numbers(starts):
                 case = Case(states[state], start, requests[request], version, relation)
                 assert case not in answers, f"two answers: {case}"
-                answers[case] = answer
+                if case in asked:
+                    answers[case] = answer
     return answers

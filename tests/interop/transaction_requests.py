@@ -86,6 +86,14 @@ class TransactionalRequests:
                 self._leaders[topic, row.partition_index] = row.leader_id
         return self.peer(self._leaders[topic, index])
 
+    def warm(self, group: str) -> None:
+        """Wait until the coordinator of a group is there and has loaded its partition."""
+        deadline = time.monotonic() + PATIENCE_S
+        while error_of(self.commit_offset("warm", 0, (0, 0), group)) in TRANSIENT:
+            assert time.monotonic() < deadline, f"the coordinator of {group} does not load"
+            self.forget()
+            time.sleep(0.05)
+
     # --- requests; each returns (error code, message)
 
     def init(

@@ -5,10 +5,10 @@ case began with, at its first epoch plus one; `new 0` is another producer id at 
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from oncelog.wire.errors import ErrorCode
 
@@ -26,6 +26,8 @@ from .transaction_requests import (
     error_of,
 )
 
+T = TypeVar("T")
+U = TypeVar("U")
 _OTHER_PRODUCER = 500_000_000
 
 
@@ -128,6 +130,8 @@ class Stage(TransactionalRequests):
             word = _told(answer, prepared)
             words.append(word if after == before else f"{word} -> {_shown(after, prepared)}")
             before = after
+        if before is not None and before.state == "Ongoing":  # leave nothing that holds others up
+            self.end(prepared.transactional_id, 4, before[1:3], False)
         return " | ".join(words)
 
     def _question(self, prepared: Prepared, identity: tuple[int, int]) -> Any:
@@ -151,10 +155,39 @@ class Stage(TransactionalRequests):
         return self.end(name, version, identity, kind == "EndTxn commit")
 
 
-def run_all(stage: Stage, prepared: Iterable[Any], work: Any, threads: int = 6) -> list[Any]:
-    """Do the same for all, several at a time."""
+def run_all(work: Callable[[T], U], items: Iterable[T], threads: int = 6) -> list[U]:
+    """Do the same with all, several at a time."""
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, prepared))
+        return list(pool.map(work, items))
+
+
+def play(
+    stage: Stage,
+    chosen: Iterable[Case],
+    names: Mapping[Case, str],
+    hold: Callable[[], None] = lambda: None,
+) -> dict[Case, str]:
+    """The answers to these cases, each with an id of its own; `hold` keeps HELD from markers.
+
+    Questions are put one after another. Kafka asks its coordinator about several producers at
+    once, and tells all of them what the request version of one of them wants to hear: 48 and 120
+    change places at random.
+    """
+    by_phase: dict[Phase, list[Case]] = {}
+    for case in chosen:
+        by_phase.setdefault(case.state.phase, []).append(case)
+    answers: dict[Case, str] = {}
+    for phase in (Phase.CALM, Phase.TIMED_OUT, Phase.HELD):
+        wanted = by_phase.get(phase, [])
+        prepared = run_all(lambda case: stage.prepare(case, names[case]), wanted)
+        if phase is Phase.HELD and wanted:
+            hold()
+        if phase is not Phase.CALM:
+            run_all(stage.conclude, prepared)
+        if phase is Phase.HELD and wanted:
+            stage.wait_for_markers()
+        answers.update(zip(wanted, run_all(stage.ask, prepared, threads=1), strict=True))
+    return answers
 
 
 def _identity(prepared: Prepared, held: Held | None) -> tuple[int, int]:

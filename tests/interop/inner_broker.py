@@ -1,0 +1,96 @@
+"""A cluster of one broker in a thread of this process: a test can reach inside."""
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oncelog.node.broker import Broker
+from oncelog.node.config import BrokerConfig
+
+from .kafka_peer import CLUSTER_ID, free_ports
+
+T = TypeVar("T")
+START_TIMEOUT_S = 30.0
+# Not for durability but for speed: what is asked here is what a broker says, not what it survives.
+SETTINGS = {
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class InnerBroker:
+    """Use as a context manager; `broker` and `run` are for the test that reaches inside."""
+
+    def __init__(self, **settings: str) -> None:
+        self._settings = SETTINGS | {k.replace("_", "."): v for k, v in settings.items()}
+        (self.port,) = free_ports(1)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="inner broker")
+        self._ending: asyncio.Event | None = None
+        self._serving: Any = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients reach it."""
+        return "127.0.0.1", self.port
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this in the broker's event loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
+
+    def __enter__(self) -> "InnerBroker":
+        self._folder = tempfile.TemporaryDirectory(prefix="once")  # socket paths must be short
+        root = Path(self._folder.name)
+        (root / "data").mkdir()
+        (root / "peers").mkdir()
+        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
+        config = BrokerConfig.from_properties(
+            {
+                "node.id": "1",
+                "cluster.id": CLUSTER_ID,
+                "listeners": listener,
+                "advertised.listeners": listener,
+                "log.dirs": str(root / "data"),
+                "oncelog.voters": "1",
+                "oncelog.peer.directory": str(root / "peers"),
+                **self._settings,
+            }
+        )
+        self.broker = Broker(config)
+        self._thread.start()
+        try:
+            self.run(self._start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.run(self._stop())
+        finally:
+            self._end()
+
+    async def _start(self) -> None:
+        self._ending = asyncio.Event()
+        await self.broker.start()
+        self._serving = asyncio.ensure_future(self.broker.run(self._ending))
+
+    async def _stop(self) -> None:
+        assert self._ending is not None
+        self._ending.set()
+        await self._serving
+        await self.broker.stop()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._folder.cleanup()

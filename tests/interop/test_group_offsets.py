@@ -1,0 +1,219 @@
+"""Committed offsets with client libraries, unchanged: commit, fetch, describe, reset, delete; and
+they are all there after the group's coordinator was killed."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from oncelog.deploy.cli import run
+from oncelog.deploy.local_cluster import Cluster
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore"),  # the libraries' own
+]
+RECORDS = 30
+Commit = Callable[[str, str, int], None]  # bootstrap, group, offset of t/0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as running:
+        running.ask(lambda admin: admin.create_topic("t", partitions=2, replication_factor=3))
+        running.wait_for_isr("t", 3)
+        produce(running.bootstrap)
+        yield running
+
+
+def produce(bootstrap: str) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    for i in range(RECORDS):
+        for partition in (0, 1):
+            producer.produce("t", b"%d" % i, partition=partition)
+    assert producer.flush(30) == 0
+
+
+def committed(cluster: Cluster, group: str) -> dict[tuple[str, int], int]:
+    found = cluster.ask(lambda admin: admin.groups.committed(group, stable=True))
+    return {where: value.offset for where, value in found.items()}
+
+
+# -- three libraries
+
+
+def with_confluent(bootstrap: str, group: str, offset: int) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
+    )
+    try:
+        where = TopicPartition("t", 0, offset, metadata="met a data")
+        (done,) = consumer.commit(offsets=[where], asynchronous=False)
+        assert done.error is None
+        nothing = TopicPartition("t", 1)
+        found = consumer.committed([TopicPartition("t", 0), nothing], timeout=20)
+        assert [each.offset for each in found] == [offset, -1001]
+        assert found[0].metadata == "met a data"
+    finally:
+        consumer.close()
+
+
+def with_kafka_python(bootstrap: str, group: str, offset: int) -> None:
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.structs import OffsetAndMetadata
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
+    try:
+        where = TopicPartition("t", 0)
+        consumer.assign([where])
+        consumer.commit({where: OffsetAndMetadata(offset, "met a data", -1)})
+        assert consumer.committed(where) == offset
+        assert consumer.committed(TopicPartition("t", 1)) is None
+    finally:
+        consumer.close()
+
+
+def with_aiokafka(bootstrap: str, group: str, offset: int) -> None:
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    async def commit() -> None:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False
+        )
+        where = TopicPartition("t", 0)
+        consumer.assign([where])
+        await consumer.start()
+        try:
+            await consumer.commit({where: (offset, "met a data")})
+            assert await consumer.committed(where) == offset
+        finally:
+            await consumer.stop()
+
+    asyncio.run(commit())
+
+
+LIBRARIES: dict[str, Commit] = {
+    "confluent": with_confluent,
+    "kafka-python": with_kafka_python,
+    "aiokafka": with_aiokafka,
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_commits_and_fetches(cluster: Cluster, library: str) -> None:
+    group = f"of {library}"
+    for offset in (7, 3):
+        LIBRARIES[library](cluster.bootstrap, group, offset)
+    assert committed(cluster, group) == {("t", 0): 3}
+    found = cluster.ask(lambda admin: admin.groups.committed(group))
+    assert found["t", 0].metadata.rstrip("\0") == "met a data"  # confluent-kafka sends its NUL too
+
+
+def test_a_group_goes_on_where_it_was(cluster: Cluster) -> None:
+    """Members come and go; each record is read once, since each leaves after a commit."""
+    from confluent_kafka import Consumer
+
+    seen: list[tuple[int, int]] = []
+    for _ in range(3):
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": "goes on",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["t"])
+        try:
+            messages = consumer.consume(RECORDS * 2 // 3, timeout=30)
+            assert len(messages) == RECORDS * 2 // 3
+            seen += [(message.partition(), message.offset()) for message in messages]
+            consumer.commit(asynchronous=False)
+        finally:
+            consumer.close()
+    assert sorted(seen) == [(p, offset) for p in (0, 1) for offset in range(RECORDS)]
+    assert committed(cluster, "goes on") == {("t", 0): RECORDS, ("t", 1): RECORDS}
+
+
+# -- the command line
+
+
+def oncelog(cluster: Cluster, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    code = run(["group", *arguments, "--bootstrap", cluster.bootstrap])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    return told.out + told.err
+
+
+def test_the_command_line_lists_resets_and_deletes(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_confluent(cluster.bootstrap, "by hand", 4)
+    assert "by hand" in oncelog(cluster, capsys, "list")
+    told = oncelog(cluster, capsys, "describe", "by hand")
+    assert "state Empty" in told and f"{RECORDS - 4}" in told
+    oncelog(cluster, capsys, "reset", "by hand", "--to", "earliest")
+    assert committed(cluster, "by hand") == {("t", 0): 4}, "only shown"
+    oncelog(cluster, capsys, "reset", "by hand", "--by=-1", "--execute")
+    assert committed(cluster, "by hand") == {("t", 0): 3}
+    oncelog(cluster, capsys, "reset", "by hand", "--topic", "t", "--to", "latest", "--execute")
+    assert committed(cluster, "by hand") == {("t", 0): RECORDS, ("t", 1): RECORDS}
+    oncelog(cluster, capsys, "reset", "by hand", "--topic", "t/1", "--to", "9999", "--execute")
+    assert committed(cluster, "by hand")["t", 1] == RECORDS, "never beyond the end"
+    oncelog(cluster, capsys, "delete", "by hand", "--topic", "t/1")
+    assert committed(cluster, "by hand") == {("t", 0): RECORDS}
+    oncelog(cluster, capsys, "delete", "by hand")
+    assert "by hand" not in oncelog(cluster, capsys, "list")
+
+
+def test_a_group_with_members_is_not_reset(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "busy",
+            "auto.offset.reset": "earliest",
+            "client.id": "reader",
+        }
+    )
+    consumer.subscribe(["t"])
+    try:
+        assert consumer.poll(30) is not None
+        told = oncelog(cluster, capsys, "describe", "busy")
+        assert "state Stable" in told and "reader" in told
+        reset = ["reset", "busy", "--topic", "t", "--to", "3", "--execute"]
+        for refused in (reset, ["delete", "busy"]):
+            assert run(["group", *refused, "--bootstrap", cluster.bootstrap]) == 1
+            assert "stop them first" in capsys.readouterr().err
+    finally:
+        consumer.close()
+
+
+# -- the coordinator dies
+
+
+def test_offsets_outlive_their_coordinator(cluster: Cluster) -> None:
+    expected: dict[str, dict[tuple[str, int], int]] = {}
+    for number in range(12):
+        group = f"survivor {number}"
+        with_confluent(cluster.bootstrap, group, number)
+        expected[group] = {("t", 0): number}
+    for group in ("survivor 0", "survivor 1"):
+        killed = cluster.kill(f"group:{group}")
+        began = time.monotonic()
+        for each, offsets in expected.items():
+            assert committed(cluster, each) == offsets
+        assert time.monotonic() - began < 20
+        with_confluent(cluster.bootstrap, group, 29)
+        expected[group] = {("t", 0): 29}
+        cluster.start(killed)
+        cluster.wait_for_isr("__consumer_offsets", 3)

@@ -1,0 +1,193 @@
+"""Programs on Kafka's Java clients, which speak version 2 of transactions (KIP-890).
+
+Ours are in `java/`, one file each. Under the mark `soak` they run on Apache Kafka too, which shows
+that it is not the program that is wrong.
+"""
+
+import contextlib
+import random
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.deploy.local_cluster import Cluster
+
+from .kafka_peer import KafkaPeer, is_enabled, java, java_source
+from .raw_peer import API_VERSIONS, CREATE_TOPICS, RawPeer
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.cluster,
+    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
+]
+PROGRAMS = Path(__file__).with_name("java")
+COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
+NEEDED = {8, 9, 10, 11, 12, 13, 14, 22, 24, 25, 26, 28, 65}
+LIMIT_S = 120
+
+
+class Server:
+    """A running cluster: where it is, and how one of its nodes is killed and brought back."""
+
+    def __init__(self, bootstrap: str, cluster: Cluster | None = None) -> None:
+        self.bootstrap, self._cluster = bootstrap, cluster
+        host, port = bootstrap.split(",", maxsplit=1)[0].split(":")
+        self.peer = RawPeer("any", (host, int(port)))
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        values = {"timeout": 10_000, "topics": [topic]}
+        (answer,) = self.peer().ask_raw(CREATE_TOPICS, 7, values).topics
+        assert answer.error_code == 0, answer.error_message
+        if self._cluster is not None:
+            self._cluster.wait_for_isr(name, 3)
+
+    def kill_and_restart(self) -> None:
+        """kill -9 of a broker, if this is a cluster that outlives it."""
+        if self._cluster is not None:
+            node = self._cluster.kill("random")
+            time.sleep(1)
+            self._cluster.start(node)
+
+
+@pytest.fixture(scope="module", params=["oncelog", pytest.param("kafka", marks=pytest.mark.soak)])
+def server(request, tmp_path_factory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "kafka":
+        with KafkaPeer(folder) as kafka:
+            yield Server(kafka.bootstrap)
+        return
+    with Cluster(nodes=3, data=folder / "cluster") as cluster:
+        server = Server(cluster.bootstrap, cluster)
+        served = {row.api_key for row in server.peer().ask_raw(API_VERSIONS, 3, {}).api_keys}
+        if NEEDED - served:
+            pytest.skip(f"not served yet: {sorted(NEEDED - served)}")
+        yield server
+
+
+def _finish(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def test_a_transactional_producer(server):
+    server.create_topic("java-producer", 2)
+    program = PROGRAMS / "TransactionalProducer.java"
+    told = _finish(java_source(program, server.bootstrap, "java-producer"))
+    assert told.splitlines()[-1] == "OK", told
+
+
+@contextlib.contextmanager
+def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("ab") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _produced(server: Server, topic: str, rows: list[tuple[str, str]], partitions: int) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True})
+    for number, (key, value) in enumerate(rows):
+        producer.produce(topic, value, key, number % partitions if not key else -1)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def _committed(server: Server, topic: str, count: int, limit_s: float = 60) -> list[Any]:
+    """(key, value) of what is committed: until there are so many, and a second longer."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": f"reader-of-{topic}",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
+    rows: list[Any] = []
+    end = time.monotonic() + limit_s
+    is_full = False
+    while time.monotonic() < end:
+        message = consumer.poll(0.2)
+        if message is not None and not message.error():
+            rows.append((message.key(), message.value()))
+        if not is_full and len(rows) >= count:
+            is_full, end = True, time.monotonic() + 1
+    consumer.close()
+    return rows
+
+
+@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.soak)])
+def test_kafkas_copier_is_killed(server, tmp_path, count):
+    """Each record exactly once, while the copier and brokers are killed with -9."""
+    source, target = f"copier-in-{count}", f"copier-out-{count}"
+    server.create_topic(source, 1)
+    server.create_topic(target, 1)
+    values = [f"{number}" for number in range(count)]
+    _produced(server, source, [("", value) for value in values], 1)
+    command = java(
+        COPIER,
+        *("--broker-list", server.bootstrap, "--input-topic", source, "--output-topic", target),
+        *("--input-partition", "0", "--transactional-id", f"copier-{count}"),
+        *("--consumer-group", f"copiers-{count}", "--transaction-size", "50"),
+        *("--enable-random-aborts", "--use-group-metadata", "--group-mode"),
+        *("--transaction-timeout", "10000"),
+    )
+    rows: list[Any] = []
+    for round_number in range(3):
+        with _running(command, tmp_path / "copier.log"):
+            if round_number < 2:
+                _committed(server, target, (round_number + 1) * count // 4)
+                if round_number:
+                    server.kill_and_restart()
+            else:
+                rows = _committed(server, target, count, LIMIT_S)
+    counts = Counter(value.decode() for _, value in rows)
+    log = (tmp_path / "copier.log").read_text()[-2000:]
+    assert counts == Counter(values), f"{len(rows)} rows, {len(counts)} of {count} values\n{log}"
+    assert [value.decode() for _, value in rows] == values, "the order is another"
+
+
+def test_a_stream_is_killed(server, tmp_path):
+    """exactly_once_v2: an instance is killed, another goes on; the counts come out right."""
+    count, keys, mark = 3_000, 7, random.randrange(10**6)
+    source, target, counts = f"s-in-{mark}", f"s-out-{mark}", f"s-counts-{mark}"
+    for topic in (source, target, counts):
+        server.create_topic(topic, 2)
+    rows = [(f"k{number % keys}", f"{number}") for number in range(count)]
+
+    def program(instance: str) -> list[str]:
+        names = (server.bootstrap, f"app-{mark}", source, target, counts)
+        return java_source(PROGRAMS / "CountingStream.java", *names, str(tmp_path / instance))
+
+    writing = threading.Thread(target=_produced, args=(server, source, rows, 2))
+    writing.start()
+    with _running(program("one"), tmp_path / "one.log"):
+        _committed(server, target, count // 10)
+    with _running(program("two"), tmp_path / "two.log"):
+        writing.join()
+        out = _committed(server, target, count, LIMIT_S)
+        found = _committed(server, counts, count, LIMIT_S)
+    log = (tmp_path / "two.log").read_text()[-2000:]
+    assert Counter(out) == Counter((k.encode(), f"{v}!".encode()) for k, v in rows), log
+    expected = Counter(key for key, _ in rows)
+    assert Counter(found) == Counter(
+        (key.encode(), str(n).encode())
+        for key, total in expected.items()
+        for n in range(1, total + 1)
+    ), log
