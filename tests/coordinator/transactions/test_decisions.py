@@ -1,0 +1,424 @@
+"""The tables of the coordinator: state x request x epoch x V1 or V2 x retry, as written down in
+words in the specification (transactions.md 2.1-2.3), here letter by letter.
+"""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from oncelog.coordinator.transactions.decisions import (
+    Change,
+    EndTransaction,
+    Fence,
+    Granted,
+    InitProducerId,
+    ProducerIdNeeded,
+    Refused,
+    abort_open,
+    add_partitions,
+    end_transaction,
+    init_producer_id,
+    verify_partitions,
+)
+from oncelog.coordinator.transactions.record import (
+    TWO_PHASE_TIMEOUT_MS,
+    TransactionRecord,
+    check_transition,
+)
+from oncelog.coordinator.transactions.states import TransactionState
+from oncelog.wire.errors import ErrorCode
+
+S, E = TransactionState, ErrorCode
+PID, FRESH, NOW = 7, 99, 1_000
+T0, T1 = ("t", 0), ("t", 1)
+EPOCHS = (0, 1, 32764, 32765, 32766)
+DURABLE = (
+    S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT,
+)  # fmt: skip
+
+
+def opened(epoch: int = 5, state: TransactionState = S.EMPTY, **changes) -> TransactionRecord:
+    record = TransactionRecord(
+        producer_id=PID, producer_epoch=epoch, timeout_ms=60_000, state=state, last_update_ms=10,
+        partitions=frozenset({T0}) if state == S.ONGOING else frozenset(),
+        start_ms=20 if state == S.ONGOING else -1, version=3,
+    )  # fmt: skip
+    return replace(record, **changes)
+
+
+def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> TransactionRecord:
+    """A record as the coordinator itself comes to it, from a client at `epoch`.
+
+    After a V2 end the client's epoch is one higher (or it has a new producer id).
+    """
+    if state == S.EMPTY or state == S.ONGOING:
+        return opened(epoch, state)
+    is_commit = state in (S.PREPARE_COMMIT, S.COMPLETE_COMMIT)
+    request = EndTransaction(identity=(PID, epoch), is_commit=is_commit, raises_epoch=v2)
+    ongoing = opened(epoch, S.ONGOING)
+    decision = decide_end(ongoing, request)
+    assert isinstance(decision, Change)
+    assert check_transition(ongoing, decision.record) is None
+    if state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
+        return decision.record
+    completed = decision.record.completed(NOW)
+    assert check_transition(decision.record, completed) is None
+    return completed
+
+
+def decide_end(record, request, *, is_pending=False, fresh=FRESH):
+    return end_transaction(
+        record, request, is_pending=is_pending, now_ms=NOW, fresh_producer_id=fresh
+    )
+
+
+def outcome(decision) -> str:
+    match decision:
+        case Refused(error):
+            return error.name
+        case Granted():
+            return "NONE"
+        case Change(record) | Fence(record):
+            return record.state.kafka_name
+    return type(decision).__name__
+
+
+CONCURRENT, WRONG, FENCED = "CONCURRENT_TRANSACTIONS", "INVALID_TXN_STATE", "PRODUCER_FENCED"
+V1_TABLE = {  # state: (commit, abort), the epoch is the current one
+    S.ONGOING: ("PrepareCommit", "PrepareAbort"),
+    S.PREPARE_COMMIT: (CONCURRENT, WRONG),
+    S.PREPARE_ABORT: (WRONG, CONCURRENT),
+    S.COMPLETE_COMMIT: ("NONE", WRONG),
+    S.COMPLETE_ABORT: (WRONG, "NONE"),
+    S.EMPTY: (WRONG, WRONG),
+}
+V2_TABLE = {  # state: (commit, abort) at the current epoch, (commit, abort) of the retry
+    S.ONGOING: ("PrepareCommit", "PrepareAbort", FENCED, FENCED),
+    S.PREPARE_COMMIT: (FENCED, FENCED, CONCURRENT, WRONG),
+    S.PREPARE_ABORT: (FENCED, FENCED, WRONG, CONCURRENT),
+    S.COMPLETE_COMMIT: (WRONG, "PrepareAbort", "NONE", WRONG),
+    S.COMPLETE_ABORT: (WRONG, "PrepareAbort", WRONG, "NONE"),
+    S.EMPTY: (WRONG, "PrepareAbort", FENCED, FENCED),
+}
+
+
+@pytest.mark.parametrize("epoch", EPOCHS)
+@pytest.mark.parametrize("ended_by_v2", [False, True])
+@pytest.mark.parametrize("state", DURABLE)
+def test_end_of_a_v1_client(state, ended_by_v2, epoch) -> None:
+    record = reached(state, epoch, v2=ended_by_v2)
+    producer_id, current = record.client
+    for is_commit, expected in zip((True, False), V1_TABLE[state], strict=True):
+        request = EndTransaction(
+            identity=(producer_id, current), is_commit=is_commit, raises_epoch=False
+        )
+        decision = decide_end(record, request)
+        assert outcome(decision) == expected
+        if isinstance(decision, Change):  # the epoch stays, and with it the client
+            assert decision.record.client == (producer_id, current)
+            assert check_transition(record, decision.record) is None
+        for other in (current - 1, current + 1):
+            late = replace(request, identity=(producer_id, other))
+            assert outcome(decide_end(record, late)) == FENCED
+        stranger = replace(request, identity=(12345, current))
+        assert outcome(decide_end(record, stranger)) == "INVALID_PRODUCER_ID_MAPPING"
+
+
+@pytest.mark.parametrize("epoch", EPOCHS)
+@pytest.mark.parametrize("state", DURABLE)
+def test_end_of_a_v2_client(state, epoch) -> None:
+    record = reached(state, epoch, v2=True)
+    current = record.client
+    is_ended = state not in (S.EMPTY, S.ONGOING)
+    retry = (PID, epoch) if is_ended else (PID, epoch - 1)
+    cases = product((current, retry), (True, False))
+    for (identity, is_commit), expected in zip(cases, V2_TABLE[state], strict=True):
+        request = EndTransaction(identity=identity, is_commit=is_commit, raises_epoch=True)
+        decision = decide_end(record, request)
+        assert outcome(decision) == expected
+        if isinstance(decision, Granted):
+            assert decision.identity == current
+        if isinstance(decision, Change):
+            check_raised(record, decision.record)
+
+
+def check_raised(before: TransactionRecord, decided: TransactionRecord) -> None:
+    """KIP-890: one higher, or epoch 0 of a new producer id; never 32767 for a client."""
+    assert check_transition(before, decided) is None
+    producer_id, epoch = before.client
+    assert decided.producer_epoch == before.producer_epoch + 1
+    assert decided.client == ((FRESH, 0) if epoch >= 32766 else (producer_id, epoch + 1))
+    assert decided.is_ended_by(before.client)
+    completed = decided.completed(NOW)
+    assert check_transition(decided, completed) is None
+    assert completed.client == decided.client
+    assert completed.producer_epoch <= 32766
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("state", DURABLE)
+def test_a_v2_end_of_an_epoch_above_is_fenced(state, is_commit) -> None:
+    record = reached(state, v2=True)
+    producer_id, epoch = record.client
+    request = EndTransaction(
+        identity=(producer_id, epoch + 1), is_commit=is_commit, raises_epoch=True
+    )
+    assert outcome(decide_end(record, request)) == FENCED
+
+
+@pytest.mark.parametrize("state", [S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_what_a_v1_client_ended_has_no_v2_retry(state) -> None:
+    record = reached(state, v2=False)
+    request = EndTransaction(
+        identity=(PID, 4), is_commit=state == S.COMPLETE_COMMIT, raises_epoch=True
+    )
+    assert outcome(decide_end(record, request)) == FENCED
+
+
+@pytest.mark.parametrize("raises_epoch", [False, True])
+def test_an_end_of_an_unknown_id(raises_epoch) -> None:
+    request = EndTransaction(identity=(PID, 0), is_commit=True, raises_epoch=raises_epoch)
+    assert outcome(decide_end(None, request)) == "INVALID_PRODUCER_ID_MAPPING"
+
+
+@pytest.mark.parametrize("raises_epoch", [False, True])
+@pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_only_the_owner_waits_for_a_pending_write(state, raises_epoch) -> None:
+    record = reached(state)
+    request = EndTransaction(identity=(PID, 5), is_commit=False, raises_epoch=raises_epoch)
+    assert outcome(decide_end(record, request, is_pending=True)) == CONCURRENT
+    zombie = replace(request, identity=(PID, 4))
+    assert outcome(decide_end(record, zombie, is_pending=True)) == FENCED
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_an_end_at_the_last_epoch_asks_for_a_producer_id_first(is_commit) -> None:
+    record = opened(32766, S.ONGOING)
+    request = EndTransaction(identity=(PID, 32766), is_commit=is_commit, raises_epoch=True)
+    assert decide_end(record, request, fresh=None) == ProducerIdNeeded()
+    ended = decide_end(record, request)
+    assert isinstance(ended, Change)
+    assert ended.record.client == (FRESH, 0)  # KAFKA-18660: not the old one
+    completed = ended.record.completed(NOW)
+    again = decide_end(completed, request)
+    assert again == Granted((FRESH, 0))  # KIP-890: the retry over the overflow
+
+
+# -- InitProducerId
+
+
+def init(record, *, expected=None, is_pending=False, fresh=FRESH, timeout_ms=30_000, **flags):
+    request = InitProducerId(timeout_ms=timeout_ms, expected=expected, **flags)
+    return init_producer_id(
+        record, request, is_pending=is_pending, now_ms=NOW, fresh_producer_id=fresh
+    )
+
+
+def test_a_new_id_begins_with_epoch_0() -> None:
+    assert init(None, fresh=None) == ProducerIdNeeded()
+    for expected in (None, (3, 3)):
+        decision = init(None, expected=expected)
+        assert isinstance(decision, Change)
+        assert decision.record.client == (FRESH, 0)
+        assert decision.record.timeout_ms == 30_000
+        assert check_transition(None, decision.record) is None
+
+
+@pytest.mark.parametrize("epoch", EPOCHS)
+@pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_a_new_session_has_a_higher_epoch(state, epoch) -> None:
+    record = opened(epoch, state, start_ms=-1 if state == S.EMPTY else 20)
+    expected = (FRESH, 0) if epoch == 32766 else (PID, epoch + 1)
+    for mine in (None, (PID, epoch)):
+        decision = init(record, expected=mine)
+        assert isinstance(decision, Change), decision
+        assert decision.record.client == expected
+        assert decision.record.last_producer_epoch == (-1 if mine is None else epoch)
+        assert check_transition(record, decision.record) is None
+        again = init(decision.record, expected=mine)  # its answer was lost (KIP-360)
+        assert isinstance(again, Change)
+        if mine is None:
+            assert again.record.client != expected
+        else:
+            assert again.record.client == expected
+            assert check_transition(decision.record, again.record) is None
+
+
+@pytest.mark.parametrize("state", DURABLE)
+def test_a_session_that_was_replaced_is_fenced(state) -> None:
+    record = opened(5, state, last_producer_epoch=-1)
+    for expected in ((8, 5), (8, 32766)):
+        assert outcome(init(record, expected=expected)) == FENCED
+    if state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
+        for epoch in (3, 4, 6):
+            assert outcome(init(record, expected=(PID, epoch))) == FENCED
+
+
+@pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
+@pytest.mark.parametrize("v2", [False, True])
+def test_a_new_session_waits_for_a_decided_transaction(state, v2) -> None:
+    record = reached(state, v2=v2)
+    assert outcome(init(record)) == CONCURRENT
+    assert outcome(init(record, expected=record.client)) == CONCURRENT
+
+
+@pytest.mark.parametrize("state", DURABLE)
+def test_a_new_session_waits_for_a_pending_write(state) -> None:
+    assert outcome(init(reached(state), is_pending=True)) == CONCURRENT
+    assert outcome(init(None, is_pending=True)) == CONCURRENT
+
+
+@pytest.mark.parametrize("epoch", EPOCHS)
+def test_a_new_session_fences_an_open_transaction(epoch) -> None:
+    record = opened(epoch, S.ONGOING)
+    decision = init(record)
+    assert isinstance(decision, Fence)
+    check_raised(record, decision.record)
+    completed = decision.record.completed(NOW)
+    assert completed.state == S.COMPLETE_ABORT
+    after = init(completed)
+    assert isinstance(after, Change)
+    # the epoch of the fence goes to nobody
+    fenced_producer_id, fenced_epoch = completed.client
+    assert after.record.client in ((fenced_producer_id, fenced_epoch + 1), (FRESH, 0))
+    # the fenced producer itself may recover, as long as nobody else has begun (KIP-588)
+    mine = init(completed, expected=(PID, epoch))
+    assert isinstance(mine, Change) and mine.record.client == completed.client
+    assert outcome(init(after.record, expected=(PID, epoch))) == FENCED
+
+
+def test_a_fence_that_was_not_written_raises_the_epoch_no_further() -> None:
+    """KAFKA-9666: nothing is raised but with a durable record."""
+    record = opened(32764, S.ONGOING)
+    decisions = {init(record).record.producer_epoch for _ in range(5)}
+    assert decisions == {32765}
+
+
+# -- two-phase commit (KIP-939)
+
+
+def test_a_two_phase_transaction_has_no_timeout() -> None:
+    decision = init(None, enables_two_phase_commit=True, timeout_ms=5)
+    assert decision.record.is_two_phase
+    ongoing = add_partitions(
+        decision.record, decision.record.client, [T0], is_pending=False, now_ms=NOW
+    )
+    assert not ongoing.record.is_overdue(2**62)
+    assert opened(5, S.ONGOING).is_overdue(20 + 60_001)
+    assert not opened(5, S.ONGOING).is_overdue(20 + 60_000)
+
+
+@pytest.mark.parametrize("raises_epoch", [False, True])
+@pytest.mark.parametrize("epoch", EPOCHS)
+def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, raises_epoch) -> None:
+    record = opened(epoch, S.ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS)
+    kept = init(record, keeps_prepared=True)
+    assert isinstance(kept, Change)
+    assert kept.ongoing == (PID, epoch)
+    assert check_transition(record, kept.record) is None
+    mine = kept.record.client
+    assert mine == ((FRESH, 0) if epoch == 32766 else (PID, epoch + 1))
+    # who had it before is fenced
+    old = EndTransaction(identity=(PID, epoch), is_commit=True, raises_epoch=raises_epoch)
+    assert outcome(decide_end(kept.record, old)) in (FENCED, "INVALID_PRODUCER_ID_MAPPING")
+    add = add_partitions(kept.record, mine, [T1], is_pending=False, now_ms=NOW)
+    assert outcome(add) == WRONG
+    found = verify_partitions(kept.record, mine, [T0])
+    assert found == [E.TRANSACTION_ABORTABLE]
+    # who has it now ends it, and goes on
+    request = EndTransaction(identity=mine, is_commit=True, raises_epoch=raises_epoch)
+    ended = decide_end(kept.record, request, fresh=FRESH + 1)
+    assert isinstance(ended, Change)
+    assert check_transition(kept.record, ended.record) is None
+    assert ended.record.producer_id == PID
+    assert ended.record.producer_epoch == epoch + raises_epoch
+    completed = ended.record.completed(NOW)
+    assert check_transition(ended.record, completed) is None
+    if not raises_epoch:
+        assert completed.client == mine
+    elif mine[1] == 32766:
+        assert completed.client == (FRESH + 1, 0)
+    else:
+        assert completed.client == (mine[0], mine[1] + 1)
+    again = decide_end(completed, request)
+    assert again == Granted(completed.client)
+
+
+def test_without_a_transaction_there_is_nothing_to_keep() -> None:
+    decision = init(opened(5), keeps_prepared=True)
+    assert isinstance(decision, Change)
+    assert decision.ongoing is None
+    assert decision.record.client == (PID, 6)
+
+
+# -- partitions
+
+
+@pytest.mark.parametrize("state", DURABLE)
+@pytest.mark.parametrize("v2", [False, True])
+def test_adding_partitions(state, v2) -> None:
+    record = reached(state, v2=v2)
+    identity = record.client
+
+    def add(*partitions, identity=identity, is_pending=False):
+        return add_partitions(record, identity, partitions, is_pending=is_pending, now_ms=NOW)
+
+    producer_id, epoch = identity
+    assert outcome(add(T1, identity=(producer_id + 1, epoch))) == "INVALID_PRODUCER_ID_MAPPING"
+    for other in (epoch - 1, epoch + 1):
+        assert outcome(add(T1, identity=(producer_id, other), is_pending=True)) == FENCED
+    assert outcome(add(T1, is_pending=True)) == CONCURRENT
+    decision = add(T0, T1)
+    if state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
+        assert outcome(decision) == CONCURRENT
+        return
+    assert isinstance(decision, Change)
+    assert check_transition(record, decision.record) is None
+    assert decision.record.partitions == {T0, T1}
+    # the timeout counts from the first partition
+    assert decision.record.start_ms == (20 if state == S.ONGOING else NOW)
+    if state == S.ONGOING:
+        assert add(T0) == Granted(identity)
+
+
+def test_adding_to_an_unknown_id() -> None:
+    decision = add_partitions(None, (PID, 0), [T0], is_pending=False, now_ms=NOW)
+    assert outcome(decision) == "INVALID_PRODUCER_ID_MAPPING"
+    assert outcome(verify_partitions(None, (PID, 0), [T0])) == "INVALID_PRODUCER_ID_MAPPING"
+
+
+@pytest.mark.parametrize("state", DURABLE)
+def test_verifying_partitions(state) -> None:
+    record = reached(state)
+    found = verify_partitions(record, record.client, [T0, T1])
+    if state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
+        assert found == Refused(E.CONCURRENT_TRANSACTIONS)
+    elif state == S.ONGOING:
+        assert found == [E.NONE, E.TRANSACTION_ABORTABLE]
+    else:
+        assert found == [E.TRANSACTION_ABORTABLE] * 2
+    assert outcome(verify_partitions(record, (PID, 4), [T0])) == FENCED
+    assert outcome(verify_partitions(record, (8, 5), [T0])) == "INVALID_PRODUCER_ID_MAPPING"
+
+
+# -- the coordinator's own abort
+
+
+@pytest.mark.parametrize("epoch", EPOCHS)
+def test_a_timeout_fences_and_aborts(epoch) -> None:
+    record = opened(epoch, S.ONGOING)
+    decision = abort_open(record, is_pending=False, now_ms=NOW, fresh_producer_id=FRESH)
+    assert isinstance(decision, Fence)
+    check_raised(record, decision.record)
+    assert decision.record.state == S.PREPARE_ABORT
+    if epoch == 32766:
+        assert abort_open(record, is_pending=False, now_ms=NOW) == ProducerIdNeeded()
+
+
+@pytest.mark.parametrize("state", [None, *DURABLE])
+def test_only_what_is_open_and_settled_is_aborted(state) -> None:
+    record = None if state is None else reached(state)
+    assert outcome(abort_open(record, is_pending=True, now_ms=NOW)) == CONCURRENT
+    if state != S.ONGOING:
+        assert outcome(abort_open(record, is_pending=False, now_ms=NOW)) == WRONG

@@ -1,0 +1,116 @@
+"""Records of the transaction log: Kafka's bytes, forth and back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.wire.messages.transaction_log import (
+    TransactionLogValue,
+    decode_transaction_log_key,
+    decode_transaction_log_value,
+    encode_transaction_log_key,
+    encode_transaction_log_value,
+)
+from oncelog.wire.primitives import MalformedFrame
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT16 = st.integers(-(2**15), 2**15 - 1)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES = st.builds(
+    TransactionLogValue,
+    producer_id=INT64,
+    producer_epoch=INT16,
+    timeout_ms=INT32,
+    state=st.integers(-128, 127),
+    partitions=st.none()
+    | st.lists(st.tuples(NAMES, st.lists(INT32, max_size=4).map(tuple)), max_size=4).map(tuple),
+    last_update_ms=INT64,
+    start_ms=INT64,
+    previous_producer_id=INT64,
+    next_producer_id=INT64,
+    client_transaction_version=INT16,
+    next_producer_epoch=INT16,
+    last_producer_epoch=INT16,
+)
+ONGOING = TransactionLogValue(
+    producer_id=4000,
+    producer_epoch=7,
+    timeout_ms=60_000,
+    state=1,
+    partitions=(("orders", (0, 2)),),
+    last_update_ms=0x0102030405060708,
+    start_ms=-1,
+)
+
+
+@given(VALUES)
+def test_a_value_comes_back(value: TransactionLogValue) -> None:
+    assert decode_transaction_log_value(encode_transaction_log_value(value)) == value
+
+
+@given(VALUES)
+def test_version_0_loses_the_tagged_fields_only(value: TransactionLogValue) -> None:
+    back = decode_transaction_log_value(encode_transaction_log_value(value, 0))
+    for name in ("producer_id", "producer_epoch", "timeout_ms", "state", "partitions", "start_ms"):
+        assert getattr(back, name) == getattr(value, name)
+    assert back.previous_producer_id == back.next_producer_id == back.last_producer_epoch == -1
+
+
+@given(NAMES)
+def test_a_key_comes_back(name: str) -> None:
+    assert decode_transaction_log_key(encode_transaction_log_key(name)) == name
+
+
+def test_the_bytes_are_those_of_kafkas_schema() -> None:
+    assert encode_transaction_log_key("ab") == bytes.fromhex("0000 0002 6162")
+    assert encode_transaction_log_value(ONGOING, 0) == bytes.fromhex(
+        "0000 0000000000000fa0 0007 0000ea60 01"
+        "00000001 0006 6f7264657273 00000002 00000000 00000002"
+        "0102030405060708 ffffffffffffffff"
+    )
+    assert encode_transaction_log_value(ONGOING) == bytes.fromhex(
+        "0001 0000000000000fa0 0007 0000ea60 01"
+        "02 07 6f7264657273 03 00000000 00000002 00"
+        "0102030405060708 ffffffffffffffff 00"
+    )
+
+
+def test_tagged_fields_stand_where_kafka_looks_for_them() -> None:
+    value = TransactionLogValue(
+        producer_id=1, producer_epoch=0, timeout_ms=1, state=0, partitions=None,
+        last_update_ms=0, start_ms=-1,
+        previous_producer_id=2, next_producer_id=3, client_transaction_version=2,
+        next_producer_epoch=4,
+    )  # fmt: skip
+    assert encode_transaction_log_value(value).endswith(
+        bytes.fromhex("04 00 08 0000000000000002 01 08 0000000000000003 02 02 0002 03 02 0004")
+    )
+
+
+@given(st.binary(max_size=80))
+def test_other_bytes_are_refused_or_read(data: bytes) -> None:
+    for decode in (decode_transaction_log_key, decode_transaction_log_value):
+        try:
+            decode(data)
+        except MalformedFrame:
+            continue
+
+
+@given(VALUES, st.data())
+def test_a_value_that_is_cut_short_is_refused(
+    value: TransactionLogValue, data: st.DataObject
+) -> None:
+    encoded = encode_transaction_log_value(value)
+    end = data.draw(st.integers(0, len(encoded) - 1))
+    with pytest.raises(MalformedFrame):
+        decode_transaction_log_value(encoded[:end])
+
+
+@pytest.mark.parametrize("version", [-1, 2])
+def test_an_unknown_version_is_refused(version: int) -> None:
+    number = version.to_bytes(2, "big", signed=True)
+    with pytest.raises(MalformedFrame):
+        decode_transaction_log_value(number + encode_transaction_log_value(ONGOING)[2:])
+    with pytest.raises(MalformedFrame):
+        decode_transaction_log_key(number + b"\0\1a")
