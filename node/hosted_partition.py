@@ -147,7 +147,6 @@ class HostedPartition:
         self,
         records: memoryview,
         header: BatchHeader,
-        *,
         acks: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,

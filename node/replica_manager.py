@@ -131,13 +131,7 @@ class ReplicaManager:
         now_ms = self.clock.wall_ms()
         try:
             info = partition.append(
-                records,
-                header,
-                acks=acks,
-                now_ms=now_ms,
-                origin=origin,
-                guard=guard,
-                transaction_version=transaction_version,
+                records, header, acks, now_ms, origin, guard, transaction_version
             )
             log = partition.log
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:

@@ -7,8 +7,8 @@ Version 13 names topics by id.
 acks=0 has no answer: an error closes the connection, so that the client looks again. acks=all is
 answered when the high watermark has passed the batch; a duplicate waits for the same.
 
-What is transactional goes another way (`transactional_produce`), and so does what comes behind it
-on its connection; everything else is appended here and now.
+A transactional producer's requests go another way (`transactional_produce`), and so does what comes
+behind one that waits on its connection; everything else is appended here and now.
 """
 
 from ...wire.errors import InvalidRequiredAcks, KafkaError
@@ -29,9 +29,9 @@ def handle(
     request = produce.decode_request(body, version)
     if request.acks not in (-1, 0, 1):
         return refuse_all(request, version, InvalidRequiredAcks())
-    if context.produce_line is not None or transactional_produce.is_transactional(request):
+    if request.transactional_id is not None or context.produce_line is not None:
         return transactional_produce.handle(context, request, version)
-    return append_all(context, request, version, context.broker.replicas.append)
+    return append_all(context, request, version)
 
 
 def _on_error(

@@ -9,6 +9,7 @@ from ...wire.errors import (
     ErrorCode,
     InvalidRecord,
     KafkaError,
+    TransactionalIdAuthorizationFailed,
     UnsupportedCompressionType,
 )
 from ...wire.messages import produce
@@ -19,13 +20,19 @@ from ...wire.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from ...wire.record_batch import BatchHeader, validate_client_batch
+from ...wire.record_batch import (
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    validate_client_batch,
+)
 from ..dispatch import Buffer, PendingAnswer, RequestContext
 from ..hosted_partition import HostedPartition
 from ..replica_manager import ReplicaManager
 from .leader_hints import LeaderHints
 
 ZSTD, ZSTD_FROM = 4, 7
+_ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
 _WAIT_FOR_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 Append = Callable[[HostedPartition, memoryview, BatchHeader, int], AppendInfo]
 
@@ -34,20 +41,26 @@ def append_all(
     context: RequestContext,
     request: ProduceRequest,
     version: int,
-    append: Append,
+    append: Append | None = None,
     pending: PendingAnswer | None = None,
 ) -> list[Buffer] | PendingAnswer | None:
     """Append every batch; the answer, now or when the replicas have them, None for acks=0.
 
-    append: `ReplicaManager.append`, or what stands before it. pending: the answer that was
-    promised already; what comes later comes there.
+    append: what stands before `ReplicaManager.append`; without it no batch may be transactional.
+    pending: the answer that was promised already; what comes later comes there.
     """
     replicas = context.broker.replicas
+    is_plain = append is None
+    append = append or replicas.append
+    wanted_topics = request.topics
+    is_single = len(wanted_topics) == 1 and len(wanted_topics[0].partitions) == 1
+    if is_plain and not is_single and carries_transaction(request):  # before the first append
+        return refuse_all(request, version, TransactionalIdAuthorizationFailed(), pending)
     hints = LeaderHints(context.broker.state)
     waiting: dict[HostedPartition, tuple[ProducedPartition, int]] = {}
     topics: list[ProducedTopic] = []
     failed = False
-    for topic in request.topics:
+    for topic in wanted_topics:
         name = topic.name if topic.topic_id is None else _name_of(context, topic.topic_id)
         answers: list[ProducedPartition] = []
         for wanted in topic.partitions:
@@ -60,6 +73,8 @@ def append_all(
                 batch = validate_client_batch(
                     wanted.records, max_message_bytes=partition.log.config.max_message_bytes
                 )
+                if is_plain and batch.attributes & TRANSACTIONAL_BIT:
+                    raise TransactionalIdAuthorizationFailed
                 if batch.compression == ZSTD and version < ZSTD_FROM:
                     raise UnsupportedCompressionType("zstd came with version 7 (KIP-110)")
                 info = append(partition, wanted.records, batch, request.acks)  # type: ignore[arg-type]
@@ -76,12 +91,25 @@ def append_all(
                 waiting[partition] = (answer, end if before is None else max(end, before[1]))
         topics.append(ProducedTopic(topic.name, topic.topic_id, answers))
     response = ProduceResponse(topics)
+    if failed and is_plain and carries_transaction(request):
+        return refuse_all(request, version, TransactionalIdAuthorizationFailed(), pending)
     if request.acks == 0:
         return refuse_unanswered(pending) if failed else None
     if not waiting:
         response.node_endpoints = hints.endpoints
         return produce.encode_response(response, version)
     return _wait(replicas, request, response, waiting, hints, version, pending or PendingAnswer())
+
+
+def carries_transaction(request: ProduceRequest) -> bool:
+    """Whether any batch is transactional, whatever the request says of itself (CVE-2018-17196)."""
+    return any(
+        partition.records is not None
+        and len(partition.records) >= HEADER_BYTES
+        and partition.records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+        for topic in request.topics
+        for partition in topic.partitions
+    )
 
 
 def refuse_all(

@@ -166,7 +166,7 @@ class ProduceLine:
                 raise client_error(verdict.error, waiting.version)
             return replicas.append(partition, records, header, acks, guard=verdict.guard)
 
-        append = replicas.append if producer is None else noting_owner(verified, producer)
+        append = None if producer is None else noting_owner(verified, producer)
         try:
             outcome = append_all(self._context, waiting.request, waiting.version, append, pending)
         except Exception:

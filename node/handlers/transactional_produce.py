@@ -1,10 +1,13 @@
-"""Produces with transactional batches, and what comes behind one on its connection."""
+"""Produces of transactional producers, and what comes behind one on its connection.
+
+What is transactional is said by the batches, not by the request (CVE-2018-17196): a request with a
+transactional id and plain batches is plain, one with a transactional batch and no id is refused.
+"""
 
 from ...wire.errors import InvalidProducerIdMapping, TransactionalIdAuthorizationFailed
 from ...wire.messages.produce import ProduceRequest
-from ...wire.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT
 from ..dispatch import Buffer, CloseConnection, PendingAnswer, RequestContext
-from .produce_append import Append, append_all
+from .produce_append import append_all
 from .produce_line import (
     ADDS_PARTITIONS_FROM,
     ProduceLine,
@@ -14,25 +17,6 @@ from .produce_line import (
     transactional_header,
     unverified,
 )
-
-_ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
-
-
-def is_transactional(request: ProduceRequest) -> bool:
-    """Whether any batch is transactional, whatever the request says (CVE-2018-17196), or it says
-    so itself."""
-    if request.transactional_id is not None:
-        return True
-    for topic in request.topics:
-        for partition in topic.partitions:
-            records = partition.records
-            if (
-                records is not None
-                and len(records) >= HEADER_BYTES
-                and records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
-            ):
-                return True
-    return False
 
 
 def handle(
@@ -49,11 +33,11 @@ def handle(
         raise CloseConnection(stale)
     line = context.produce_line
     if line is None:
-        append: Append = context.broker.replicas.append
         if producer is None:
-            return append_all(context, request, version, append)
+            return append_all(context, request, version)
         if not unverified(context, request, producer):
-            return append_all(context, request, version, noting_owner(append, producer))
+            append = noting_owner(context.broker.replicas.append, producer)
+            return append_all(context, request, version, append)
         line = context.produce_line = ProduceLine(context)
     return line.put(request, version, producer)
 
