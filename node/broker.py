@@ -295,6 +295,7 @@ class Broker:
         self._transactions.serve(self.services, self._markers)
         self.state.on_change(self._roles.apply)
         self.services.doubtful_brokers.watch(self.transport, self.state)
+        self.services.departed_brokers.watch(self.state)
 
     def _open_known_logs(self) -> None:
         """Recover, off the event loop, what the remembered metadata places here."""

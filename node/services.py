@@ -16,6 +16,7 @@ from ..coordinator.transactions.verifier import TransactionVerifier
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
 from .connection_fence import ConnectionFence
+from .departed_brokers import DepartedBrokers
 from .doubtful_brokers import DoubtfulBrokers
 from .group_coordinator import GroupCoordinator
 
@@ -91,6 +92,7 @@ class BrokerServices:
     verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
     doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
+    departed_brokers: DepartedBrokers = field(default_factory=DepartedBrokers)
     metrics: Any = None
     broker_epoch: int = -1
     groups: GroupCoordinator = field(init=False)

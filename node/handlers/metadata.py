@@ -39,7 +39,7 @@ class MetadataAnswers:
         self._creation = creation
         self._cached: dict[tuple[int, bytes], bytes] = {}
         self._cached_bytes = 0
-        self._cached_at: tuple[int, int] = (-1, -1)
+        self._cached_at = (-1, -1, -1)
 
     def handle(
         self, context: RequestContext, header: RequestHeader, body: memoryview
@@ -48,7 +48,7 @@ class MetadataAnswers:
         broker = context.broker
         if broker.doubtful_brokers:
             return self._answer_when_settled(context, header, body)
-        now_at = (broker.state.revision, broker.controller_id)
+        now_at = (broker.state.revision, broker.controller_id, broker.departed_brokers.revision)
         if now_at != self._cached_at:
             self._cached.clear()
             self._cached_bytes = 0
@@ -158,7 +158,9 @@ def _encode(
         version,
         {
             "brokers": [
-                address_of(b, "node_id") for b in in_order(state.brokers) if not b.is_fenced
+                address_of(b, "node_id")
+                for b in in_order(state.brokers)
+                if not b.is_fenced or b.node_id in broker.departed_brokers
             ],
             "cluster_id": state.cluster_id,
             "controller_id": broker.controller_id,
