@@ -249,6 +249,34 @@ class TestStaticMembers:
         groups.settle_store()
         assert len(ticket.answers) == 1
 
+    def test_it_is_not_told_of_the_generation_that_is_being_replaced(self) -> None:
+        groups, leader, _ = self.stable()
+        groups.holds_stores = True
+        ticket = groups.join(instance="b")
+        groups.new_member()
+        assert groups.group.state is GroupState.PREPARING_REBALANCE
+        groups.settle_store()
+        assert ticket.is_waiting
+        groups.join(leader, instance="a")
+        assert ticket.answer.generation == 2
+
+    def test_a_restart_is_told_even_if_the_wait_for_its_sync_ends_meanwhile(self) -> None:
+        groups = Groups()
+        for instance in "ab":
+            groups.join(instance=instance)
+        groups.pass_time(0)
+        leader = groups.group.static_members["a"]
+        groups.sync(leader, instance="a")
+        for _ in range(REBALANCE_MS // 5000 - 1):
+            groups.heartbeat(leader, instance="a")
+            groups.heartbeat(groups.group.static_members["b"], instance="b")
+            groups.pass_time(5000)
+        groups.holds_stores = True
+        ticket = groups.join(instance="b")
+        assert ticket.is_waiting
+        groups.pass_time(5000)
+        assert ticket.error == ErrorCode.UNKNOWN_MEMBER_ID
+
     def test_it_stays_while_it_is_away_for_less_than_a_session(self) -> None:
         groups, leader, follower = self.stable()
         ticket = groups.join(leader, instance="a", protocols=CHANGED)

@@ -5,19 +5,12 @@ static members, and die. Records are committed late or not at all, and the coord
 """
 
 from collections import Counter
-from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    invariant,
-    multiple,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from oncelog.coordinator.groups.classic_group import ClassicGroup
 from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.wire.errors import ErrorCode
 
@@ -29,82 +22,116 @@ PROTOCOLS = st.sampled_from(
         (("range", b"2"), ("sticky", b"2")),
         (("sticky", b"3"), ("range", b"3")),
         (("range", b"4"),),
-        (("other", b""),),
     ]
 )
 INSTANCES = st.sampled_from([None, None, "a", "b"])
+WHO = st.integers(0, 99)
 VERSIONS = st.sampled_from([3, 8, 9])
 
 
 class GroupMachine(RuleBasedStateMachine):
     """One group."""
 
-    members = Bundle("members")
-
     def __init__(self) -> None:
         super().__init__()
         self.groups = Groups(holds_stores=True, initial_rebalance_delay_ms=500, max_size=4)
-        self.joins: list[tuple[Ticket, str | None]] = []
+        self.known: list[tuple[str, str | None]] = [("stranger", None), ("impostor", "a")]
+        self.joins: list[Ticket] = []
         self.syncs: list[Ticket] = []
         self.generation = 0
-        self.told: dict[int, dict[str, Any]] = {}  # what the members of a generation were told
+        self.told: dict[int, str] = {}  # the protocol that the members of a generation were told
+
+    @property
+    def group(self) -> ClassicGroup | None:
+        return self.groups.table.groups.get(GROUP)
+
+    def somebody(self, number: int) -> tuple[str, str | None]:
+        """A member, mostly; or who was one, or never."""
+        members = [] if self.group is None else list(self.group.members.values())
+        if number < 80 and members:
+            member = members[number % len(members)]
+            return member.member_id, member.group_instance_id
+        return self.known[number % len(self.known)]
+
+    def _join(self, member_id="", **options):
+        ticket = self.groups.join(member_id, **options)
+        if not ticket.is_waiting and ticket.answer.member_id:
+            self.known.append((ticket.answer.member_id, options.get("instance")))
+        self.joins.append(ticket)
+
+    def _sync(self, member_id, instance, generation):
+        ids = [] if self.group is None else list(self.group.members)
+        assignments = {each: f"{generation} {each}".encode() for each in ids}
+        self.syncs.append(
+            self.groups.sync(
+                member_id, instance=instance, generation=generation, assignments=assignments
+            )
+        )
+
+    @initialize(count=st.integers(1, 4))
+    def some_are_there(self, count):
+        for _ in range(count):
+            self._join(version=3)
+        self.groups.pass_time(1000)
 
     @rule(
-        target=members,
         instance=INSTANCES,
         protocols=PROTOCOLS,
         version=VERSIONS,
         rebalance_ms=st.sampled_from([0, 1000, REBALANCE_MS]),
     )
     def join_anew(self, instance, protocols, version, rebalance_ms):
-        ticket = self.groups.join(
+        self._join(
             instance=instance, protocols=protocols, version=version, rebalance_ms=rebalance_ms
         )
-        self.joins.append((ticket, instance))
-        if not ticket.is_waiting and ticket.answer.member_id:
-            return (ticket.answer.member_id, instance)
-        return multiple()
 
-    @rule(target=members)
-    def somebody_who_is_there(self):
-        group = self.groups.table.groups.get(GROUP)
-        found = (
-            []
-            if group is None
-            else [(m.member_id, m.group_instance_id) for m in group.members.values()]
-        )
-        return multiple(*found[:3])
+    @rule(who=WHO, protocols=PROTOCOLS, version=VERSIONS)
+    def join_again(self, who, protocols, version):
+        member_id, instance = self.somebody(who)
+        self._join(member_id, instance=instance, protocols=protocols, version=version)
 
-    @rule(member=members, protocols=PROTOCOLS, version=VERSIONS)
-    def join_again(self, member, protocols, version):
-        member_id, instance = member
-        ticket = self.groups.join(
-            member_id, instance=instance, protocols=protocols, version=version
-        )
-        self.joins.append((ticket, instance))
+    @rule(but=st.integers(0, 20))
+    def all_join_again(self, but):
+        members = [] if self.group is None else list(self.group.members.values())
+        for number, member in enumerate(members):
+            if number != but:
+                self._join(
+                    member.member_id,
+                    instance=member.group_instance_id,
+                    protocols=member.protocols,
+                )
 
-    @rule(member=members, late=st.sampled_from([0, 0, 0, 1]))
-    def sync(self, member, late):
-        member_id, instance = member
-        group = self.groups.table.groups.get(GROUP)
-        generation = 0 if group is None else group.generation - late
-        ids = [] if group is None else list(group.members)
-        self.syncs.append(
-            self.groups.sync(
-                member_id,
-                instance=instance,
-                generation=generation,
-                assignments={each: f"{generation} {each}".encode() for each in ids},
-            )
-        )
+    @rule(who=WHO, late=st.sampled_from([0, 0, 0, 1]))
+    def sync(self, who, late):
+        generation = 0 if self.group is None else self.group.generation
+        self._sync(*self.somebody(who), generation - late)
 
-    @rule(member=members)
-    def heartbeat(self, member):
-        self.groups.heartbeat(member[0], instance=member[1])
+    @rule(but=st.integers(0, 20))
+    def all_sync(self, but):
+        members = [] if self.group is None else list(self.group.members.values())
+        for number, member in enumerate(members):
+            if number != but and self.group is not None:
+                self._sync(member.member_id, member.group_instance_id, self.group.generation)
 
-    @rule(leaving=st.lists(consumes(members), min_size=1, max_size=3))
+    @rule()
+    def the_leader_syncs(self):
+        leader = None if self.group is None else self.group.members.get(self.group.leader_id or "")
+        if leader is not None and self.group is not None:
+            self._sync(leader.member_id, leader.group_instance_id, self.group.generation)
+
+    @rule(who=WHO)
+    def heartbeat(self, who):
+        member_id, instance = self.somebody(who)
+        self.groups.heartbeat(member_id, instance=instance)
+
+    @rule()
+    def all_beat(self):
+        for member in () if self.group is None else list(self.group.members.values()):
+            self.groups.heartbeat(member.member_id, instance=member.group_instance_id)
+
+    @rule(leaving=st.lists(WHO, min_size=1, max_size=3))
     def leave(self, leaving):
-        self.groups.leave(*leaving)
+        self.groups.leave(*(self.somebody(who) for who in leaving))
 
     @rule(instance=st.sampled_from(["a", "b"]))
     def administrator_removes(self, instance):
@@ -114,44 +141,41 @@ class GroupMachine(RuleBasedStateMachine):
     def time_passes(self, delay_ms):
         self.groups.pass_time(delay_ms)
 
-    @rule(error=st.sampled_from([0, 0, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE]))
+    @rule(error=st.sampled_from([0, 0, 0, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE]))
     def replicas_answer(self, error):
         if self.groups.waiting_stores:
             self.groups.settle_store(error)
 
     @rule()
+    def replicas_are_quick(self):
+        while self.groups.waiting_stores:
+            self.groups.settle_store()
+
+    @rule()
     def coordinator_dies(self):
         self.groups.fail_over()
         assert not self.groups.waiting_stores
-        assert not [ticket for ticket, _ in self.joins if ticket.is_waiting]
-        assert not [ticket for ticket in self.syncs if ticket.is_waiting]
-        group = self.groups.table.groups.get(GROUP)
-        self.generation = 0 if group is None else group.generation
+        assert not [ticket for ticket in (*self.joins, *self.syncs) if ticket.is_waiting]
+        self.generation = 0 if self.group is None else self.group.generation
         self.told.clear()
 
     @invariant()
     def answers_are_given_once_and_agree(self):
-        for ticket, _ in self.joins:
+        for ticket in (*self.joins, *self.syncs):
             assert len(ticket.answers) <= 1
-        for ticket in self.syncs:
-            assert len(ticket.answers) <= 1
-        for ticket, _ in self.joins:
-            if ticket.is_waiting or ticket.error:
-                continue
-            answer = ticket.answer
-            told = self.told.setdefault(
-                answer.generation, {"protocol": answer.protocol_name, "leaders": set()}
-            )
-            assert told["protocol"] == answer.protocol_name
-            if answer.members and not answer.skip_assignment:
-                told["leaders"].add(answer.member_id)
-                assert answer.member_id in {m.member_id for m in answer.members}
-        self.joins = [(t, i) for t, i in self.joins if t.is_waiting]
-        self.syncs = [t for t in self.syncs if t.is_waiting]
+        for ticket in self.joins:
+            if not ticket.is_waiting and not ticket.error:
+                answer = ticket.answer
+                name = self.told.setdefault(answer.generation, answer.protocol_name)
+                assert name == answer.protocol_name
+                if answer.members:
+                    assert answer.member_id in {m.member_id for m in answer.members}
+        self.joins = [ticket for ticket in self.joins if ticket.is_waiting]
+        self.syncs = [ticket for ticket in self.syncs if ticket.is_waiting]
 
     @invariant()
     def the_books_are_right(self):
-        group = self.groups.table.groups.get(GROUP)
+        group = self.group
         if group is None:
             return
         members = group.members.values()
@@ -176,8 +200,8 @@ class GroupMachine(RuleBasedStateMachine):
     def nobody_is_forgotten(self):
         """Each waiting request belongs to a member, each member to a deadline."""
         deadlines = self.groups.table.deadlines
-        group = self.groups.table.groups.get(GROUP)
-        waiting_joins = {id(t) for t, _ in self.joins if t.is_waiting}
+        group = self.group
+        waiting_joins = {id(t) for t in self.joins if t.is_waiting}
         waiting_syncs = {id(t) for t in self.syncs if t.is_waiting}
         if group is None:
             assert not waiting_joins | waiting_syncs
@@ -208,7 +232,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.answers_are_given_once_and_agree()
         assert not self.joins
         assert not self.syncs
-        group = self.groups.table.groups.get(GROUP)
+        group = self.group
         if group is not None:
             assert group.state is GroupState.EMPTY
             assert not group.pending_join
@@ -216,4 +240,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
+TestGroups.settings = settings(max_examples=250, stateful_step_count=60, deadline=None)
