@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from confluent_kafka import Producer
 
 from oncelog.deploy.local_cluster import Cluster
 
@@ -47,3 +48,44 @@ def test_javas_tools_work(tmp_path):
             *("--topic", "j", "--partition", "0", "--offset", "earliest", "--max-messages", "5"),
         )
         assert len(read.split()) == 5
+
+
+def test_javas_group_tool_works(tmp_path):
+    groups = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+    found = r"^g\s+j\s+{partition}\s+(\d+|-)\s+(\d+)\s+(\d+|-)"
+
+    with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
+
+        def tool(name: str, *arguments: str) -> str:
+            done = run_tool(name, "--bootstrap-server", cluster.bootstrap, *arguments)
+            assert done.returncode == 0, f"{name}: {done.stdout[-1500:]}{done.stderr[-1500:]}"
+            assert "Error" not in done.stdout + done.stderr, done.stdout + done.stderr
+            return done.stdout
+
+        def offsets() -> dict[int, tuple[str, ...]]:
+            """(committed, end, lag) by partition."""
+            told = tool(groups, "--describe", "--group", "g")
+            matches = {p: re.search(found.format(partition=p), told, re.M) for p in (0, 1)}
+            return {p: match.groups() for p, match in matches.items() if match}
+
+        cluster.ask(lambda admin: admin.create_topic("j", partitions=2, replication_factor=3))
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for i in range(20):
+            producer.produce("j", b"%d" % i, partition=i % 2)
+        assert producer.flush(30) == 0
+        read = tool(
+            f"{TOOLS}.consumer.ConsoleConsumer",
+            *("--topic", "j", "--group", "g", "--from-beginning", "--max-messages", "20"),
+        )
+        assert len(read.split()) == 20
+        assert "g" in tool(groups, "--list").split()
+        assert offsets() == {0: ("10", "10", "0"), 1: ("10", "10", "0")}
+        tool(
+            groups, "--reset-offsets", "--group", "g", "--topic", "j", "--to-offset", "4",
+            "--execute",
+        )  # fmt: skip
+        assert offsets() == {0: ("4", "10", "6"), 1: ("4", "10", "6")}
+        tool(groups, "--delete-offsets", "--group", "g", "--topic", "j:1")
+        assert offsets() == {0: ("4", "10", "6")}
+        tool(groups, "--delete", "--group", "g")
+        assert "g" not in tool(groups, "--list").split()
