@@ -37,13 +37,17 @@ class Server:
 
     def __init__(self, bootstrap: str, cluster: Cluster | None = None) -> None:
         self.bootstrap, self._cluster = bootstrap, cluster
-        host, port = bootstrap.split(",", maxsplit=1)[0].split(":")
-        self.peer = RawPeer("any", (host, int(port)))
+
+    def peer(self) -> RawPeer:
+        """A new connection to one of its nodes."""
+        host, port = self.bootstrap.split(",", maxsplit=1)[0].split(":")
+        return RawPeer("any", (host, int(port)))
 
     def create_topic(self, name: str, partitions: int) -> None:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": -1}
         values = {"timeout": 10_000, "topics": [topic]}
-        (answer,) = self.peer().ask_raw(CREATE_TOPICS, 7, values).topics
+        with contextlib.closing(self.peer()) as peer:
+            (answer,) = peer.ask_raw(CREATE_TOPICS, 7, values).topics
         assert answer.error_code == 0, answer.error_message
         if self._cluster is not None:
             self._cluster.wait_for_isr(name, 3)
@@ -65,7 +69,8 @@ def server(request, tmp_path_factory) -> Iterator[Server]:
         return
     with Cluster(nodes=3, data=folder / "cluster") as cluster:
         server = Server(cluster.bootstrap, cluster)
-        served = {row.api_key for row in server.peer().ask_raw(API_VERSIONS, 3, {}).api_keys}
+        with contextlib.closing(server.peer()) as peer:
+            served = {row.api_key for row in peer.ask_raw(API_VERSIONS, 3, {}).api_keys}
         if NEEDED - served:
             pytest.skip(f"not served yet: {sorted(NEEDED - served)}")
         yield server
