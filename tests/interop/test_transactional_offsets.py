@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from oncelog.client.admin import Admin
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.wire.errors import ErrorCode, error_for
+from oncelog.wire.messages import control
 
 pytestmark = [
     pytest.mark.cluster,
@@ -223,3 +225,111 @@ def test_fenced_offsets_are_refused(cluster: Cluster) -> None:
         assert refused.value.args[0].fatal()
         consumer.close()
     assert committed(cluster, "fences") == {}
+
+
+# -- request by request
+
+
+class Requests:
+    """One producer that sends what it is told to, in any version."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, group: str) -> None:
+        self.cluster, self.transactional_id, self.group = cluster, transactional_id, group
+        self.producer_id = self.epoch = -1
+
+    def ask(self, key: int, version: int, values: dict, *, of_group: bool = False) -> Any:
+        """The answer of the group's coordinator, or of the transaction's."""
+
+        async def send(admin: Admin) -> Any:
+            name = self.group if of_group else self.transactional_id
+            node = await admin.find_coordinator(name, 0 if of_group else 1)
+            body = control.encode_request(key, version, values)
+            answer = await (await admin.view.broker(node)).send(key, version, [body])
+            return control.decode_response(key, version, answer)
+
+        return self.cluster.ask(send)
+
+    def init(self, version: int) -> None:
+        values = {"transactional_id": self.transactional_id, "transaction_timeout": 60_000}
+        answer = until_settled(
+            lambda: self.ask(22, version, values | {"producer_id": -1, "producer_epoch": -1})
+        )
+        assert answer.error_code == 0
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    @property
+    def who(self) -> dict[str, object]:
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+
+    def add_offsets(self) -> int:
+        values = self.who | {"group_id": self.group}
+        return until_settled(lambda: self.ask(25, 3, values)).error_code
+
+    def commit_offset(self, offset: int, version: int) -> int:
+        partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": None}
+        topics = [{"name": IN, "partitions": [partition]}]
+        values = {**self.who, "group_id": self.group, "generation_id": -1, "topics": topics}
+        (topic,) = self.ask(28, version, values, of_group=True).topics
+        return topic.partitions[0].error_code
+
+    def end(self, version: int, *, commits: bool = True) -> int:
+        answer = self.ask(26, version, self.who | {"committed": commits})
+        if version >= 5 and not answer.error_code:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer.error_code
+
+
+def until_settled(ask: Callable[[], Any]) -> Any:
+    """The first answer other than CONCURRENT_TRANSACTIONS and the like."""
+    answer = ask()
+    deadline = time.monotonic() + 30
+    while answer.error_code and error_for(answer.error_code).retriable:
+        assert time.monotonic() < deadline
+        answer = ask()
+    return answer
+
+
+def test_a_new_clients_offsets_need_no_asking_first(cluster: Cluster) -> None:
+    """KIP-890: TxnOffsetCommit 5 adds the group to the transaction; each end raises the epoch."""
+    requests = Requests(cluster, "new client", "of a new client")
+    requests.init(5)
+    for offset in range(5):
+        assert requests.commit_offset(offset, 5) == 0
+        old = requests.epoch
+        assert requests.end(5, commits=offset != 3) == 0
+        assert requests.epoch == old + 1
+        assert committed(cluster, requests.group) == {0: 2 if offset == 3 else offset}
+    requests.epoch -= 1
+    assert requests.commit_offset(9, 5) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert not is_unstable(cluster, requests.group)
+
+
+@pytest.mark.parametrize("version", [0, 3, 4])
+def test_late_offsets_of_an_old_client_open_nothing(cluster: Cluster, version: int) -> None:
+    """Without a guard they would: nothing would end them, and readers would wait for ever."""
+    requests = Requests(cluster, f"late {version}", f"late {version}")
+    requests.init(4)
+    assert requests.add_offsets() == 0
+    assert requests.commit_offset(4, version) == 0
+    assert requests.end(3) == 0
+    until_settled(lambda: requests.ask(26, 3, requests.who | {"committed": True}))
+    assert committed(cluster, requests.group) == {0: 4}
+    late = requests.commit_offset(5, version)
+    while late == ErrorCode.CONCURRENT_TRANSACTIONS:  # until its end is complete
+        late = requests.commit_offset(5, version)
+    assert late == (ErrorCode.INVALID_TXN_STATE if version < 4 else ErrorCode.TRANSACTION_ABORTABLE)
+    assert not is_unstable(cluster, requests.group)
+    assert committed(cluster, requests.group) == {0: 4}
+
+
+def test_offsets_without_a_transaction_are_refused(cluster: Cluster) -> None:
+    requests = Requests(cluster, "never begun", "never begun")
+    requests.init(4)
+    assert requests.commit_offset(5, 3) == ErrorCode.INVALID_TXN_STATE
+    requests.producer_id += 1
+    assert requests.commit_offset(5, 3) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert committed(cluster, requests.group) == {}
