@@ -1,0 +1,135 @@
+"""Markers are tried until they are written, wherever the leaders go."""
+
+import asyncio
+
+import pytest
+
+from oncelog.coordinator.transactions import markers
+from oncelog.coordinator.transactions.markers import NO_LEADER, MarkerTask
+from oncelog.coordinator.transactions.messages import TransactionMarker
+from oncelog.wire.errors import ErrorCode
+
+from .one_node import OneNode
+from .test_service import on_a_loop
+
+E = ErrorCode
+T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)
+RETRIED = sorted(markers.RETRIED_SOON)
+
+
+class Task:
+    """One transaction's markers."""
+
+    def __init__(self, node: OneNode, *partitions: tuple[str, int], producer_id: int = 7) -> None:
+        self.written: list[tuple[str, int]] = []
+        self.is_wanted = True
+        marker = TransactionMarker(producer_id, 3, 9, True, (), 2)
+        task = MarkerTask(
+            marker=marker, is_wanted=lambda: self.is_wanted, on_written=self.written.append
+        )
+        node.markers.send(task, partitions)
+
+
+@on_a_loop
+async def test_what_gathers_in_a_turn_leaves_as_one_message_to_each_broker() -> None:
+    node = OneNode()
+    node.partitions.leaders = {T0: 1, T1: 2, T2: 2}
+    calls = []
+    write = node.partitions.write
+
+    async def counted(where, request):
+        calls.append((where, len(request.markers)))
+        return await write(where, request)
+
+    node.partitions.write = counted  # type: ignore[method-assign]
+    one, two = Task(node, T0, T1, T2), Task(node, T1, producer_id=8)
+    await node.until(lambda: len(one.written) == 3 and len(two.written) == 1)
+    assert sorted(calls) == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("error", RETRIED)
+@on_a_loop
+async def test_a_passing_trouble_is_tried_again(error: int) -> None:
+    node = OneNode()
+    node.partitions.errors = {T0: [error, error]}
+    task = Task(node, T0, T1)
+    await node.until(lambda: sorted(task.written) == [T0, T1])
+    assert task.written.count(T0) == 1
+
+
+@on_a_loop
+async def test_markers_follow_the_leader() -> None:
+    node = OneNode()
+    node.partitions.leaders = {T0: 2}
+    node.partitions.down = {2}
+    task = Task(node, T0)
+    await asyncio.sleep(0.02)
+    node.partitions.leaders = {T0: NO_LEADER}
+    await asyncio.sleep(0.05)
+    assert task.written == []
+    node.partitions.leaders = {T0: 3}
+    await node.until(lambda: task.written == [T0])
+    assert [where for where, _ in node.partitions.asked] == [3]
+
+
+@pytest.mark.parametrize("error", sorted(markers.WRITTEN))
+@on_a_loop
+async def test_a_partition_that_needs_no_marker_counts_as_done(error: int) -> None:
+    node = OneNode()
+    node.partitions.errors = {T0: [error]}
+    task = Task(node, T0)
+    await node.until(lambda: task.written == [T0])
+    assert len(node.partitions.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED, E.CORRUPT_MESSAGE, 12345],
+)
+@on_a_loop
+async def test_a_refusal_is_not_hammered_but_never_forgotten(error, monkeypatch) -> None:
+    monkeypatch.setattr(markers, "SLOW_RETRY_MS", 100)
+    node = OneNode()
+    node.partitions.errors = {T0: [error]}
+    task = Task(node, T0)
+    begun_s = node.loop.time()
+    await node.until(lambda: task.written == [T0])
+    assert node.loop.time() - begun_s >= 0.1
+
+
+@on_a_loop
+async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
+    monkeypatch.setattr(markers, "UNKNOWN_TOPIC_GRACE_MS", 30)
+    node = OneNode()
+    node.partitions.leader_of = lambda topic, index: None  # type: ignore[method-assign]
+    node.markers._leader_of = node.partitions.leader_of
+    task = Task(node, T0)
+    await node.until(lambda: task.written == [T0])
+    assert node.partitions.asked == []
+
+
+@on_a_loop
+async def test_a_leader_that_was_deposed_sends_nothing_more() -> None:
+    node = OneNode()
+    node.partitions.errors = {T0: [E.NOT_ENOUGH_REPLICAS] * 1000}
+    task = Task(node, T0)
+    await node.until(lambda: len(node.partitions.asked) > 2)
+    task.is_wanted = False
+    await asyncio.sleep(0.1)
+    asked = len(node.partitions.asked)
+    await asyncio.sleep(0.1)
+    assert len(node.partitions.asked) == asked and task.written == []
+
+
+@on_a_loop
+async def test_a_partition_that_cannot_commit_holds_up_no_other() -> None:
+    node = OneNode()
+    node.partitions.gate = asyncio.Event()
+    stuck = [Task(node, ("stuck", i)) for i in range(3)]
+    await asyncio.sleep(0.01)
+    node.partitions.gate, gate = None, node.partitions.gate
+    free = Task(node, T0)
+    await node.until(lambda: free.written == [T0])
+    assert not any(task.written for task in stuck)
+    gate.set()
+    await node.until(lambda: all(task.written for task in stuck))
