@@ -1,0 +1,185 @@
+"""Members of a consumer group, one of each client library, each polling in a thread of its own."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+TOPIC = "shared"
+PARTITIONS = 4
+HEARTBEAT_MS, SESSION_MS = 100, 6000
+
+
+class Member:
+    """A consumer that has subscribed; `history` is what it was given, change by change."""
+
+    def __init__(
+        self, bootstrap: str, group: str, *, instance: str | None = None, cooperative: bool = False
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.group = group
+        self.instance = instance
+        self.cooperative = cooperative
+        self.history: list[frozenset[int]] = []
+        self.read: list[tuple[int, int]] = []  # partition, offset
+        self.committed = 0  # how often it has
+        self._end = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run_guarded, daemon=True)
+        self._thread.start()
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        """The partitions that it has now."""
+        if self._failure is not None:
+            raise AssertionError(f"{type(self).__name__} failed") from self._failure
+        return self.history[-1] if self.history else frozenset()
+
+    def stop(self) -> None:
+        """Close it; a dynamic member leaves its group with that, a static one does not."""
+        self._end.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "it does not close"
+
+    def note(self, partitions: frozenset[int]) -> None:
+        """It has these partitions now."""
+        if partitions != (self.history[-1] if self.history else frozenset()):
+            self.history.append(partitions)
+
+    def _run_guarded(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self._failure = error
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+
+class Confluent(Member):
+    """librdkafka."""
+
+    def _run(self) -> None:
+        from confluent_kafka import Consumer, KafkaException
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": self.group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": HEARTBEAT_MS,
+                "log_level": 0,
+                "partition.assignment.strategy": "cooperative-sticky"
+                if self.cooperative
+                else "range",
+            }
+            | ({} if self.instance is None else {"group.instance.id": self.instance})
+        )
+        consumer.subscribe([TOPIC])
+        while not self._end.is_set():
+            messages = consumer.consume(100, timeout=0.05)
+            self.read += [(m.partition(), m.offset()) for m in messages if not m.error()]
+            self.note(frozenset(p.partition for p in consumer.assignment()))
+            if messages:
+                try:
+                    consumer.commit(asynchronous=False)
+                    self.committed += 1
+                except KafkaException:
+                    pass  # a rebalance; what was read is read again
+        consumer.close()
+
+
+class KafkaPython(Member):
+    """kafka-python."""
+
+    def _run(self) -> None:
+        from kafka import KafkaConsumer
+        from kafka.coordinator.assignors.range import RangePartitionAssignor
+        from kafka.errors import KafkaError
+
+        consumer = KafkaConsumer(
+            TOPIC,
+            bootstrap_servers=self.bootstrap,
+            group_id=self.group,
+            group_instance_id=self.instance,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            partition_assignment_strategy=[RangePartitionAssignor],
+        )
+        while not self._end.is_set():
+            batches = consumer.poll(timeout_ms=50)
+            self.read += [(r.partition, r.offset) for rows in batches.values() for r in rows]
+            self.note(frozenset(p.partition for p in consumer.assignment()))
+            if batches:
+                try:
+                    consumer.commit()
+                    self.committed += 1
+                except KafkaError:
+                    pass
+        consumer.close()
+
+
+class Aiokafka(Member):
+    """aiokafka."""
+
+    def _run(self) -> None:
+        asyncio.run(self._consume())
+
+    async def _consume(self) -> None:
+        from aiokafka import AIOKafkaConsumer
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+        from aiokafka.errors import KafkaError
+
+        consumer = AIOKafkaConsumer(
+            TOPIC,
+            bootstrap_servers=self.bootstrap,
+            group_id=self.group,
+            group_instance_id=self.instance,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            partition_assignment_strategy=(RangePartitionAssignor,),
+        )
+        await consumer.start()
+        while not self._end.is_set():
+            batches = await consumer.getmany(timeout_ms=50)
+            self.read += [(r.partition, r.offset) for rows in batches.values() for r in rows]
+            self.note(frozenset(p.partition for p in consumer.assignment()))
+            if batches:
+                try:
+                    await consumer.commit()
+                    self.committed += 1
+                except KafkaError:
+                    pass
+        await consumer.stop()
+
+
+LIBRARIES: dict[str, type[Member]] = {
+    "confluent-kafka": Confluent,
+    "kafka-python": KafkaPython,
+    "aiokafka": Aiokafka,
+}
+
+
+def until(holds: Callable[[], Any], what: Callable[[], str], timeout_s: float = 30) -> None:
+    """Return when it holds; else say what was the case."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)
+
+
+def share(*members: Member) -> None:
+    """Return when the members have all partitions, each some, none twice."""
+
+    def holds() -> bool:
+        given = [m.assigned for m in members]
+        return all(given) and sorted(p for each in given for p in each) == list(range(PARTITIONS))
+
+    until(holds, lambda: f"they have {[sorted(m.assigned) for m in members]}")

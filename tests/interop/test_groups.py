@@ -1,0 +1,151 @@
+"""Consumers of three libraries that subscribe: they share partitions, and share them anew when one
+comes, leaves, restarts, and when the broker that coordinates them is killed."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from oncelog.deploy.local_cluster import Cluster
+
+from .group_members import LIBRARIES, PARTITIONS, TOPIC, Aiokafka, Confluent, Member, share, until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore"),  # the libraries' own
+]
+RECORDS = 10  # a partition
+ALL = frozenset(range(PARTITIONS))
+every_library = pytest.mark.parametrize("library", LIBRARIES)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as running:
+        running.ask(
+            lambda admin: admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
+        )
+        running.wait_for_isr(TOPIC, 3)
+        produce(running.bootstrap)
+        yield running
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as running:
+        yield running
+
+
+def produce(bootstrap: str) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+    for i in range(RECORDS):
+        for partition in range(PARTITIONS):
+            producer.produce(TOPIC, b"%d" % i, partition=partition)
+    assert producer.flush(30) == 0
+
+
+def described(cluster: Cluster, group: str) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    return admin.describe_consumer_groups([group])[group].result(20)
+
+
+@every_library
+def test_members_share_and_hand_over(cluster: Cluster, stack: ExitStack, library: str) -> None:
+    group = f"shared by {library}"
+
+    def member() -> Member:
+        made = LIBRARIES[library](cluster.bootstrap, group)
+        stack.callback(made.stop)
+        return made
+
+    first = member()
+    share(first)
+    second = member()
+    share(first, second)
+    until(
+        lambda: {*first.read, *second.read} >= {(p, i) for p in ALL for i in range(RECORDS)},
+        lambda: f"read: {sorted({*first.read, *second.read})}",
+    )
+    state = described(cluster, group)
+    assert state.state.name == "STABLE"
+    assert {len(each.assignment.topic_partitions) for each in state.members} == {2}
+    second.stop()
+    share(first)
+
+
+@every_library
+def test_a_static_member_restarts_without_a_rebalance(
+    cluster: Cluster, stack: ExitStack, library: str
+) -> None:
+    """KIP-345."""
+    group = f"static {library}"
+
+    def member(instance: str) -> Member:
+        made = LIBRARIES[library](cluster.bootstrap, group, instance=instance)
+        stack.callback(made.stop)
+        return made
+
+    one, two = member("one"), member("two")
+    share(one, two)
+    given, changes = two.assigned, len(one.history)
+    two.stop()
+    again = member("two")
+    until(lambda: again.assigned == given, lambda: f"{again.history}, not {given}")
+    assert len(one.history) == changes, "the other one was left alone"
+    instances = {each.group_instance_id for each in described(cluster, group).members}
+    assert instances == {"one", "two"}
+
+
+def test_cooperative_members_keep_what_they_need_not_give(
+    cluster: Cluster, stack: ExitStack
+) -> None:
+    """KIP-429."""
+    group = "cooperative"
+    first = Confluent(cluster.bootstrap, group, cooperative=True)
+    stack.callback(first.stop)
+    share(first)
+    changes = len(first.history)
+    second = Confluent(cluster.bootstrap, group, cooperative=True)
+    stack.callback(second.stop)
+    share(first, second)
+    assert all(len(each) >= 2 for each in first.history[changes - 1 :])
+
+
+def test_one_group_of_three_libraries_outlives_its_coordinator(
+    cluster: Cluster, stack: ExitStack
+) -> None:
+    group = "mixed"
+    members = [library(cluster.bootstrap, group) for library in LIBRARIES.values()]
+    for member in members:
+        stack.callback(member.stop)
+    share(*members)
+    killed = cluster.kill(f"group:{group}")
+    stack.callback(cluster.start, killed)
+    commits = [member.committed for member in members]
+    produce(cluster.bootstrap)
+    until(
+        lambda: all(m.committed > before for m, before in zip(members, commits, strict=True)),
+        lambda: f"{commits} -> {[member.committed for member in members]}",
+    )
+    share(*members)
+
+
+def test_a_coordinator_that_dies_in_a_rebalance(cluster: Cluster, stack: ExitStack) -> None:
+    group = "rebalancing"
+    first = Aiokafka(cluster.bootstrap, group)
+    stack.callback(first.stop)
+    share(first)
+    second = Confluent(cluster.bootstrap, group)
+    stack.callback(second.stop)
+    until(
+        lambda: described(cluster, group).state.name != "STABLE" or second.assigned,
+        lambda: "the second one does not come",
+    )
+    killed = cluster.kill(f"group:{group}")
+    stack.callback(cluster.start, killed)
+    share(first, second)
