@@ -239,17 +239,21 @@ class PeerTransport(PeerHandlers):
             self._loop.call_soon(self._drain, channel)
 
     def _drain(self, channel: _Channel) -> None:
-        channel.is_scheduled = False
+        """Receive until the socket says that it is empty: only then is its signal armed anew."""
+        channel.is_scheduled = True  # what is sent meanwhile need not look
         sock = channel.socket
         try:
             for _ in range(_DRAIN_MESSAGES):
-                if sock.closed or not _has_input(sock):
+                if sock.closed:
                     return
                 parts = sock.recv_multipart(zmq.NOBLOCK, copy=not channel.is_bulk)
                 self._received(channel, parts)
-        finally:
-            if not sock.closed:
-                self._look_again(channel)
+            self._loop.call_soon(self._drain, channel)
+        except zmq.Again:
+            channel.is_scheduled = False
+        except BaseException:
+            self._loop.call_soon(self._drain, channel)
+            raise
 
     # -- sending
 
