@@ -10,6 +10,7 @@ newer group protocols, are no error: `decode_key` says None and the record is le
 """
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from ...wire.errors import InvalidRecord
@@ -32,6 +33,12 @@ _FLEXIBLE_FROM = 4
 _TOPIC_ID_TAG = 0
 _MEMBER_BYTES_MIN = 15
 
+KEYS_REMEMBERED = 4096
+_NEWEST_PREFIX = b"\0\4"
+_METADATA_AT = 14
+_TOPIC_ID_TAGGED = b"\1\0\x10"  # one tag, its number, its size
+_offset_and_epoch = struct.Struct(">qi")
+_tail = struct.Struct(">q3s16s")
 _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
 _int64 = struct.Struct(">q")
@@ -159,10 +166,12 @@ def encode_group_value(value: GroupValue) -> bytes:
     return b"".join(parts)
 
 
+@lru_cache(KEYS_REMEMBERED)
 def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
     """What a record is about; None for a kind that is not kept here.
 
-    Raises InvalidRecord for a key that is none, or is cut short.
+    Raises InvalidRecord for a key that is none, or is cut short. The same few keys are committed
+    again and again, so the last ones are remembered: a log is loaded several times as fast.
     """
     if key is None:
         raise InvalidRecord("a record of __consumer_offsets has no key")
@@ -180,6 +189,26 @@ def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
 
 def decode_offset_value(value: bytes) -> OffsetValue:
     """Versions 0 to 4. Raises InvalidRecord."""
+    # What we write ourselves, by far the most, is read here at once; all else below.
+    size = value[_METADATA_AT] if len(value) > _METADATA_AT else 0  # of the metadata, plus one
+    tail_at = _METADATA_AT + size
+    if (
+        0 < size < 0x80
+        and len(value) == tail_at + _tail.size
+        and value.startswith(_NEWEST_PREFIX)
+        and value.startswith(_TOPIC_ID_TAGGED, tail_at + 8)
+    ):
+        offset, leader_epoch = _offset_and_epoch.unpack_from(value, 2)
+        metadata = value[_METADATA_AT + 1 : tail_at]
+        commit_timestamp_ms, _, topic_id = _tail.unpack_from(value, tail_at)
+        if metadata.isascii():
+            return OffsetValue(
+                offset, leader_epoch, metadata.decode(), commit_timestamp_ms, -1, topic_id
+            )
+    return _read_offset_value(value)
+
+
+def _read_offset_value(value: bytes) -> OffsetValue:
     reader = Reader(memoryview(value))
     try:
         version = _version(reader, _OFFSET_VALUE_NEWEST)
