@@ -7,39 +7,41 @@ Times are monotonic milliseconds.
 
 import heapq
 from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
 
 _REBUILD_BEYOND = 64
+Key = TypeVar("Key", bound=Hashable)
 
 
-class Deadlines:
+class Deadlines(Generic[Key]):
     """Deadlines by key; each is due once."""
 
     __slots__ = ("_at_ms", "_heap", "_pushed", "_queued_ms")
 
     def __init__(self) -> None:
-        self._at_ms: dict[Hashable, int] = {}
-        self._queued_ms: dict[Hashable, int] = {}  # the entry of the heap that counts for a key
-        self._heap: list[tuple[int, int, Hashable]] = []
+        self._at_ms: dict[Key, int] = {}
+        self._queued_ms: dict[Key, int] = {}  # the entry of the heap that counts for a key
+        self._heap: list[tuple[int, int, Key]] = []
         self._pushed = 0
 
     def __len__(self) -> int:
         return len(self._at_ms)
 
-    def __contains__(self, key: Hashable) -> bool:
+    def __contains__(self, key: Key) -> bool:
         return key in self._at_ms
 
-    def set(self, key: Hashable, at_ms: int) -> None:
+    def set(self, key: Key, at_ms: int) -> None:
         """Let the key be due then, not when it was to be before."""
         self._at_ms[key] = at_ms
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or at_ms < queued_ms:
             self._push(key, at_ms)
 
-    def cancel(self, key: Hashable) -> None:
+    def cancel(self, key: Key) -> None:
         """Let it not be due at all."""
         self._at_ms.pop(key, None)
 
-    def pop_due(self, now_ms: int) -> Iterator[Hashable]:
+    def pop_due(self, now_ms: int) -> Iterator[Key]:
         """The keys that are due, the earliest first; what is set meanwhile counts."""
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, _, key = heapq.heappop(self._heap)
@@ -60,7 +62,7 @@ class Deadlines:
         """When to look again: nothing is due before; None when there is nothing."""
         return self._heap[0][0] if self._heap else None
 
-    def _push(self, key: Hashable, at_ms: int) -> None:
+    def _push(self, key: Key, at_ms: int) -> None:
         self._queued_ms[key] = at_ms
         self._pushed += 1
         heapq.heappush(self._heap, (at_ms, self._pushed, key))

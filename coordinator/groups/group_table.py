@@ -23,7 +23,7 @@ from .leaving import leave, session_deadline
 from .rebalance import begin, expect_heartbeat, join_deadline, release
 from .records import GroupValue
 from .syncing import heartbeat, sync, sync_deadline
-from .turn import HEARTBEAT, JOIN, Turn
+from .turn import HEARTBEAT, JOIN, DeadlineKey, Turn
 
 GROUPS_MAX = 1_000_000  # of one partition; expired ones go, so only a broken client comes here
 _SESSION_GOES_ON = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
@@ -34,7 +34,7 @@ class GroupTable:
 
     def __init__(self) -> None:
         self.groups: dict[str, ClassicGroup] = {}
-        self.deadlines = Deadlines()
+        self.deadlines: Deadlines[DeadlineKey] = Deadlines()
 
     # -- from the log, and away
 
@@ -143,8 +143,7 @@ class GroupTable:
 
     def due(self, turn: Turn) -> None:
         """Everything whose time has come by turn.now_ms."""
-        for key in self.deadlines.pop_due(turn.now_ms):
-            kind, group_id, member_id = key  # type: ignore[misc]
+        for kind, group_id, member_id in self.deadlines.pop_due(turn.now_ms):
             group = self.groups[group_id]
             if kind == HEARTBEAT:
                 session_deadline(group, member_id, turn)

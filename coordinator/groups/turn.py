@@ -34,7 +34,7 @@ class Turn:
     now_ms: int
     wall_ms: int
     settings: GroupSettings
-    deadlines: Deadlines
+    deadlines: Deadlines[DeadlineKey]
     answers: list[tuple[object, JoinAnswer | SyncAnswer]] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # sentences for the log

@@ -81,7 +81,9 @@ class Confluent(Member):
         consumer.subscribe([TOPIC])
         while not self._end.is_set():
             messages = consumer.consume(100, timeout=0.05)
-            self.read += [(m.partition(), m.offset()) for m in messages if not m.error()]
+            self.read += [  # type: ignore[misc]
+                (m.partition(), m.offset()) for m in messages if not m.error()
+            ]
             self.note(frozenset(p.partition for p in consumer.assignment()))
             if messages:
                 try:

@@ -98,6 +98,7 @@ class TestTimeouts:
     def test_a_member_without_heartbeats_is_dropped(self) -> None:
         groups = Groups()
         first, second = groups.stable()
+        error = 0
         for _ in range(3):
             groups.pass_time(SESSION_MS // 2)
             error = groups.heartbeat(first)

@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_each_is_due_once_at_its_last_time(steps) -> None:
-    deadlines, model, now_ms = Deadlines(), dict[int, int](), 0
+    deadlines, model, now_ms = Deadlines[int](), dict[int, int](), 0
     for what, key, number in steps:
         if what == "set":
             deadlines.set(key, now_ms + number)
@@ -39,7 +39,7 @@ def test_each_is_due_once_at_its_last_time(steps) -> None:
 
 
 def test_putting_off_a_million_times_takes_no_room() -> None:
-    deadlines = Deadlines()
+    deadlines = Deadlines[object]()
     for now_ms in range(20_000):
         deadlines.set("member", now_ms + 10)
         deadlines.set(now_ms, now_ms + 1_000_000)
