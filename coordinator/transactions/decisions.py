@@ -232,15 +232,11 @@ def end_transaction(
     if not is_retry and (refusal := _stranger(record, request.identity)) is not None:
         return refusal
     state = record.state
-    if request.raises_epoch and state in PREPARED and not is_retry:
-        return _FENCED
-    if is_pending:
+    if is_pending or state in PREPARED:  # with Kafka, what is prepared is pending
         return _CONCURRENT
     if state == TransactionState.ONGOING:
         return _prepare(record, request.is_commit, request.raises_epoch, now_ms, fresh_producer_id)
-    is_same_end = state in PREPARED | COMPLETED and record.is_commit == request.is_commit
-    if state in PREPARED:
-        return _CONCURRENT if is_same_end else _WRONG_STATE
+    is_same_end = state in COMPLETED and record.is_commit == request.is_commit
     if not request.raises_epoch or is_retry:
         return Granted(record.client) if is_same_end else _WRONG_STATE
     if request.is_commit:

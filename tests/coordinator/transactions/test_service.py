@@ -85,7 +85,7 @@ async def test_a_hold_ends_with_concurrent_transactions() -> None:
     assert await node.add(who, T1) == E.CONCURRENT_TRANSACTIONS
     assert (await node.init()).error == E.CONCURRENT_TRANSACTIONS
     assert (await node.end(who)).error == E.CONCURRENT_TRANSACTIONS
-    assert (await node.end(who, False)).error == E.INVALID_TXN_STATE
+    assert (await node.end(who, False)).error == E.CONCURRENT_TRANSACTIONS
     verify = VerifyTransaction("id", who.producer_id, 0, (T1,), adds=True)
     assert (await node.coordinators.verify(verify)).error == E.CONCURRENT_TRANSACTIONS
 
