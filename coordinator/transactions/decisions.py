@@ -5,8 +5,10 @@ under way, then the state. So a zombie is fenced at once, and only the rightful 
 Where Kafka's own answers differ between the versions of a request, the version decides: an
 EndTxn that raises the epoch (v5, transaction.version 2) has another table than one that does not.
 
-Against Kafka, on purpose: a retried EndTxn (v5) is known by the identity that sent it, not by the
-epoch being one lower, so an end by a V1 client has no such retry.
+Against Kafka 4.3, on purpose. Before a pending write Kafka tells even strangers to come again in
+some requests; here they hear at once who they are. A retried EndTxn (v5) is known by the identity
+that sent it, not by its epoch being one lower: where a V1 client has ended the transaction, or a
+new session has begun, a zombie of the epoch before is fenced, and not told that it committed.
 """
 
 from collections.abc import Collection
@@ -232,7 +234,7 @@ def end_transaction(
     if not is_retry and (refusal := _stranger(record, request.identity)) is not None:
         return refusal
     state = record.state
-    if is_pending or state in PREPARED:  # with Kafka, what is prepared is pending
+    if is_pending or state in PREPARED:  # as with Kafka, what is prepared is about to complete
         return _CONCURRENT
     if state == TransactionState.ONGOING:
         return _prepare(record, request.is_commit, request.raises_epoch, now_ms, fresh_producer_id)

@@ -1,5 +1,6 @@
-"""The tables of the coordinator: state x request x epoch x V1 or V2 x retry, as written down in
-words in the specification (transactions.md 2.1-2.3), here letter by letter.
+"""The tables of the coordinator: state x request x epoch x V1 or V2 x retry.
+
+What Apache Kafka answers is compared in tests/coordinator/test_recorded_transactions.py.
 """
 
 from dataclasses import replace
