@@ -50,15 +50,13 @@ from .liveness import Liveness
 from .log_compaction import LogCompaction
 from .log_maintenance import LogMaintenance
 from .logs import Logs
-from .orphan_transactions import OrphanReaper
 from .partition_roles import PartitionRoles
-from .producer_expiry import ProducerExpiry
+from .partition_transactions import PartitionTransactions
 from .replica_fetcher import FetchSettings, ReplicaFetchers
 from .replica_manager import ReplicaManager, no_fault_point
 from .server import KafkaServer, ServerLimits
 from .services import BrokerServices
 from .storage_failures import StorageFailures
-from .transaction_markers import MarkerWriter
 from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
@@ -178,10 +176,8 @@ class Broker:
         await self._liveness.stop()
         await self._isr_proposer.stop()
         await self._storage_failures.stop()
-        await self._reaper.stop()
-        await self._producer_expiry.stop()
         await self._transactions.stop()
-        await self._markers.stop()
+        await self._partition_transactions.stop()
         if self._compaction is not None:
             await self._compaction.stop()
         await self._maintenance.stop()
@@ -288,11 +284,10 @@ class Broker:
             replicas=self._replicas,
             clock=self._clock,
         )
-        self.services.markers = self._markers = MarkerWriter(
-            self._replicas, fault_point=self._fault_point
+        self._partition_transactions = PartitionTransactions(
+            self.services, self.transport, self._fault_point
         )
-        self._markers.serve(self.transport)
-        self._transactions.serve(self.services, self._markers)
+        self._transactions.serve(self.services, self._partition_transactions.markers)
         self.state.on_change(self._roles.apply)
         self.services.doubtful_brokers.watch(self.transport, self.state)
         self.services.departed_brokers.watch(self.state)
@@ -346,22 +341,7 @@ class Broker:
             if config.log_cleaner_enable
             else None
         )
-        self._producer_expiry = ProducerExpiry(
-            self._replicas,
-            self.services.connection_fence,
-            expiration_ms=config.producer_id_expiration_ms,
-            interval_ms=config.producer_id_expiration_check_interval_ms,
-        )
-        scan_ms = config.transaction_abort_timed_out_cleanup_interval_ms
-        self._reaper = OrphanReaper(
-            self._replicas,
-            self.services.transactions,
-            self._markers,
-            self.transport,
-            node_id=config.node_id,
-            scan_ms=scan_ms,
-            hanging_after_ms=config.transaction_max_timeout_ms + 2 * scan_ms,
-        )
+        self._partition_transactions.start()
         self._roles.start(broker_epoch)
 
     def _metrics(self) -> dict[str, object]:
@@ -373,10 +353,7 @@ class Broker:
             "client_connections": self._server.connection_count,
             "partitions": len(self._replicas),
             "partitions_led": sum(1 for p in self._replicas if p.leader is not None),
-            "transaction_markers_written": self._markers.written_count,
-            "transactions_hanging": self._reaper.hanging_count,
-            "transactions_orphaned": self._reaper.ended_count,
-            "produces_refused_by_connection": self.services.connection_fence.refused_count,
+            **self._partition_transactions.metrics(),
         }
 
     async def _propose(self, command: Command) -> Result:

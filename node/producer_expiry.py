@@ -7,6 +7,7 @@ KIP-890.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from .connection_fence import ConnectionFence
 from .replica_manager import ReplicaManager
@@ -20,13 +21,13 @@ class ProducerExpiry:
     def __init__(
         self,
         replicas: ReplicaManager,
-        fence: ConnectionFence,
+        fences: Sequence[ConnectionFence],
         *,
         expiration_ms: int,
         interval_ms: int,
     ) -> None:
         self._replicas = replicas
-        self._fence = fence
+        self._fences = tuple(fences)
         self._expiration_ms = expiration_ms
         self._interval_ms = interval_ms
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -44,7 +45,8 @@ class ProducerExpiry:
             if not partition.log.is_failed:
                 count += partition.log.producer_state.expire(clock.wall_ms(), self._expiration_ms)
                 await asyncio.sleep(0)  # a partition may have many: others get their turn
-        self._fence.expire(clock.monotonic_ms(), self._expiration_ms)
+        for fence in self._fences:
+            fence.expire(clock.monotonic_ms(), self._expiration_ms)
         return count
 
     async def _run(self) -> None:

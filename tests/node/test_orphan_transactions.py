@@ -302,7 +302,7 @@ def test_silent_producers_are_forgotten_but_not_their_transactions(tmp_path: Pat
         assert await plain.errors() == {0: E.NONE}
         fence = broker.services.connection_fence
         assert len(fence) == 1
-        expiry = ProducerExpiry(broker.replicas, fence, expiration_ms=1_000, interval_ms=1 << 30)
+        expiry = ProducerExpiry(broker.replicas, [fence], expiration_ms=1_000, interval_ms=1 << 30)
         scene.clock.now_ms += 86_400_000
         assert await expiry.expire() == 1
         assert [entry.producer_id for entry in broker.log().producer_state.entries()] == [7]
