@@ -15,14 +15,14 @@ from typing import Any
 
 from ...coordinator.cluster_model import Broker
 from ...coordinator.sharding import shard_for
-from ...wire.errors import ErrorCode, KafkaError
+from ...wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ...wire.framing import RequestHeader
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..services import BrokerServices
 from .auto_creation import OFFSETS_TOPIC, AutoCreation
 
 FIND_COORDINATOR = 10
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_FROM = 4
 KEYS_MAX = 10_000  # of one request; the answer is some 40 times as long
 NOBODY = {"node_id": -1, "host": "", "port": -1}
@@ -39,13 +39,15 @@ class CoordinatorSearch:
         broker = context.broker
         await broker.doubtful_brokers.settled()
         key_type = getattr(request, "key_type", GROUP)
+        if key_type not in (GROUP, TRANSACTION, SHARE):
+            raise InvalidRequest(f"There is no coordinator of kind {key_type}")
         if key_type == GROUP and OFFSETS_TOPIC not in broker.state.topics:
             await self._creation.create(broker, [OFFSETS_TOPIC])
         if header.api_version < BATCHED_FROM:
             error, address = _coordinator(broker, key_type, request.key)
             return {"error_code": error, "error_message": _message(error), **address}
         if len(request.coordinator_keys) > KEYS_MAX:
-            return _refused_keys(request, ErrorCode.INVALID_REQUEST)
+            raise InvalidRequest(f"At most {KEYS_MAX} keys can be asked for at once")
         coordinators: list[Values] = []
         for key in request.coordinator_keys:
             error, address = _coordinator(broker, key_type, key)
@@ -80,16 +82,12 @@ def _message(error: int) -> str:
     return "NONE" if error == ErrorCode.NONE else ErrorCode(error).sentence
 
 
-def _refused_keys(request: Any, error: int) -> Values:
-    # One answer stands for all of too many keys.
-    keys = request.coordinator_keys[:KEYS_MAX]
-    return {"coordinators": [{"key": key, "error_code": error, **NOBODY} for key in keys]}
-
-
 def _refusal(request: Any, error: KafkaError) -> Values:
-    if hasattr(request, "coordinator_keys"):
-        return _refused_keys(request, error.number)
-    return {"error_code": error.number, "error_message": str(error), **NOBODY}
+    refused = {"error_code": error.number, "error_message": str(error), **NOBODY}
+    if not hasattr(request, "coordinator_keys"):
+        return refused
+    keys = request.coordinator_keys[:KEYS_MAX]  # the first stand for all of too many
+    return {"coordinators": [{"key": key, **refused} for key in keys]}
 
 
 def apis(creation: AutoCreation) -> tuple[Api, ...]:

@@ -115,8 +115,10 @@ def test_transactions_have_their_shards_leader(version: int) -> None:
 @pytest.mark.parametrize("version", [1, 4, 6])
 @pytest.mark.parametrize("key_type", [SHARE, 3, -1])
 def test_other_kinds_are_refused(version: int, key_type: int) -> None:
-    found = find(FakeBroker(), version, "k", key_type=key_type)
-    assert found == [(ErrorCode.INVALID_REQUEST, NOBODY)]
+    broker = FakeBroker()
+    assert find(broker, version, "k", key_type=key_type) == [(ErrorCode.INVALID_REQUEST, NOBODY)]
+    answer = broker.ask(FIND, 4, {"coordinator_keys": ["k"], "key_type": key_type})
+    assert bool(answer.coordinators[0].error_message) == (key_type != SHARE), "as Kafka"
 
 
 def test_the_message_is_there_where_kafka_says_something() -> None:
