@@ -6,15 +6,19 @@ transaction that opens in many partitions costs two questions, not one for each.
 
 What becomes of an answer of the coordinator:
 
-    NONE        appended with the guard that was given before the question: a marker that came in
-                between has destroyed it, and nothing is opened behind the coordinator's back
+    NONE        appended with the guard that was given before the question
     any error   the partition's answer, in words that the client's version understands
+
+A marker that came in between has destroyed the guard, and nothing is opened behind the
+coordinator's back: it is asked again, with a new guard. That is no rare case. The coordinator holds
+a question about the next transaction until the markers of the one before are written, here, too.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from ...storage.partition_log import AppendInfo
@@ -35,6 +39,7 @@ from ..hosted_partition import HostedPartition
 from .produce_append import Append, append_all, refuse_all
 
 logger = logging.getLogger(__name__)
+QUESTIONS_MAX = 4  # of one request: each time a marker came in between
 ABORTABLE_ERROR_FROM = 11  # Produce 11 knows TRANSACTION_ABORTABLE (KIP-1050)
 ADDS_PARTITIONS_FROM = 12  # Produce 12 adds its partitions to the transaction (KIP-890)
 _COORDINATOR_IS_AWAY = frozenset(
@@ -102,7 +107,7 @@ class ProduceLine:
                 count, producer, guards = self._next_question()
                 verdicts = {}
                 if producer is not None and guards:
-                    verdicts = await self._ask(producer, guards)
+                    verdicts = await self._settle(count, producer, guards)
                 for _ in range(count):
                     self._finish(self._waiting.popleft(), verdicts)
         finally:
@@ -125,6 +130,32 @@ class ProduceLine:
                 guards |= unverified(self._context, waiting.request, producer)
             count += 1
         return count, asked_for, guards
+
+    async def _settle(
+        self, count: int, producer: Producer, guards: dict[HostedPartition, int]
+    ) -> dict[HostedPartition, _Verdict]:
+        """Ask until every yes comes with a guard that lives, for the first `count` in line.
+
+        Whatever changes while we ask is asked about, too: what has come to be led here, what has
+        ended here.
+        """
+        verdicts: dict[HostedPartition, _Verdict] = {}
+        for _ in range(QUESTIONS_MAX):
+            verdicts |= await self._ask(producer, guards)
+            fresh: dict[HostedPartition, int] = {}
+            for waiting in islice(self._waiting, count):
+                if waiting.producer is not None and not waiting.is_abandoned:
+                    fresh |= unverified(self._context, waiting.request, producer)
+            guards = {
+                partition: guard
+                for partition, guard in fresh.items()
+                if partition not in verdicts
+                or (not verdicts[partition].error and verdicts[partition].guard != guard)
+            }
+            if not guards:
+                return verdicts
+        busy = _Verdict(0, ErrorCode.CONCURRENT_TRANSACTIONS)
+        return verdicts | dict.fromkeys(guards, busy)
 
     async def _ask(
         self, producer: Producer, guards: Mapping[HostedPartition, int]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.node.dispatch import CloseConnection
-from oncelog.node.handlers.produce_line import client_error
+from oncelog.node.handlers.produce_line import QUESTIONS_MAX, client_error
 from oncelog.wire.errors import ErrorCode
 
 from .leading_broker import CLOSED, LeadingBroker, batch, settle
@@ -159,10 +159,65 @@ def test_a_yes_that_comes_after_the_marker_opens_nothing(tmp_path: Path) -> None
         await settle()
         assert await broker.mark(7, 0, commits=False) == [E.NONE]
         broker.verifier.release()
+        await settle()
+        assert not late.is_there, "the coordinator is asked again"
+        broker.verifier.answers = {0: E.TRANSACTION_ABORTABLE}
+        broker.verifier.release()
         assert await late.errors() == {0: E.INVALID_TXN_STATE}
+        assert len(broker.verifier.questions) == 2
         assert broker.contents() == [(0, 7, 0, "ABORT")]
         assert broker.log().producer_state.first_ongoing_offset is None
         assert broker.log().last_stable_offset == 1
+
+    run(tmp_path, test)
+
+
+def test_the_next_transaction_may_be_asked_about_before_the_marker_of_the_last(
+    tmp_path: Path,
+) -> None:
+    """The coordinator holds the question until the markers are written; one kills the guard."""
+
+    async def test(broker: LeadingBroker) -> None:
+        connection = broker.connect()
+        first = broker.produce(connection, {0: batch(0), 1: batch(0)}, version=12)
+        assert await first.errors() == {0: E.NONE, 1: E.NONE}
+        broker.verifier.hold = True
+        batches = {index: batch(0, epoch=1) for index in (0, 1)}
+        following = broker.produce(connection, batches, version=12)
+        behind = broker.produce(connection, {0: batch(1, epoch=1)}, version=12)
+        await settle()
+        assert await broker.mark(7, 1, 0, 1, transaction_version=2) == [E.NONE, E.NONE]
+        broker.verifier.hold = False
+        broker.verifier.release()
+        assert await following.errors() == {0: E.NONE, 1: E.NONE}
+        assert await behind.errors() == {0: E.NONE}
+        assert len(broker.verifier.questions) == 3
+        assert broker.contents(0) == [
+            (0, 7, 0, 0),
+            (1, 7, 1, "COMMIT"),
+            (2, 7, 1, 0),
+            (3, 7, 1, 1),
+        ]
+
+    run(tmp_path, test, partitions=2)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)]
+)
+def test_a_client_whose_guards_die_again_and_again_is_told_to_come_later(
+    tmp_path: Path, version: int, code: ErrorCode
+) -> None:
+    async def test(broker: LeadingBroker) -> None:
+        broker.verifier.hold = True
+        answer = broker.produce(broker.connect(), {0: batch(0)}, version=version)
+        while not answer.is_there:
+            await settle()
+            assert await broker.mark(commits=False) == [E.NONE]
+            broker.verifier.release()
+            await settle()
+        assert await answer.errors() == {0: code}
+        assert len(broker.verifier.questions) == QUESTIONS_MAX
 
     run(tmp_path, test)
 
@@ -252,8 +307,11 @@ def test_leadership_that_comes_during_the_question_is_not_taken_for_a_yes(tmp_pa
         answer = broker.produce(broker.connect(), {0: batch(0), 1: batch(0)})
         await settle()
         broker.lead(hosted, broker.record)
+        broker.verifier.hold = False
         broker.verifier.release()
-        assert await answer.errors() == {0: E.NONE, 1: E.NOT_LEADER_OR_FOLLOWER}
+        assert await answer.errors() == {0: E.NONE, 1: E.NONE}
+        questions = [[index for _, index in names] for *_, names, _ in broker.verifier.questions]
+        assert questions == [[0], [1]]
 
     run(tmp_path, test, partitions=2)
 
