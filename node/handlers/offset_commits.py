@@ -31,6 +31,7 @@ from ...wire.errors import (
     ErrorCode,
     InvalidCommitOffsetSize,
     InvalidGroupId,
+    InvalidProducerEpoch,
     KafkaError,
     NotCoordinator,
     error_for,
@@ -236,7 +237,11 @@ async def _verified(
         raise NotCoordinator
     partition.leading()
     adds = version >= ADDS_FROM
-    guard = partition.log.producer_state.begin_verification(
+    producers = partition.log.producer_state
+    entry = producers.entry(request.producer_id)
+    if entry is not None and request.producer_epoch < entry.epoch:
+        raise InvalidProducerEpoch  # the partition knows, and nobody is asked (KAFKA-19690)
+    guard = producers.begin_verification(
         request.producer_id,
         request.producer_epoch,
         NO_SEQUENCE,

@@ -201,7 +201,7 @@ def offset_commit(peer: RawPeer, version: int) -> Scenario:
 
 def offset_fetch(peer: RawPeer, version: int) -> Scenario:
     topic, other = f"fetched-{version}", f"fetched-other-{version}"
-    peer.create_topic(other)
+    peer.create_topic(other, partitions=2)
     with Group(peer, f"fetches-{version}") as group:
         _committed(group, topic, 11, 12)
         name = group.group_id
@@ -253,7 +253,7 @@ def offset_fetch(peer: RawPeer, version: int) -> Scenario:
 def offset_delete(peer: RawPeer, version: int) -> Scenario:
     topic, other = "offset-deleted", "offset-deleted-other"
     peer.create_topic(topic, partitions=2)
-    peer.create_topic(other)
+    peer.create_topic(other, partitions=2)
     with Group(peer, "offset-deletes") as group:
 
         def delete(*wanted: tuple[str, list[int]], **fields: Any) -> Any:

@@ -14,7 +14,6 @@ from .kafka_peer import CLUSTER_ID, free_ports
 
 T = TypeVar("T")
 START_TIMEOUT_S = 30.0
-# Not for durability but for speed: what is asked here is what a broker says, not what it survives.
 SETTINGS = {
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
@@ -46,10 +45,13 @@ class InnerBroker:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
 
     def __enter__(self) -> "InnerBroker":
-        self._folder = tempfile.TemporaryDirectory(prefix="once")  # socket paths must be short
+        # In memory: what is asked is what a broker says, not what it survives. Paths of sockets
+        # must be short.
+        memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        self._folder = tempfile.TemporaryDirectory(prefix="once", dir=memory)
         root = Path(self._folder.name)
         (root / "data").mkdir()
-        (root / "peers").mkdir()
+        (root / "peers").mkdir(0o700)
         listener = f"PLAINTEXT://127.0.0.1:{self.port}"
         config = BrokerConfig.from_properties(
             {

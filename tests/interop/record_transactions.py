@@ -144,7 +144,7 @@ def main() -> None:
             stage.warm(group)
         if options.prove:
             prove(stage, "proof-reached", "proof-written")
-        answers = play(stage, chosen, names, lambda: kafka.pause(2))
+        answers = play(stage, chosen, names, lambda: kafka.pause(2), askers=1)
     write(options.to, KAFKA_VERSION, answers)
     print(f"{len(answers)} answers in {options.to}, {options.to.stat().st_size // 1024} KB")
 

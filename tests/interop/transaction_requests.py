@@ -42,6 +42,7 @@ class TransactionalRequests:
     shards: int = 4
     offset_partitions: int = 4
     _own: local = field(default_factory=local)
+    _peers: list[RawPeer] = field(default_factory=list)
     _found: dict[tuple[int, int], int] = field(default_factory=dict)
     _leaders: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -56,7 +57,13 @@ class TransactionalRequests:
         peers = self._own.__dict__.setdefault("peers", {})
         if node not in peers:
             peers[node] = RawPeer(f"node {node}", self.nodes[node])
+            self._peers.append(peers[node])
         return peers[node]
+
+    def close(self) -> None:
+        """End the connections of all threads."""
+        for peer in self._peers:
+            peer.close()
 
     def forget(self) -> None:
         """Look coordinators and leaders up again."""
