@@ -6,7 +6,9 @@ DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KI
 ListConfigResources 0-1  KIP-1142: topics and brokers; v0 knew client metrics only, we have none.
 Describe-, Create-, DeleteAcls 1-3  KIP-140: SECURITY_DISABLED, as Kafka without an authorizer.
 
-Simplification: no features are served, so none are shown.
+One feature is shown: transaction.version 2, for ever (KIP-584, KIP-890). Producers that know it
+raise their epoch with each transaction and add partitions by producing; the others go on beside
+them.
 """
 
 import re
@@ -25,6 +27,9 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+FEATURES_FROM = 3
+FEATURES_FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begins with 0
+TRANSACTION_VERSION = 2
 NO_AUTHORIZER = {
     "error_code": ErrorCode.SECURITY_DISABLED,
     "error_message": "No Authorizer is configured.",
@@ -48,7 +53,21 @@ def api_versions(context: RequestContext, header: RequestHeader, request: Any) -
                 "max_version": api.max_version,
             }
             for _, api in sorted(context.table.items())
-        ]
+        ],
+        **_features(header.api_version),
+    }
+
+
+def _features(version: int) -> Values:
+    if version < FEATURES_FROM:
+        return {}
+    name = {"name": "transaction.version"}
+    supported = {**name, "min_version": 0, "max_version": TRANSACTION_VERSION}
+    levels = {"min_version_level": TRANSACTION_VERSION, "max_version_level": TRANSACTION_VERSION}
+    return {
+        "supported_features": [supported] if version >= FEATURES_FROM_ZERO_FROM else [],
+        "finalized_features_epoch": 0,
+        "finalized_features": [{**name, **levels}],
     }
 
 
