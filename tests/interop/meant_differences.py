@@ -185,7 +185,7 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant("ListOffsets", "twice", "*partitions[1]", "each question gets its answer"),
     Meant("Metadata", "neither", "*", "Kafka fails where we refuse"),
-    Meant("ApiVersions", "*", "*_features[*", "no feature can be switched", ours=repr(MISSING)),
+    Meant("ApiVersions", "*", "*_features[*", "one feature is served, and none can be switched"),
     Meant("ApiVersions", "*", "finalized_features_epoch", "no feature can be switched"),
     Meant(
         "DeleteTopics",
