@@ -200,9 +200,7 @@ class ClassicGroup:
         """Give a static member's place to its new incarnation; the old one is fenced."""
         old = self.members.pop(self.static_members[instance_id])
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        self.answer_join(
-            old, JoinAnswer(error=fenced, member_id=old.member_id, protocol_name=None), turn
-        )
+        self.answer_join(old, JoinAnswer(error=fenced, member_id=old.member_id), turn)
         self.answer_sync(old, SyncAnswer(error=fenced), turn)
         turn.cancel_deadline(HEARTBEAT, self.group_id, old.member_id)
         new = Member(

@@ -54,7 +54,7 @@ class JoinAnswer:
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
     protocol_type: str | None = None
-    protocol_name: str | None = ""
+    protocol_name: str | None = None
     leader: str = NO_LEADER
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()

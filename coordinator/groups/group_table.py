@@ -80,12 +80,12 @@ class GroupTable:
             full = ErrorCode.COORDINATOR_NOT_AVAILABLE
             return turn.answer(ticket, JoinAnswer(error=full))
         group = ClassicGroup(request.group_id, wall_ms=turn.wall_ms)
+        self.groups[request.group_id] = group
         join(group, request, ticket, turn)
-        if group.members or group.pending_join:
-            self.groups[request.group_id] = group
-            # As Kafka does: the group can be listed, even by the next coordinator, from now on.
-            empty = GroupValue("", 0, None, None, group.state_since_ms, ())
-            turn.store(request.group_id, empty, lambda error, later: None)
+        # As Kafka does, whatever came of it: the group can be listed from now on, even by the
+        # next coordinator. If nobody ever joins, it expires.
+        empty = GroupValue("", 0, None, None, group.state_since_ms, ())
+        turn.store(request.group_id, empty, lambda error, later: None)
 
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
         """SyncGroup."""

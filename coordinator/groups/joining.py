@@ -80,7 +80,7 @@ def _join_known(group: ClassicGroup, request: JoinRequest, ticket: object, turn:
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
     except KafkaError as error:
-        refusal = JoinAnswer(error=error.number, member_id=request.member_id, protocol_name=None)
+        refusal = JoinAnswer(error=error.number, member_id=request.member_id)
         return turn.answer(ticket, refusal)
     is_same = member.protocols == request.protocols
     is_leader = group.leader_id == member.member_id

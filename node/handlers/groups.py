@@ -25,6 +25,7 @@ from ...coordinator.groups.group_messages import (
 from ...wire.errors import (
     CoordinatorLoadInProgress,
     ErrorCode,
+    InconsistentGroupProtocol,
     InvalidGroupId,
     InvalidRequest,
     InvalidSessionTimeout,
@@ -38,6 +39,7 @@ from ..services import BrokerServices
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 ID_FIRST_FROM, NULL_NAME_FROM, SKIPPING_FROM = 4, 7, 9
 BATCHED_FROM = 3  # LeaveGroup
+NAMED_FROM = 5  # SyncGroup: from then on the member must say its protocol
 # The metadata of one member. Kafka has no limit, but a group's record must fit in a batch.
 METADATA_BYTES_MAX = 1024 * 1024
 
@@ -127,6 +129,10 @@ def sync_group(
     """Wait for the leader's assignment, or bring it."""
     version = header.api_version
     request = control.decode_request(SYNC_GROUP, version, body)
+    protocol_type = getattr(request, "protocol_type", None)
+    protocol_name = getattr(request, "protocol_name", None)
+    if version >= NAMED_FROM and (protocol_type is None or protocol_name is None):
+        raise InconsistentGroupProtocol
     _check_group_id(request.group_id)
     shard = context.broker.groups.shard_for(request.group_id)
     pending = PendingAnswer()
@@ -135,8 +141,8 @@ def sync_group(
         member_id=request.member_id,
         group_instance_id=getattr(request, "group_instance_id", None),
         generation=request.generation_id,
-        protocol_type=getattr(request, "protocol_type", None),
-        protocol_name=getattr(request, "protocol_name", None),
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
         assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
     )
     turn = shard.turn()

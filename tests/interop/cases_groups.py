@@ -32,7 +32,7 @@ def join_group(peer: RawPeer, version: int) -> Scenario:
         second = group.apart(group.admitted, "b", version, protocols=BOTH[1:])
         group.wait_for_rebalance("a")
         yield "during the rebalance", group.described()
-        yield "the leader comes back", group.join("a", version, protocols=BOTH)
+        yield "the leader comes back", group.join("a", version, beside=second, protocols=BOTH)
         yield "the second has waited", second.result(30)
         yield "then", group.described()
         yield "a follower again", group.join("b", version, protocols=BOTH[1:])
@@ -58,6 +58,9 @@ def join_with_instances(peer: RawPeer, version: int) -> Scenario:
     with Group(peer, f"static-{version}") as group:
         mine = {"group_instance_id": "one"}
         yield "empty instance", group.join("x", version, group_instance_id="")
+        # A static member too; it must not hold up the others.
+        leaving = [{"member_id": "", "group_instance_id": "", "reason": None}]
+        yield "empty instance leaves", group.leave(5, members=leaving)
         yield "first", group.join("a", version, **mine)
         yield "assignment", group.sync("a", 5, {"a": b"1"}, **mine)
         yield "described", group.described()

@@ -63,8 +63,13 @@ class Group:
         peer = self.peer if via is None else self.member(via).peer
         return self.worded(peer.ask(api_key, version, values))
 
-    def join(self, label: str, version: int, **fields: Any) -> Any:
-        """One JoinGroup; the member takes what the answer gives."""
+    def join(
+        self, label: str, version: int, *, beside: "Future[Any] | None" = None, **fields: Any
+    ) -> Any:
+        """One JoinGroup; the member takes what the answer gives.
+
+        `beside`: another member's, whose id this answer may show, is answered too.
+        """
         member = self.member(label)
         values = {
             "group_id": self.group_id,
@@ -82,6 +87,8 @@ class Group:
                 member.member_id = answer.member_id
             if answer.error_code == 0:
                 member.generation = answer.generation_id
+        if beside is not None:
+            beside.result(30)
         return self.worded(member.peer.comparable(answer))
 
     def admitted(self, label: str, version: int, **fields: Any) -> Any:
