@@ -127,6 +127,7 @@ def reset(
     """Move a group's committed offsets, while it has no members. Shows first, and does nothing."""
     if (to is None) == (by is None):
         raise Failure("Where to? Give either --to or --by.", exit_code=2)
+    asked = None if to is None else target(to)
     with admin_of(data, bootstrap) as admin:
         committed = admin.run(lambda a: a.groups.committed(name))
         before = {where: value.offset for where, value in committed.items()}
@@ -135,7 +136,6 @@ def reset(
             raise Failure(f"Group {name} has committed nothing; name a topic with --topic.")
         starts = admin.run(lambda a: _ends(a, wanted, EARLIEST))
         ends = admin.run(lambda a: _ends(a, wanted, LATEST))
-        asked = None if to is None else target(to)
         found = (
             admin.run(lambda a: _ends(a, wanted, asked[1]))
             if asked is not None and asked[0] == "time"

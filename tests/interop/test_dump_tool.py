@@ -131,3 +131,41 @@ def _dump(folder: Path) -> None:
     assert not complaint, text[max(0, complaint.start() - 300) : complaint.end() + 300]
     assert text.count("Dumping ") == len(names)
     assert text.count("| offset: ") > 300, "hardly a record was read"
+
+
+def test_kafkas_tool_reads_our_committed_offsets(tmp_path):
+    """Keys and values of __consumer_offsets are Kafka's own."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    with Cluster(nodes=1, data=tmp_path / "cluster") as cluster:
+        cluster.ask(lambda admin: admin.create_topic("t", partitions=2, replication_factor=1))
+        settings = {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "dumped group",
+            "enable.auto.commit": False,
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe(["t"])
+        deadline = time.monotonic() + 30
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        offsets = [TopicPartition("t", partition, 40 + partition) for partition in (0, 1)]
+        consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
+        cluster.ask(lambda admin: admin.groups.delete_offsets("dumped group", [("t", 1)]))
+    logs = sorted(tmp_path.glob("cluster/node-1/__consumer_offsets-*/*.log"))
+    written = [log for log in logs if log.stat().st_size]
+    assert len(written) == 1
+    done = run_tool(
+        "org.apache.kafka.tools.DumpLogSegments",
+        *("--offsets-decoder", "--files", str(written[0])),
+    )
+    assert done.returncode == 0 and not COMPLAINT.search(done.stdout), done.stdout + done.stderr
+    told = done.stdout
+    key = 'key: {"type":"1","data":{"group":"dumped group","topic":"t","partition":%d}} payload: '
+    for partition in (0, 1):
+        value = f'"offset":{40 + partition},"leaderEpoch":-1,"metadata":"","commitTimestamp":'
+        assert f'{key % partition}{{"version":"4","data":{{{value}' in told
+    assert f"{key % 1}<DELETE>" in told
+    assert '"protocolType":"consumer"' in told and '"subscription":{"topics":["t"]' in told
