@@ -28,6 +28,7 @@ from ...coordinator.groups.records import (
     encode_offset_value,
 )
 from ...wire.errors import (
+    CoordinatorNotAvailable,
     ErrorCode,
     InvalidCommitOffsetSize,
     InvalidGroupId,
@@ -46,6 +47,7 @@ from .auto_creation import OFFSETS_TOPIC
 OFFSETS_MAX = 1_000_000  # of one partition of __consumer_offsets, about 500 bytes each
 NO_SEQUENCE = NO_EPOCH = -1
 ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 5, 4, 2
+QUESTIONS_MAX = 4  # for one request: each time a marker came in between
 _AS_COORDINATOR = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -229,26 +231,30 @@ async def _verified(
     """The group's partition, and the guard to append with, once the coordinator has said yes.
 
     It need not be asked while the transaction is open here: then there is no guard. A marker that
-    comes while we ask kills the guard.
+    comes while we ask kills the guard, and we ask again: the coordinator holds the question about
+    the next transaction until the markers of the one before are written, here, too.
     """
     shard = broker.groups.shard_for(request.group_id)
     partition = broker.replicas.get(OFFSETS_TOPIC, shard.index)
     if partition is None:
         raise NotCoordinator
-    partition.leading()
     adds = version >= ADDS_FROM
-    producers = partition.log.producer_state
-    entry = producers.entry(request.producer_id)
-    if entry is not None and request.producer_epoch < entry.epoch:
-        raise InvalidProducerEpoch  # the partition knows, and nobody is asked (KAFKA-19690)
-    guard = producers.begin_verification(
-        request.producer_id,
-        request.producer_epoch,
-        NO_SEQUENCE,
-        now_ms=broker.clock.wall_ms(),
-        supports_epoch_bump=adds,
-    )
-    if guard is not None:
+    said_yes_to: int | None = None
+    for _ in range(QUESTIONS_MAX):
+        partition.leading()
+        producers = partition.log.producer_state
+        entry = producers.entry(request.producer_id)
+        if entry is not None and request.producer_epoch < entry.epoch:
+            raise InvalidProducerEpoch  # the partition knows, and nobody is asked (KAFKA-19690)
+        guard = producers.begin_verification(
+            request.producer_id,
+            request.producer_epoch,
+            NO_SEQUENCE,
+            now_ms=broker.clock.wall_ms(),
+            supports_epoch_bump=adds,
+        )
+        if guard is None or guard == said_yes_to:
+            return partition, guard
         errors = await broker.verifier.verify(
             request.transactional_id,
             request.producer_id,
@@ -258,7 +264,8 @@ async def _verified(
         )
         if errors[0]:
             raise error_for(errors[0])
-    return partition, guard
+        said_yes_to = guard
+    raise CoordinatorNotAvailable("markers came in between, again and again")
 
 
 def transactional_error(error: KafkaError, version: int) -> int:

@@ -263,9 +263,31 @@ def test_what_the_transaction_coordinator_says(
 
 def test_a_marker_that_overtakes_the_offsets_ends_them(broker: GroupBroker) -> None:
     """The coordinator said yes, the transaction ended meanwhile: the late offsets open nothing."""
-    broker.verifier.meanwhile = lambda: broker.groups.mark(7, 0)
+
+    def end() -> None:
+        if len(broker.verifier.questions) == 1:
+            broker.groups.mark(7, 0)
+        else:
+            broker.verifier.error = ErrorCode.TRANSACTION_ABORTABLE
+
+    broker.verifier.meanwhile = end
     assert txn_commit(broker) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
     assert not broker.shard.offsets.has_pending("g")
+
+
+def test_offsets_of_the_next_transaction_may_come_before_the_last_marker(
+    broker: GroupBroker,
+) -> None:
+    """Its coordinator holds the question until that marker is written, which kills the guard."""
+    assert txn_commit(broker, 5) == {("t", 0): 0}
+    markers = iter([1])
+    broker.verifier.meanwhile = lambda: [broker.groups.mark(7, epoch) for epoch in markers]  # type: ignore[assignment,return-value]
+    assert txn_commit(broker, 5, producer_epoch=1) == {("t", 0): 0}
+    assert len(broker.verifier.questions) == 3
+    broker.groups.mark(7, 2)
+    broker.verifier.meanwhile = lambda: broker.groups.mark(7, 2)
+    last = txn_commit(broker, 5, producer_epoch=2)
+    assert last == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}, "not for ever"
 
 
 def test_offsets_after_the_end_of_their_transaction_open_nothing(broker: GroupBroker) -> None:
