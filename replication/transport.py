@@ -2,8 +2,8 @@
 
 Two ROUTERs are bound, two DEALERs connect to every peer. They are used raw on the event loop:
 ZeroMQ's file descriptor is edge-triggered and covers both directions, so it becomes readable
-once, and any call on the socket may swallow that signal. Hence we read until EVENTS says no
-more, and look at EVENTS again after every send.
+once, and any call on the socket may swallow that signal. Hence we read until the socket is
+empty, and look at EVENTS after every send.
 
 Correlation ids start at a random number in each process, so a reply meant for our former
 incarnation finds nobody. Frames beyond the first are records and are not copied: what is sent
@@ -13,7 +13,6 @@ as soon as the connection is seen to break; in the last two the peer may have ac
 
 import asyncio
 import os
-import socket
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -25,14 +24,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from .link_gate import LinkGate
 from .link_state import GRACE_MS, LinkState
-from .peer_address import (
-    CHANNELS,
-    PeerSocketError,
-    node_of,
-    prepare_directory,
-    routing_id,
-    socket_path,
-)
+from .peer_address import CHANNELS, node_of, prepare_directory
 from .peer_handlers import (
     ENVELOPE_BYTES,
     Buffer,
@@ -44,13 +36,10 @@ from .peer_handlers import (
     envelope,
     open_envelope,
 )
+from .peer_sockets import PeerSockets
 
 __all__ = ["PeerError", "PeerTimeout", "PeerTransport", "PeerUnavailable"]
 
-RECONNECT_INTERVAL_MS = 15
-RECONNECT_INTERVAL_MAX_MS = 100  # a dead peer should not cost a thousand attempts a minute
-CONTROL_QUEUE_MESSAGES = 4096
-BULK_QUEUE_MESSAGES = 64
 _DRAIN_MESSAGES = 64  # then others have their turn on the event loop
 _LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
 _MORE = zmq.NOBLOCK | zmq.SNDMORE
@@ -120,12 +109,18 @@ class PeerTransport(PeerHandlers):
         self.gate.attach(self._loop)
         prepare_directory(self._directory)
         self._context = zmq.Context(io_threads=1)
+        sockets = PeerSockets(
+            self._context,
+            self._directory,
+            self.node_id,
+            max_message_bytes=self._max_message_bytes,
+        )
         try:
             for name in CHANNELS:
-                self._routers.append(self._bind(self._context, name))
+                self._listen(sockets, name)
             for peer in self.peers:
                 for name in CHANNELS:
-                    self._dealers[peer, name == "bulk"] = self._connect(self._context, name, peer)
+                    self._dial(sockets, name, peer)
         except BaseException:
             await self.stop()
             raise
@@ -190,43 +185,19 @@ class PeerTransport(PeerHandlers):
 
     # -- sockets
 
-    def _bind(self, context: zmq.Context, name: str) -> _Channel:
-        path = socket_path(self._directory, name, self.node_id)
-        if _is_served(path):  # a stale file of a killed broker is replaced by bind
-            raise PeerSocketError(f"another process serves {path}: does this node run already?")
-        router = self._open(context, zmq.ROUTER, name)
-        channel = _Channel(router, name == "bulk", None)
-        router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a restarted peer takes its name over at once
-        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a reply to nobody is an error, not a silence
-        router.bind(f"ipc://{path}")
+    def _listen(self, sockets: PeerSockets, name: str) -> None:
+        channel = _Channel(sockets.listen(name), name == "bulk", None)
+        self._routers.append(channel)
         self._watch(channel)
-        return channel
 
-    def _connect(self, context: zmq.Context, name: str, peer: int) -> _Channel:
-        path = socket_path(self._directory, name, peer)
-        dealer = self._open(context, zmq.DEALER, name)
+    def _dial(self, sockets: PeerSockets, name: str, peer: int) -> None:
+        dealer, monitor = sockets.dial(name, peer, _LINK_EVENTS)
         channel = _Channel(dealer, name == "bulk", peer)
-        dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))
-        # Nothing is queued for a peer that is not there, and what was queued for a connection
-        # that broke is lost with it: no stale request reaches the peer's next incarnation.
-        dealer.setsockopt(zmq.IMMEDIATE, 1)
-        dealer.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL_MS)
-        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_INTERVAL_MAX_MS)
-        channel.monitor = monitor = dealer.get_monitor_socket(_LINK_EVENTS)
-        dealer.connect(f"ipc://{path}")
+        channel.monitor = monitor
+        self._dealers[peer, channel.is_bulk] = channel
         self._loop.add_reader(_descriptor(monitor), self._read_monitor, channel, monitor)
         self._loop.call_soon(self._read_monitor, channel, monitor)
         self._watch(channel)
-        return channel
-
-    def _open(self, context: zmq.Context, kind: int, name: str) -> zmq.Socket:
-        sock = context.socket(kind)
-        queue_messages = BULK_QUEUE_MESSAGES if name == "bulk" else CONTROL_QUEUE_MESSAGES
-        sock.setsockopt(zmq.LINGER, 0)
-        sock.setsockopt(zmq.SNDHWM, queue_messages)
-        sock.setsockopt(zmq.RCVHWM, queue_messages)
-        sock.setsockopt(zmq.MAXMSGSIZE, self._max_message_bytes)
-        return sock
 
     def _watch(self, channel: _Channel) -> None:
         self._loop.add_reader(_descriptor(channel.socket), self._drain, channel)
@@ -375,18 +346,6 @@ def _descriptor(sock: zmq.Socket) -> int:
 
 def _has_input(sock: zmq.Socket) -> bool:
     return bool(int(sock.get(_EVENTS)) & _POLLIN)
-
-
-def _is_served(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(str(path))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except OSError:  # a full backlog, or no socket at all: somebody else's
-            return path.exists()
-        return True
 
 
 def _size_bytes(part: Buffer) -> int:

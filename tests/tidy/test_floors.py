@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysyncobj", "pyspark"}
 SHELLS = {
     "replication/transport.py",
+    "replication/peer_sockets.py",
     "coordinator/controller_client.py",
     "coordinator/controller_service.py",
     "coordinator/transactions/entries.py",
