@@ -117,6 +117,7 @@ class Broker:
         self._build_controller(loop)
         self._build_replicas(loop)
         await self.transport.start()
+        self._transactions.check_shard_count()
         await self._engine.start()
         self._service.start()
         await self._controller.until_applied(self._group.commit_index, self._in_ms(60_000))

@@ -3,27 +3,35 @@
 Shard s is Raft group s + 1 on the node's one engine; group 0 is the cluster's metadata. Leads are
 spread on purpose: shard s prefers node s mod n. A node that is going down is preferred by none,
 or it would get back what it hands over.
+
+T is for the cluster's life: an id would have two coordinators if nodes disagreed. Shard 0 keeps the
+number, so that every node learns it; a node that has learned it writes it down, and does not open
+its journal with another.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ..coordinator.cluster_model import Changes
 from ..coordinator.cluster_state import ClusterState
 from ..coordinator.raft.engine import RaftEngine
 from ..coordinator.raft.group import RaftGroup
 from ..coordinator.transactions.leader import LeaderPorts
+from ..coordinator.transactions.led_shards import ShardCountMismatch
 from ..coordinator.transactions.markers import MarkerSender
 from ..coordinator.transactions.service import TransactionCoordinators
 from ..coordinator.transactions.settings import TransactionSettings
 from ..coordinator.transactions.shard import TransactionShard
 from ..coordinator.transactions.verifier import TransactionVerifier
 from ..replication.transport import PeerTransport
+from ..storage.checkpoint import write_atomically
 from .config import BrokerConfig
 from .services import BrokerServices
 from .transaction_markers import MarkerWriter
 
 FIRST_GROUP = 1
+SHARD_COUNT_FILE = "transaction-shard-count"
 PRODUCER_ID_TIMEOUT_MS = 1_000
 
 
@@ -68,6 +76,15 @@ class Transactions:
             for number, shard in enumerate(self._shards)
         ]
         state.on_change(self._cluster_changed)
+
+    def check_shard_count(self) -> None:
+        """Before the journal is opened: is it the number of last time? ShardCountMismatch."""
+        try:
+            known = int(self._shard_count_file.read_text())
+        except FileNotFoundError:
+            return
+        if known != len(self._shards):
+            raise ShardCountMismatch.between(len(self._shards), known)
 
     def serve(self, services: BrokerServices, markers: MarkerWriter) -> None:
         """Give the broker its coordinators and its verifier."""
@@ -114,6 +131,7 @@ class Transactions:
     async def start(self) -> None:
         """Wait until it is sure that all nodes count the same shards. ShardCountMismatch."""
         await self.coordinators.confirm_shard_count()
+        write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
         self.coordinators.start()
 
     async def hand_over(self) -> None:
@@ -126,6 +144,10 @@ class Transactions:
         await self.coordinators.stop()
 
     # -- inside
+
+    @property
+    def _shard_count_file(self) -> Path:
+        return self._config.log_directory / SHARD_COUNT_FILE
 
     def _newest_connection(self) -> int:
         return self.newest_connection()

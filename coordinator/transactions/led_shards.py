@@ -30,6 +30,14 @@ SHARD_COUNT_TIMEOUT_MS = 5_000
 class ShardCountMismatch(ValueError):
     """This node is configured with another number of shards than the cluster has."""
 
+    @classmethod
+    def between(cls, here: int, count: int) -> "ShardCountMismatch":
+        """With a sentence for the operator."""
+        return cls(
+            f"transaction.state.log.num.partitions is {here} here, but this cluster began with "
+            f"{count}, and that is for ever: set it to {count}."
+        )
+
 
 class LedShards:
     """One for each node. newest_connection: the highest number of a connection accepted so far."""
@@ -113,10 +121,7 @@ class LedShards:
         await known
         count = self.shards[0].shard_count
         if count != len(self.shards):
-            raise ShardCountMismatch(
-                f"transaction.state.log.num.partitions is {len(self.shards)} here, but this "
-                f"cluster began with {count}, and that is for ever: set it to {count}."
-            )
+            raise ShardCountMismatch.between(len(self.shards), count)
 
     # -- elections
 
