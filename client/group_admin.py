@@ -109,12 +109,21 @@ class GroupAdmin:
         return await self._of_coordinator(group_id, ask)
 
     async def committed(
-        self, group_id: str, *, stable: bool = False
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        stable: bool = False,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """All committed offsets; with `stable` those of open transactions are waited for."""
+        """Committed offsets of these partitions; None: of all that have one.
+
+        With `stable` the ends of open transactions are waited for, but of partitions that are not
+        named only where an offset was committed before.
+        """
+        topics = None if partitions is None else _indexes_by_topic(partitions)
 
         async def ask(coordinator: Connection, _: int) -> dict[TopicPartition, CommittedOffset]:
-            values: dict[str, Any] = {"group_id": group_id, "topics": None}
+            values: dict[str, Any] = {"group_id": group_id, "topics": topics}
             if coordinator.version_for(OFFSET_FETCH) >= BATCHED_FETCH_FROM:
                 values = {"groups": [values]}
             answer = await coordinator.call(OFFSET_FETCH, {**values, "require_stable": stable})
@@ -124,11 +133,12 @@ class GroupAdmin:
             for topic in group.topics:
                 for each in topic.partitions:
                     _raise(each.error_code)
-                    found[topic.name, each.partition_index] = CommittedOffset(
-                        each.committed_offset,
-                        getattr(each, "committed_leader_epoch", -1),
-                        each.metadata or "",
-                    )
+                    if each.committed_offset >= 0:
+                        found[topic.name, each.partition_index] = CommittedOffset(
+                            each.committed_offset,
+                            getattr(each, "committed_leader_epoch", -1),
+                            each.metadata or "",
+                        )
             return found
 
         return await self._of_coordinator(group_id, ask)
@@ -192,6 +202,13 @@ async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -
     (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
     _raise(found.error_code, found.error_message)
     return int(found.node_id)
+
+
+def _indexes_by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
 
 
 def _by_topic(
