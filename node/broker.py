@@ -36,6 +36,7 @@ from .admin_socket import AdminSocket
 from .api_table import prepare_codecs, served_apis
 from .clock import SystemClock
 from .config import BrokerConfig
+from .cut_off import CutOff
 from .dispatch import Dispatcher
 from .follower_service import FollowerService
 from .group_removal import OffsetExpiry, forget_deleted_topics
@@ -145,6 +146,9 @@ class Broker:
             Path(config.peer_directory) / f"admin-{config.node_id}", self._gate, self._metrics
         )
         await self._admin.start()
+        self._cut_off = CutOff(self._replicas, session_timeout_ms=config.broker_session_timeout_ms)
+        self._liveness.on_heard = self._cut_off.heard
+        self._cut_off.start()
         self._liveness.start()
         await self._liveness.until_unfenced()
         logger.info(
@@ -175,6 +179,7 @@ class Broker:
         self.services.groups.stop()
         await self._server.stop()
         await self._liveness.stop()
+        self._cut_off.stop()
         await self._isr_proposer.stop()
         await self._storage_failures.stop()
         await self._transactions.stop()

@@ -8,6 +8,7 @@ the listener serves; a broker that was fenced meanwhile (a long pause) comes bac
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 
 from ..coordinator.cluster_state import ClusterState
 from ..coordinator.commands import RegisterBroker
@@ -40,6 +41,7 @@ class Liveness:
         boot_id: str,
     ) -> None:
         self.broker_epoch = -1
+        self.on_heard: Callable[[], None] = lambda: None  # the controller has answered
         self.replaced = asyncio.get_running_loop().create_future()
         self._config = config
         self._controller = controller
@@ -116,6 +118,7 @@ class Liveness:
             try:
                 reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
                 self._heard(reply)
+                self.on_heard()
                 if reply.is_fenced or self._wants_shutdown:
                     pause_ms = min(20, interval_ms)  # something is due; it takes a few steps
             except KafkaError as error:

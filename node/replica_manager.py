@@ -54,6 +54,7 @@ class ReplicaManager:
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
         self._changed: list[HostedPartition] = []
+        self.stalled: frozenset[HostedPartition] = frozenset()  # see `cut_off`
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at_ms = 0
@@ -129,6 +130,8 @@ class ReplicaManager:
         `guard` and `transaction_version` are those of PartitionLog.append_as_leader.
         """
         now_ms = self.clock.wall_ms()
+        if self.stalled and acks == ACKS_ALL and partition in self.stalled:
+            raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")
         try:
             info = partition.append(
                 records, header, acks, now_ms, origin, guard, transaction_version
