@@ -9,7 +9,12 @@ from typing import Any
 
 from ...coordinator.topic_names import why_invalid
 from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers
-from ...wire.errors import InvalidTopicException, KafkaError, UnknownTopicOrPartition
+from ...wire.errors import (
+    ErrorCode,
+    InvalidTopicException,
+    KafkaError,
+    UnknownTopicOrPartition,
+)
 from ...wire.framing import RequestHeader
 from ..dispatch import Api, RequestContext, Values, control_api
 
@@ -23,16 +28,26 @@ async def write_txn_markers(context: RequestContext, header: RequestHeader, requ
     """Write each marker; answered when all of them are committed, or have failed."""
     broker = context.broker
     assert broker.markers is not None
+    of_producers = [wanted for wanted in request.markers if _has_producer(wanted)]
     reply = await broker.markers.write(
-        WriteMarkers(tuple(_marker(wanted) for wanted in request.markers)),
+        WriteMarkers(tuple(_marker(wanted) for wanted in of_producers)),
         wait_ms=broker.config.request_timeout_ms,
     )
+    written = iter(reply.errors)
     answers: dict[int, dict[str, dict[int, int]]] = {}  # a producer's markers are told together
-    for wanted, errors in zip(request.markers, reply.errors, strict=True):
+    for wanted in request.markers:
         topics = answers.setdefault(wanted.producer_id, {})
+        if _has_producer(wanted):
+            errors = next(written)
+        else:
+            errors = [ErrorCode.INVALID_REQUEST] * len(_partitions(wanted))
         for (topic, index), error in zip(_partitions(wanted), errors, strict=True):
             topics.setdefault(topic, {})[index] = error
     return _answer(answers)
+
+
+def _has_producer(wanted: Any) -> bool:
+    return wanted.producer_id >= 0 and wanted.producer_epoch >= 0
 
 
 def _marker(wanted: Any) -> TransactionMarker:

@@ -9,9 +9,11 @@ followers).
 import asyncio
 from typing import Any
 
+from ...coordinator.cluster_model import INTERNAL_TOPICS
 from ...wire.errors import (
     ErrorCode,
     InvalidRequest,
+    InvalidTopicException,
     KafkaError,
     KafkaStorageError,
     LeaderNotAvailable,
@@ -226,6 +228,8 @@ def _move_start(context: RequestContext, name: str, wanted: Any) -> tuple[Hosted
     partition = replicas.partition(name, wanted.partition_index)
     leader = partition.leading()
     log = partition.log
+    if name in INTERNAL_TOPICS:
+        raise InvalidTopicException(f"No client may delete records of {name}.")
     if log.config.is_compacted and not log.config.is_deleted_by_retention:
         raise PolicyViolation("records of a topic that is only compacted are not deleted")
     offset = leader.high_watermark if wanted.offset == -1 else wanted.offset

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 
+from ...coordinator.cluster_model import INTERNAL_TOPICS
 from ...replication.purgatory import DelayedProduce
 from ...storage.partition_log import AppendInfo
 from ...wire.errors import (
     ErrorCode,
     InvalidRecord,
+    InvalidTopicException,
     KafkaError,
     TransactionalIdAuthorizationFailed,
     UnsupportedCompressionType,
@@ -176,9 +178,13 @@ def _partition(
     replicas: ReplicaManager, topic: ProduceTopic, name: str | None, index: int
 ) -> HostedPartition:
     if topic.topic_id is not None:
-        return replicas.partition_by_id(topic.topic_id, name, index)
-    assert name is not None
-    return replicas.partition(name, index)
+        partition = replicas.partition_by_id(topic.topic_id, name, index)
+    else:
+        assert name is not None
+        partition = replicas.partition(name, index)
+    if partition.topic in INTERNAL_TOPICS:
+        raise InvalidTopicException(f"No client may write to {partition.topic}.")
+    return partition
 
 
 def _name_of(context: RequestContext, topic_id: bytes) -> str | None:

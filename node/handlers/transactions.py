@@ -76,7 +76,7 @@ async def add_partitions(context: RequestContext, header: RequestHeader, request
         ]
         return {"results_by_transaction": results}
     partitions = _partitions(request.v3_and_below_topics)
-    errors = _missing(context.broker, partitions)
+    errors = _kept_out(context.broker, partitions, is_client=True)
     if not errors:
         try:
             error = await context.broker.transactions.add_partitions(
@@ -143,7 +143,7 @@ async def _errors_for_broker(
 ) -> list[int]:
     """As Kafka's brokers ask one another; ours use their own link (`TransactionVerifier`)."""
     partitions = _partitions(transaction.topics)
-    if errors := _missing(context.broker, partitions):
+    if errors := _kept_out(context.broker, partitions, is_client=False):
         return errors
     reply = await context.broker.transactions.verify(
         VerifyTransaction(
@@ -163,15 +163,24 @@ def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
     return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _missing(broker: BrokerServices, partitions: Sequence[TopicPartition]) -> list[int]:
-    """One partition that does not exist keeps the others out, too; empty if all exist."""
-    exists = [broker.state.partition(*partition) is not None for partition in partitions]
-    if all(exists):
+def _kept_out(
+    broker: BrokerServices, partitions: Sequence[TopicPartition], *, is_client: bool
+) -> list[int]:
+    """One partition that does not exist, or that no client may write to, keeps the others out,
+    too; empty if there is none."""
+    errors = [_own_error(broker, partition, is_client) for partition in partitions]
+    if not any(errors):
         return []
-    return [
-        ErrorCode.OPERATION_NOT_ATTEMPTED if here else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for here in exists
-    ]
+    return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
+
+
+def _own_error(broker: BrokerServices, partition: TopicPartition, is_client: bool) -> int:
+    topic = broker.state.topics.get(partition[0])
+    if topic is not None and topic.is_internal and is_client:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # as Kafka says; offsets have their own request
+    if broker.state.partition(*partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
 
 
 def _results(topics: Iterable[Any], errors: Iterable[int]) -> list[Values]:

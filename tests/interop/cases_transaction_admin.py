@@ -5,10 +5,10 @@ from typing import Any
 
 from .cases_log import batch
 from .raw_peer import RawPeer
-from .transactional_owner import Owner, wait_for_coordinator
+from .transactional_owner import Owner, in_order, wait_for_coordinator
 
 Scenario = Iterator[tuple[str, Any]]
-FIND_COORDINATOR, WRITE_MARKERS = 10, 27
+FIND_COORDINATOR, ADD_OFFSETS, WRITE_MARKERS, DELETE_RECORDS = 10, 25, 27, 21
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 
 
@@ -118,10 +118,12 @@ def describe_transactions(peer: RawPeer, version: int) -> Scenario:
     owner = Owner(peer, f"described-txn-{version}", 70_000)
 
     def describe(*names: str) -> Any:
-        return peer.ask(DESCRIBE_TRANSACTIONS, version, {"transactional_ids": list(names)})
+        values = {"transactional_ids": list(names)}
+        return in_order(peer.ask(DESCRIBE_TRANSACTIONS, version, values))
 
     yield "empty", describe(owner.name)
-    owner.add((topic, [0, 2]), ("__consumer_offsets", [1]))
+    owner.add((topic, [0, 2]))
+    peer.ask(ADD_OFFSETS, 3, owner.fields | {"group_id": "group-of-nobody"})
     yield "open", describe(owner.name)
     owner.end(False)
     yield "aborted", describe(owner.name)
@@ -200,3 +202,14 @@ def find_coordinator(peer: RawPeer, version: int) -> Scenario:
             yield f"kind {kind}, one empty", find(kind, "a", "")
     for kind in (3, -1, 127) if version else ():
         yield f"kind {kind}", find(kind, "g")
+
+
+def internal_topics(peer: RawPeer, version: int) -> Scenario:
+    """Clients read what the group coordinator writes; nobody else writes or deletes it."""
+    name = "__consumer_offsets"
+    wait_for_coordinator(peer, 0, "g")
+    peer.learn(name, 4)
+    yield "produce", peer.produce(version, name, batch())
+    part = {"partition_index": 0, "offset": 0}
+    values = {"topics": [{"name": name, "partitions": [part]}], "timeout": 5000}
+    yield "delete records", peer.ask(DELETE_RECORDS, 2, values)

@@ -34,6 +34,7 @@ SCENARIOS = {
         cases_log.produce_in_sequence,
         cases_log.produce_to_configured,
         cases_log.produce_in_no_transaction,
+        cases_transaction_admin.internal_topics,
     ),
     1: (cases_log.fetch, cases_log.fetch_sessions, cases_log.fetch_as_replica),
     2: (cases_log.list_offsets,),

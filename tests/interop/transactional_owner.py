@@ -24,6 +24,7 @@ class Owner:
 
     def __init__(self, peer: RawPeer, name: str, timeout_ms: int = TIMEOUT_MS) -> None:
         self.peer, self.name = peer, name
+        wait_for_coordinator(peer, 1, name)
         values = {"transactional_id": name, "transaction_timeout": timeout_ms}
         answer = self._insist(lambda: peer.ask_raw(INIT_PRODUCER_ID, 5, values))
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
@@ -76,8 +77,15 @@ class Owner:
 
     def described(self) -> Any:
         """What the coordinator holds, in comparable form."""
-        values = {"transactional_ids": [self.name]}
-        return self.peer.ask(DESCRIBE_TRANSACTIONS, 0, values)
+        return in_order(self.peer.ask(DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [self.name]}))
+
+
+def in_order(answer: Any) -> Any:
+    """An answer of DescribeTransactions with partitions in order: Kafka keeps them in a set."""
+    for state in answer["transaction_states"]:
+        for topic in state["topics"]:
+            topic["partitions"].sort()
+    return answer
 
 
 def wait_for_coordinator(peer: RawPeer, kind: int, key: str) -> None:
