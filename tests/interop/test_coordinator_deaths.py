@@ -4,11 +4,8 @@ Whatever the client was told is true afterwards: what was committed is there onc
 not, readers of committed data come to the end, and the producer can go on.
 """
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,30 +13,15 @@ from oncelog.coordinator.transactions.fault_points import FAULT_POINTS
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.deploy.node_process import NodeProcess
 
-from .node_that_dies import arm, has_died
+from .node_that_dies import arm, has_died, spawn
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore"),  # the library's own
 ]
-LAUNCHER = Path(__file__).with_name("node_that_dies.py")
 TOPIC = "deaths"
 PARTITIONS = 3
 PATIENCE_S = 40.0
-
-
-def spawn(self: NodeProcess) -> int:
-    """As NodeProcess.spawn, with a broker that can be told to die."""
-    command = [
-        sys.executable, "-P", str(LAUNCHER), "oncelog.node", "--config", str(self.properties),
-    ]  # fmt: skip
-    with self.log.open("ab") as log:
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
-            start_new_session=True,
-        )  # fmt: skip
-    self.pid_file.write_text(f"{self._child.pid}\n")
-    return self._child.pid
 
 
 @pytest.fixture(scope="module")

@@ -149,10 +149,10 @@ class TransactionalRequests:
 
     def produce(
         self, name: str, version: int, identity: tuple[int, int], place: tuple[str, int],
-        sequence: int,
+        sequence: int, value: bytes = b"v",
     ) -> Any:  # fmt: skip
         records = encode_batch(
-            [Record(0, int(time.time() * 1000), b"k", b"v")],
+            [Record(0, int(time.time() * 1000), b"k", value)],
             transactional=True, producer_id=identity[0], producer_epoch=identity[1],
             base_sequence=sequence,
         )  # fmt: skip
