@@ -13,6 +13,7 @@ from typing import Any
 from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion, error_for
 from .cluster_view import DESCRIBE_QUORUM, ClusterView, Partition, topic_error
 from .group_admin import GROUP, GroupAdmin, find_coordinator
+from .transaction_admin import TransactionAdmin
 
 LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 2, 19, 20, 21
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS = 32, 35, 37, 43
@@ -72,11 +73,12 @@ class LogDirEntry:
 
 
 class Admin:
-    """Administration through a view of the cluster; of consumer groups through `groups`."""
+    """Administration through a view of the cluster; `groups` and `transactions` have their own."""
 
     def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
         self.view, self.timeout_ms = view, timeout_ms
         self.groups = GroupAdmin(view, timeout_ms=timeout_ms)
+        self.transactions = TransactionAdmin(view, timeout_ms=timeout_ms)
 
     async def create_topic(
         self,

@@ -35,6 +35,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     20: (1, 5),  # DeleteTopics by name
     21: (0, 2),  # DeleteRecords
     22: (0, 4),  # InitProducerId
+    27: (1, 1),  # WriteTxnMarkers
     32: (1, 4),  # DescribeConfigs
     35: (1, 4),  # DescribeLogDirs
     37: (0, 3),  # CreatePartitions
@@ -44,6 +45,9 @@ SPOKEN: dict[int, tuple[int, int]] = {
     47: (0, 0),  # OffsetDelete
     55: (0, 2),  # DescribeQuorum
     60: (0, 2),  # DescribeCluster
+    61: (0, 0),  # DescribeProducers
+    65: (0, 0),  # DescribeTransactions
+    66: (0, 2),  # ListTransactions
 }
 
 

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, say
 from .failure import Failure
 
-Break = Literal["none", "acks=1", "acks=0", "idempotence=off", "unclean"]
+Break = Literal["none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off"]
 JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
 HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
 
@@ -28,24 +28,27 @@ def register(app: App) -> None:
 def demo(
     *,
     seed: Annotated[int | None, Parameter(help="Repeats the faults of another run.")] = None,
+    engine: Annotated[
+        Literal["workers"], Parameter(help="What enriches: two processes of one consumer group.")
+    ] = "workers",
     broken: Annotated[
         Break, Parameter(name="--break", help="Take one guarantee away, to see what it is for.")
     ] = "none",
     format: Format = "table",
 ) -> int:
-    """Real flights through a cluster whose leaders are killed; then a judge looks.
+    """Real flights in, enriched flights and sums out, nodes and workers killed; then a judge looks.
 
-    Exit code 0: exactly once. 1: violated. 3: no kill hit a batch in flight, so nothing is proved.
+    Exit code 0: exactly once. 1: violated. 3: no kill hit work in flight, so nothing is proved.
     """
     _require("confluent_kafka", "demo")
     from . import demo_report, flights
-    from .demo import Demo
+    from .demo import CLUSTER_CONFIG, Demo
     from .local_cluster import Cluster
 
     flights.archive()
     chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
     screen = demo_report.Screen(chosen, broken)
-    cluster = Cluster(3)
+    cluster = Cluster(3, config=CLUSTER_CONFIG)
     cluster.up()
     is_over = False
     try:

@@ -1,53 +1,49 @@
-"""`oncelog demo`: the flights go through a cluster whose leaders are killed, and a judge looks.
+"""`oncelog demo`: the flights go through a cluster whose nodes are killed, and two judges look.
 
-Three nodes, a topic of 6 partitions, RF 3, min.insync 2, one idempotent producer that anybody could
-have written. The faults are drawn from a printed seed. Then everything is read back and judged.
-`--break` takes one guarantee away and changes nothing else.
+Three nodes, topics of 6 partitions, RF 3, min.insync 2. A producer that anybody could have written
+hands over the flights. Two workers of one group read them, and write enriched flights and running
+sums of delays, inputs and outputs in one transaction. The faults are drawn from a printed seed.
+Then everything is read back and judged. `--break` takes one guarantee away and changes nothing
+else.
 """
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import fault_plan, flights
-from .batch_trace import TraceCounts
+from . import demo_reading, fault_plan, flights
+from .demo_faults import FaultReport, Faults
 from .demo_stream import Stream
+from .demo_worker import WorkerSettings
+from .demo_workers import Workers
 from .failure import Failure
-from .fault_plan import Fault
 from .judge import Finding, Verdict, compare_sums, judge
+from .judge_outputs import OutputVerdict, judge_end, judge_outputs
 from .local_cluster import Cluster
 
-TOPIC, PARTITIONS, REPLICAS = "flights", 6, 3
-FAILOVER_TIMEOUT_S, READ_TIMEOUT_S = 20.0, 60.0
+TOPIC, ENRICHED, SUMS, OFFSETS = "flights", "enriched-flights", "delays", "__consumer_offsets"
+GROUP, WORKERS = "enrichment", ("worker-1", "worker-2")
+PARTITIONS, REPLICAS = 6, 3
+START_TIMEOUT_S, DRAIN_TIMEOUT_S, SETTLE_TIMEOUT_S = 25.0, 60.0, 20.0
 EXTRA_KILLS_MAX = 5
-STALL_S, LONE_LEADER_S, MISSED_S = 1.2, 0.6, 1.2
+SESSION_MS, TRANSACTION_TIMEOUT_MS = 2_500, 20_000
+CLUSTER_CONFIG = {"group.min.session.timeout.ms": "1000"}  # a dead worker is missed soon
 RESERVE_ROWS = 60_000  # kept for the time after the faults, and for kills that have to be repeated
 IDEMPOTENT: dict[str, Any] = {"acks": "all", "enable.idempotence": True}
 SAFE_TOPIC = {"min.insync.replicas": "2"}
-# What each --break changes: the producer's settings, the topic's settings.
+UNCLEAN_TOPIC = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+FENCE_OFF = "fence=off"
+# What each --break changes: the producer's settings, the settings of the topic of flights.
 BREAKS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "none": (IDEMPOTENT, SAFE_TOPIC),
     "acks=1": ({"acks": "1", "enable.idempotence": False}, SAFE_TOPIC),
     "acks=0": ({"acks": "0", "enable.idempotence": False}, SAFE_TOPIC),
     "idempotence=off": ({"acks": "all", "enable.idempotence": False}, SAFE_TOPIC),
-    "unclean": (
-        IDEMPOTENT,
-        {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
-    ),
+    "unclean": (IDEMPOTENT, UNCLEAN_TOPIC),
+    FENCE_OFF: (IDEMPOTENT, SAFE_TOPIC),  # and the workers' offsets go without their generation
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FaultReport:
-    """What one fault did, as far as the producer could tell."""
-
-    kind: str
-    what: str
-    failover_ms: float | None  # until the slowest partition acknowledged a new row; None: no kill
-    batches: TraceCounts
-    unreported_rows: int
 
 
 @dataclass(slots=True)
@@ -57,23 +53,35 @@ class DemoReport:
     seed: int
     broken: str
     faults: list[FaultReport] = field(default_factory=list[FaultReport])
-    verdict: Verdict | None = None
+    inputs: Verdict | None = None
+    outputs: OutputVerdict | None = None
+    at_the_end: list[Finding] = field(default_factory=list[Finding])
     wrong_sums: Finding | None = None
     groups: int = 0
+    transactions: dict[str, int] = field(default_factory=dict[str, int])  # state -> how many
+    withheld: int = 0  # records of transactions that were not committed
+    worker_restarts: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
     fatal_errors: int = 0
     seconds: float = 0.0
 
     @property
-    def is_proof(self) -> bool:
-        """Whether at least one kill hit a batch in flight (acks=0 has none: nothing is awaited)."""
+    def hit_batches(self) -> bool:
+        """Whether a kill hit a batch in flight (acks=0 has none: nothing is awaited)."""
         hits = (f for f in self.faults if f.failover_ms is not None and f.batches.unanswered)
         return self.broken == "acks=0" or any(hits)
 
     @property
+    def is_proof(self) -> bool:
+        """Whether faults hit batches in flight, and transactions that were open."""
+        return self.hit_batches and any(f.open_transactions for f in self.faults)
+
+    @property
     def findings(self) -> list[Finding]:
         """All violations."""
-        found = list(self.verdict.violations) if self.verdict else []
+        found = list(self.inputs.violations) if self.inputs else []
+        found += self.outputs.violations if self.outputs else ()
+        found += self.at_the_end
         return [*found, *([self.wrong_sums] if self.wrong_sums else [])]
 
     @property
@@ -92,257 +100,183 @@ class Demo:
         self.report = DemoReport(seed, broken)
         self._dice = random.Random(f"oncelog demo, more kills {seed}")
         self._producer_settings, self._topic_settings = BREAKS[broken]
-        self.stream: Stream | None = None
 
-    def run(self, on_stream: Callable[[Stream], None] = lambda stream: None) -> DemoReport:
-        """Stream, break, read back, judge."""
+    def run(
+        self,
+        on_start: Callable[[Stream, Workers], None] = lambda stream, workers: None,
+        *,
+        kinds: tuple[str, ...] = fault_plan.KINDS,
+        rows: int | None = None,
+    ) -> DemoReport:
+        """Stream, work, break, read back, judge; `kinds` and `rows` make it shorter."""
         started = time.monotonic()
-        lines = flights.lines()
-        self.cluster.ask(
-            lambda admin: admin.create_topic(
-                TOPIC,
-                partitions=PARTITIONS,
-                replication_factor=REPLICAS,
-                configs=self._topic_settings,
-            )
-        )
-        self.cluster.wait_for_isr(TOPIC, REPLICAS)
-        settings = self.cluster.client_config(**self._producer_settings)
-        self.stream = stream = Stream(
-            lines,
-            TOPIC,
-            settings,
-            reserve=RESERVE_ROWS,
-            outlives_fatal_errors=self.report.broken == "unclean",
-        )
-        on_stream(stream)
-        stream.start()
-        self._wait_for_first_acknowledgement(stream)
-        for fault in fault_plan.plan(self.report.seed, partitions=PARTITIONS):
-            self._inflict(stream, fault)
-        for _ in range(EXTRA_KILLS_MAX):
-            if self.report.is_proof:
-                break
-            self.say("no kill has hit a batch in flight yet, which proves nothing: once more")
-            self._inflict(stream, fault_plan.draw("kill", self._dice, PARTITIONS))
-        stream.finish.set()
-        while stream.is_alive():
-            stream.join(0.1)
-        if stream.fatal is not None:
-            raise stream.fatal
-        self.cluster.wait_for_isr(TOPIC, REPLICAS)
-        self._judge(stream, lines)
+        lines = flights.lines()[:rows]
+        self._create_topics()
+        stream, workers = self._stream(lines), self._workers()
+        try:
+            on_start(stream, workers)
+            stream.start()
+            workers.start_all()
+            self._strike(stream, workers, kinds)
+            self._drain(stream, workers)
+            workers.stop()
+        finally:
+            workers.close()
+            stream.finish.set()
+        self._judge(stream, workers, lines)
         self.report.failures = stream.failures
         self.report.fatal_errors = stream.fatal_errors
+        self.report.worker_restarts = workers.restarts
         self.report.seconds = time.monotonic() - started
         return self.report
 
-    # --- faults
+    # --- the parts
 
-    def _inflict(self, stream: Stream, fault: Fault) -> None:
-        before = stream.trace.counts
-        inflict = {
-            "kill": self._kill,
-            "two": self._two,
-            "stall": self._stall,
-            "stall-kill": self._stall_and_kill,
-            "blackout": self._blackout,
-        }[fault.kind]
-        what, failover_ms, unreported = inflict(stream, fault)
-        self.cluster.wait_for_isr(TOPIC, REPLICAS)
-        counts = stream.trace.counts.since(before)
-        report = FaultReport(fault.kind, what, failover_ms, counts, unreported)
+    def _create_topics(self) -> None:
+        for topic in (TOPIC, ENRICHED, SUMS):
+            configs = self._topic_settings if topic == TOPIC else SAFE_TOPIC
+            self.cluster.ask(
+                lambda admin, topic=topic, configs=configs: admin.create_topic(
+                    topic, partitions=PARTITIONS, replication_factor=REPLICAS, configs=configs
+                )
+            )
+            self.cluster.wait_for_isr(topic, REPLICAS)
+        self.cluster.coordinator("group", GROUP)  # makes the topic of offsets
+        self.cluster.wait_for_isr(OFFSETS, REPLICAS)
+
+    def _stream(self, lines: list[bytes]) -> Stream:
+        return Stream(
+            lines,
+            TOPIC,
+            self.cluster.client_config(**self._producer_settings),
+            reserve=min(RESERVE_ROWS, len(lines) // 4),
+            outlives_fatal_errors=self.report.broken == "unclean",
+        )
+
+    def _workers(self) -> Workers:
+        settings = [
+            WorkerSettings(
+                bootstrap=self.cluster.bootstrap,
+                name=name,
+                incarnation=0,
+                group=GROUP,
+                source=TOPIC,
+                enriched=ENRICHED,
+                sums=SUMS,
+                session_ms=SESSION_MS,
+                transaction_ms=TRANSACTION_TIMEOUT_MS,
+                is_fenced=self.report.broken != FENCE_OFF,
+            )
+            for name in WORKERS
+        ]
+        return Workers(settings, self.cluster.data)
+
+    # --- the course
+
+    def _strike(self, stream: Stream, workers: Workers, kinds: tuple[str, ...]) -> None:
+        topics = [TOPIC, ENRICHED, SUMS, OFFSETS]
+        faults = Faults(
+            self.cluster, stream, workers, topics=topics, partitions=PARTITIONS, group=GROUP
+        )
+        self._wait_for_the_first(stream, workers)
+        planned = fault_plan.plan(self.report.seed, partitions=PARTITIONS, workers=len(WORKERS))
+        for fault in planned:
+            if fault.kind in kinds:
+                self._inflict(faults, fault)
+        for _ in range(EXTRA_KILLS_MAX):
+            if self.report.hit_batches:
+                break
+            self.say("no kill has hit a batch in flight yet, which proves nothing: once more")
+            self._inflict(faults, fault_plan.draw("kill", self._dice, PARTITIONS))
+        stream.finish.set()
+        while stream.is_alive():
+            stream.join(0.1)
+            faults.check()
+        faults.check()
+        faults.wait_until_whole()
+
+    def _inflict(self, faults: Faults, fault: fault_plan.Fault) -> None:
+        report = faults.inflict(fault)
         self.report.faults.append(report)
         self.say(describe(report))
-        if stream.fatal is not None:
-            raise stream.fatal
 
-    def _kill(self, stream: Stream, fault: Fault) -> tuple[str, float, int]:
-        node = self._leader(fault.partition)
-        killed_at, unreported = self._kill_in_a_burst(stream, node, fault.burst_s)
-        failover_ms = self._await_failover(stream, killed_at)
-        time.sleep(fault.outage_s)
-        self.cluster.start(node)
-        return f"killed node {node}, leader of {TOPIC}/{fault.partition}", failover_ms, unreported
+    def _wait_for_the_first(self, stream: Stream, workers: Workers) -> None:
+        """Until the producer and every worker are in their stride."""
+        if not workers.wait(lambda: len(workers.last) == len(WORKERS), START_TIMEOUT_S):
+            raise Failure(
+                "Not every worker got something to do: "
+                + ("flights come in, " if stream.acknowledged else "no flight was acknowledged, ")
+                + f"and {sorted(workers.last) or 'no worker'} began a transaction. "
+                f"Logs are under {self.cluster.data}."
+            )
 
-    def _two(self, stream: Stream, fault: Fault) -> tuple[str, float, int]:
-        first = self._leader(fault.partition)
-        killed_at, first_unreported = self._kill_in_a_burst(stream, first, fault.burst_s)
-        first_ms = self._await_failover(stream, killed_at)
-        self.cluster.start(first)
-        second = self._leader((fault.partition + 1) % PARTITIONS)
-        killed_at, unreported = self._kill_in_a_burst(stream, second, fault.burst_s)
-        self.cluster.start(second)  # the first may be out of sync still: two are needed
-        second_ms = self._await_failover(stream, killed_at)
-        what = f"killed node {first} and, as soon as it was back, node {second}"
-        return what, max(first_ms, second_ms), first_unreported + unreported
+    def _drain(self, stream: Stream, workers: Workers) -> None:
+        """Wait until the workers have committed all that is there."""
 
-    def _stall(self, stream: Stream, fault: Fault) -> tuple[str, None, int]:
-        node = self._followers(fault.partition)[0]
-        with _bursting(stream):
-            time.sleep(fault.burst_s)
-            self.cluster.pause(node)
-        unreported = stream.unreported
-        time.sleep(STALL_S)
-        self.cluster.resume(node)
-        return f"node {node}, a follower, stood still for {STALL_S} s", None, unreported
+        def is_done() -> bool:
+            if workers.failed is not None:
+                raise workers.failed
+            committed = self._committed()
+            return all(committed.get(p, 0) >= end for p, end in self._input_ends().items())
 
-    def _stall_and_kill(self, stream: Stream, fault: Fault) -> tuple[str, float, int]:
-        leader, followers = self._leader(fault.partition), self._followers(fault.partition)
-        led = self._led_by(leader)
-        for node in followers:
-            self.cluster.pause(node)
-        with _bursting(stream):
-            time.sleep(LONE_LEADER_S)
-            self.cluster.kill(leader)
-            killed_at, unreported = time.monotonic(), stream.unreported
-            stream.watch(led)
-        for node in followers:
-            self.cluster.resume(node)
-        failover_ms = self._await_failover(stream, killed_at)
-        time.sleep(fault.outage_s)
-        self.cluster.start(leader)
-        what = f"nodes {followers} stood still, leader {leader} went on alone and was killed"
-        return what, failover_ms, unreported
+        if not demo_reading.wait_for(is_done, DRAIN_TIMEOUT_S):
+            self.say(f"the workers are not through after {DRAIN_TIMEOUT_S:.0f} s")
 
-    def _blackout(self, stream: Stream, fault: Fault) -> tuple[str, float, int]:
-        leader = self._leader(fault.partition)
-        first, other = self._followers(fault.partition)
-        self.cluster.kill(first)
-        self._wait_until_out_of_sync(first)
-        with _bursting(stream):
-            time.sleep(fault.burst_s)
-        time.sleep(MISSED_S)
-        with _bursting(stream):
-            time.sleep(fault.burst_s)
-            self.cluster.kill(leader)
-            self.cluster.kill(other)
-            killed_at, unreported = time.monotonic(), stream.unreported
-            stream.watch(range(PARTITIONS))
-        time.sleep(fault.outage_s)
-        self.cluster.start_all([first, other])
-        failover_ms = self._await_failover(stream, killed_at)
-        self.cluster.start(leader)
-        what = f"node {first} missed something, {leader} and {other} died at once, it came first"
-        return what, failover_ms, unreported
+    def _committed(self) -> dict[int, int]:
+        found = self.cluster.ask(lambda admin: admin.groups.committed(GROUP))
+        return {p: value.offset for (topic, p), value in found.items() if topic == TOPIC}
 
-    # --- parts of faults
-
-    def _kill_in_a_burst(self, stream: Stream, node: int, burst_s: float) -> tuple[float, int]:
-        led = self._led_by(node)
-        with _bursting(stream):
-            time.sleep(burst_s)
-            unreported = stream.unreported
-            self.cluster.kill(node)
-            killed_at = time.monotonic()
-            stream.watch(led)
-        return killed_at, unreported
-
-    def _await_failover(self, stream: Stream, killed_at: float) -> float:
-        """Milliseconds until every watched partition acknowledged a row handed over later."""
-        deadline = killed_at + FAILOVER_TIMEOUT_S
-        while None in (seen := stream.first_acknowledged_at()).values():
-            if time.monotonic() > deadline or stream.fatal is not None:
-                if stream.fatal is not None:
-                    raise stream.fatal
-                mute = sorted(p for p, at in seen.items() if at is None)
-                raise Failure(
-                    f"{TOPIC}/{mute} acknowledged nothing for {FAILOVER_TIMEOUT_S:.0f} s after the "
-                    f"kill. The nodes' logs are under {self.cluster.data}."
-                )
-            time.sleep(0.002)
-        return (max((at for at in seen.values() if at), default=killed_at) - killed_at) * 1000
-
-    def _leader(self, partition: int) -> int:
-        return self.cluster.leader(TOPIC, partition)
-
-    def _led_by(self, node: int) -> list[int]:
-        described = self.cluster.ask(lambda admin: admin.describe_topics([TOPIC]))
-        return [p.partition for p in described if p.leader == node]
-
-    def _followers(self, partition: int) -> list[int]:
-        leader = self._leader(partition)
-        return [node for node in self.cluster.node_ids if node != leader]
-
-    def _wait_until_out_of_sync(self, node: int) -> None:
-        deadline = time.monotonic() + FAILOVER_TIMEOUT_S
-        while time.monotonic() < deadline:
-            described = self.cluster.ask(lambda admin: admin.describe_topics([TOPIC]))
-            if all(node not in p.isr for p in described):
-                return
-            time.sleep(0.02)
-        raise Failure(f"Node {node} is dead and still counted as in sync.")
-
-    def _wait_for_first_acknowledgement(self, stream: Stream) -> None:
-        deadline = time.monotonic() + FAILOVER_TIMEOUT_S
-        while not stream.acknowledged and stream.fatal is None:
-            if time.monotonic() > deadline:
-                raise Failure("The producer got no acknowledgement: the cluster does not serve it.")
-            time.sleep(0.01)
-        time.sleep(0.3)
+    def _input_ends(self) -> dict[int, int]:
+        ends = demo_reading.ends_of(self.cluster, [TOPIC])
+        return {int(end.name.rpartition("/")[2]): end.high_watermark for end in ends}
 
     # --- the judgement
 
-    def _judge(self, stream: Stream, lines: list[bytes]) -> None:
+    def _judge(self, stream: Stream, workers: Workers, lines: list[bytes]) -> None:
+        report, bootstrap = self.report, self.cluster.bootstrap
+        report.at_the_end = self._judge_end()
+        read = demo_reading.read_back(bootstrap, TOPIC, PARTITIONS)
         sent = [flights.record(row, line)[1] for row, line in enumerate(lines)]
-        read = read_back(self.cluster.bootstrap, TOPIC, PARTITIONS)
-        self.report.verdict = judge(sent, stream.acknowledged, read, flights.row_of)
-        expected = flights.sums_of_csv()
-        found = flights.sums_of_records(value for _, _, value in read)
-        self.report.groups = len(expected)
-        self.report.wrong_sums = compare_sums(expected, found)
+        plain = [(p, offset, value) for p, offset, _, value in read]
+        report.inputs = judge(sent, stream.acknowledged, plain, flights.row_of)
+        inputs: dict[int, dict[int, bytes]] = {p: {} for p in range(PARTITIONS)}
+        for partition, offset, value in plain:
+            inputs[partition][offset] = value
+        enriched = demo_reading.read_back(bootstrap, ENRICHED, PARTITIONS)
+        report.outputs = judge_outputs(
+            inputs,
+            ((p, offset, value) for p, offset, _, value in enriched),
+            demo_reading.read_back(bootstrap, SUMS, PARTITIONS),
+            workers.transactions,
+            flights.airlines(),
+        )
+        expected = flights.sums_of_csv(len(lines))
+        report.groups = len(expected)
+        report.wrong_sums = compare_sums(expected, report.outputs.totals)
+        for told in workers.transactions.values():
+            state = {"committed": "committed", "aborted": "aborted"}.get(told.state, "cut off")
+            report.transactions[state] = report.transactions.get(state, 0) + 1
+            report.withheld += told.records if told.state != "committed" else 0
 
+    def _judge_end(self) -> list[Finding]:
+        """Markers follow decisions, so a moment is allowed for them."""
+        found: list[Finding] = []
 
-class _bursting:
-    """Full speed inside the `with`."""
+        def is_settled() -> bool:
+            opened: Mapping[str, str] = demo_reading.open_transactions(self.cluster)
+            ends = demo_reading.ends_of(self.cluster)
+            found[:] = judge_end(ends, opened, self._committed(), self._input_ends())
+            return not found
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def __enter__(self) -> None:
-        self._stream.burst.set()
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.burst.clear()
-
-
-def read_back(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int, bytes]]:
-    """Every record of the topic as (partition, offset, value), by a plain consumer."""
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
-
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap,
-        "group.id": "oncelog-demo",  # assigned by hand: no group is formed, nothing is committed
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-    })  # fmt: skip
-    read: list[tuple[int, int, bytes]] = []
-    try:
-        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
-        open_ends, deadline = set(range(partitions)), time.monotonic() + READ_TIMEOUT_S
-        while open_ends:
-            if time.monotonic() > deadline:
-                raise Failure(f"Reading {topic} back took more than {READ_TIMEOUT_S:.0f} s.")
-            for message in consumer.consume(5_000, 0.5):
-                error = message.error()
-                if error is None:
-                    at = (message.partition() or 0, message.offset() or 0)  # never None here
-                    read.append((*at, message.value() or b""))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    open_ends.discard(message.partition())
-                elif not error.retriable():
-                    raise Failure(f"Reading {topic} back failed: {error.str()}")
-    finally:
-        consumer.close()
-    return read
+        demo_reading.wait_for(is_settled, SETTLE_TIMEOUT_S)
+        return found
 
 
 def describe(report: FaultReport) -> str:
     """One line about a fault."""
     b = report.batches
-    took = f"; writes went on after {report.failover_ms:.0f} ms" if report.failover_ms else ""
+    took = f"; it went on after {report.failover_ms:.0f} ms" if report.failover_ms else ""
     return (
-        f"{report.what}{took}; {b.unanswered} batches ({b.unanswered_records} records) "
-        f"unacknowledged in flight, {b.sent_again} sent again"
+        f"{report.what}{took}; {report.open_transactions} transactions open, {b.unanswered} "
+        f"batches ({b.unanswered_records} records) unacknowledged, {b.sent_again} sent again"
     )

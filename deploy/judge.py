@@ -18,6 +18,7 @@ Records that were not acknowledged may be there or not; both are legal.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+KINDS = ("lost", "doubled", "out of order", "displaced", "altered", "undelivered")
 EXAMPLES_MAX = 5
 NO_OFFSET = -1
 
@@ -40,19 +41,21 @@ class Finding:
 
 
 @dataclass(slots=True)
-class _Tally:
-    """Counts one kind, keeps its first cases."""
+class Tally:
+    """Counts one kind, keeps its first cases; for judges."""
 
     kind: str
     count: int = 0
     examples: list[str] = field(default_factory=list[str])
 
     def add(self, example: Callable[[], str]) -> None:
+        """One more case."""
         self.count += 1
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(example())
 
     def finding(self) -> Finding:
+        """What was counted."""
         return Finding(self.kind, self.count, tuple(self.examples))
 
 
@@ -88,8 +91,8 @@ def judge(
     told; `read` gives (partition, offset, value) in the order of each partition's offsets, as a
     reader saw them up to the end; `row_of` finds the row number in a value, negative for none.
     """
-    lost, doubled, disordered = _Tally("lost"), _Tally("doubled"), _Tally("out of order")
-    displaced, altered, undelivered = _Tally("displaced"), _Tally("altered"), _Tally("undelivered")
+    lost, doubled, disordered = Tally("lost"), Tally("doubled"), Tally("out of order")
+    displaced, altered, undelivered = Tally("displaced"), Tally("altered"), Tally("undelivered")
     place: dict[int, tuple[int, int]] = {}  # where a row's first copy stands
     at_promised_place: set[int] = set()
     highest: dict[int, int] = {}  # partition -> highest row seen so far
@@ -144,7 +147,7 @@ def compare_sums(
     found: Mapping[tuple[str, int], tuple[int, ...]],
 ) -> Finding | None:
     """The groups whose sums differ, as a finding; None when all are equal."""
-    tally = _Tally("wrong sums")
+    tally = Tally("wrong sums")
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             tally.add(lambda k=key: f"{k[0]}/{k[1]}: {expected.get(k)} became {found.get(k)}")

@@ -1,0 +1,235 @@
+"""Administration of transactions (KIP-664): whose are open, where, and how one is ended by hand.
+
+A transactional id is asked of its coordinator; lists are gathered from all brokers, since each
+coordinates some ids. A partition's producers are asked of its leader. Errors are raised as in
+`admin`. There are two ways to end a transaction from outside:
+
+  end        by its transactional id: a new session of the id, so that the coordinator aborts what
+             is open and fences whoever has it. What its owner's successor would do.
+  abort      by its marker, in one partition, whatever its coordinator thinks: for a transaction
+             that the coordinator does not know, and that would hold its partition for ever.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..wire.errors import KafkaError, error_for
+from .cluster_view import ClusterView
+from .group_admin import find_coordinator
+
+INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
+DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
+TRANSACTION = 1  # a coordinator's kind
+NO_TRANSACTION = -1
+IDS_PER_REQUEST = 1_000
+TAKEOVER_TIMEOUT_MS = 60_000  # the transaction timeout of the session that `end` opens
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id as its coordinator lists it."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionState:
+    """A transactional id as its coordinator describes it.
+
+    start_ms: wall clock, -1 without a transaction. partitions: while markers are written, those
+    without one.
+    """
+
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """What a partition knows of a producer; first_offset is -1 without an open transaction.
+
+    coordinator_epoch: of the last marker, -1 before the first.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    first_offset: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a transaction open here."""
+        return self.first_offset != NO_TRANSACTION
+
+
+class TransactionAdmin:
+    """Transactions, through a view of the cluster."""
+
+    def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
+        self.view, self.timeout_ms = view, timeout_ms
+
+    async def list_transactions(
+        self,
+        *,
+        prefix: str = "",
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+    ) -> list[TransactionListing]:
+        """All transactional ids that pass the filters, by name."""
+        values: dict[str, Any] = {
+            "state_filters": list(states),
+            "producer_id_filters": list(producer_ids),
+        }
+
+        async def attempt() -> list[TransactionListing]:
+            await self.view.refresh([])
+            found: dict[str, TransactionListing] = {}
+            for node_id in self.view.snapshot.brokers:
+                connection = await self.view.broker(node_id)
+                answer = await connection.call(LIST_TRANSACTIONS, values)
+                _raise(answer.error_code)
+                for each in answer.transaction_states:
+                    name = each.transactional_id
+                    if name.startswith(prefix):
+                        found[name] = TransactionListing(
+                            name, node_id, each.producer_id, each.transaction_state
+                        )
+            return [found[name] for name in sorted(found)]
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def describe(self, transactional_id: str) -> TransactionState:
+        """Raises TransactionalIdNotFound."""
+
+        async def attempt() -> TransactionState:
+            node_id = await find_coordinator(self.view, transactional_id, TRANSACTION)
+            found = await self._describe(node_id, [transactional_id])
+            result = found[transactional_id]
+            if isinstance(result, KafkaError):
+                raise result
+            return result
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def describe_listed(
+        self, listed: Iterable[TransactionListing]
+    ) -> dict[str, TransactionState]:
+        """Of those that `list_transactions` gave; one that is gone meanwhile is left out."""
+        by_node: dict[int, list[str]] = {}
+        for each in listed:
+            by_node.setdefault(each.coordinator, []).append(each.transactional_id)
+        states: dict[str, TransactionState] = {}
+        for node_id, ids in by_node.items():
+            for start in range(0, len(ids), IDS_PER_REQUEST):
+                found = await self._describe(node_id, ids[start : start + IDS_PER_REQUEST])
+                states |= {k: v for k, v in found.items() if isinstance(v, TransactionState)}
+        return states
+
+    async def producers(
+        self, wanted: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """What the leader of each of these partitions knows of its producers."""
+        keys = list(wanted)
+        found: dict[TopicPartition, list[ProducerState]] = {}
+
+        async def attempt() -> None:
+            for topic, partition in keys:
+                if (topic, partition) not in found:
+                    leader = await self.view.leader_of(topic, partition)
+                    asked = [{"name": topic, "partition_indexes": [partition]}]
+                    answer = await leader.call(DESCRIBE_PRODUCERS, {"topics": asked})
+                    (result,) = answer.topics[0].partitions
+                    _raise(result.error_code, result.error_message)
+                    found[topic, partition] = sorted(
+                        map(_producer, result.active_producers), key=lambda p: p.producer_id
+                    )
+
+        topics = {topic for topic, _ in keys}
+        await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=topics)
+        return found
+
+    async def end(self, transactional_id: str) -> tuple[int, int]:
+        """Abort what is open and fence its owner; the (producer id, epoch) of the new session."""
+        values = {
+            "transactional_id": transactional_id,
+            "transaction_timeout": TAKEOVER_TIMEOUT_MS,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+
+        async def attempt() -> tuple[int, int]:
+            node_id = await find_coordinator(self.view, transactional_id, TRANSACTION)
+            answer = await (await self.view.broker(node_id)).call(INIT_PRODUCER_ID, values)
+            _raise(answer.error_code)
+            return answer.producer_id, answer.producer_epoch
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+    async def abort(self, topic: str, partition: int, producer: ProducerState) -> None:
+        """Write the abort marker of what this producer has open in this partition."""
+        marker = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "coordinator_epoch": max(producer.coordinator_epoch, 0),
+            "transaction_result": False,
+            "topics": [{"name": topic, "partition_indexes": [partition]}],
+        }
+
+        async def attempt() -> None:
+            leader = await self.view.leader_of(topic, partition)
+            answer = await leader.call(WRITE_TXN_MARKERS, {"markers": [marker]})
+            (result,) = answer.markers[0].topics[0].partitions
+            _raise(result.error_code)
+
+        await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
+
+    async def _describe(
+        self, node_id: int, ids: list[str]
+    ) -> dict[str, "TransactionState | KafkaError"]:
+        connection = await self.view.broker(node_id)
+        answer = await connection.call(DESCRIBE_TRANSACTIONS, {"transactional_ids": ids})
+        return {each.transactional_id: _state(each, node_id) for each in answer.transaction_states}
+
+
+def _state(each: Any, node_id: int) -> TransactionState | KafkaError:
+    if each.error_code:
+        return error_for(int(each.error_code))
+    return TransactionState(
+        transactional_id=each.transactional_id,
+        coordinator=node_id,
+        state=each.transaction_state,
+        producer_id=int(each.producer_id),
+        producer_epoch=each.producer_epoch,
+        timeout_ms=each.transaction_timeout,
+        start_ms=each.transaction_start_time,
+        partitions=tuple(sorted((t.topic, index) for t in each.topics for index in t.partitions)),
+    )
+
+
+def _producer(each: Any) -> ProducerState:
+    return ProducerState(
+        producer_id=int(each.producer_id),
+        producer_epoch=each.producer_epoch,
+        last_sequence=each.last_sequence,
+        last_timestamp_ms=each.last_timestamp,
+        coordinator_epoch=each.coordinator_epoch,
+        first_offset=each.current_txn_start_offset,
+    )
+
+
+def _raise(code: int, message: str | None = None) -> None:
+    if code:
+        raise error_for(int(code), message or None)

@@ -1,0 +1,134 @@
+"""What the demo's workers make of a flight, and the sums that they carry on; pure.
+
+An enriched flight is a line of five fields, separated by tabs:
+
+  partition@offset   where its input stands: each input must be here exactly once
+  transaction        the name that the worker gave to the transaction it was written in
+  flight             the input's value, unchanged
+  airline            the carrier's name
+  mph                miles per hour in the air, NA where it is not known
+
+The running sums of a partition (flights, miles, minutes of arrival delay) are kept by carrier for
+the month in hand: flights come in order of months, so a month's sums are final when the next one
+begins. They are small enough to travel in the metadata of the committed offset. So the offset
+and what has been added up before it are one record, and cannot part.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .flights import ARRIVAL_DELAY, CARRIER, DISTANCE, MONTH
+
+AIR_TIME = 14
+NOT_KNOWN = "NA"
+ROW_NUMBER = 1  # fields that stand before the CSV's own
+
+
+class Flight(NamedTuple):
+    """What the sums need of a flight; miles and minutes 0 where they are not known."""
+
+    carrier: str
+    month: int
+    miles: int
+    minutes: int
+    mph: str
+
+    @classmethod
+    def of(cls, value: bytes) -> "Flight":
+        """From a record's value. Raises ValueError for what is no flight."""
+        fields = value.decode().split(",")[ROW_NUMBER:]
+        if len(fields) <= DISTANCE:
+            raise ValueError(f"{value[:40]!r} is no flight")
+        miles, in_the_air = int(fields[DISTANCE]), fields[AIR_TIME]
+        delay = fields[ARRIVAL_DELAY]
+        return cls(
+            fields[CARRIER],
+            int(fields[MONTH]),
+            miles,
+            int(delay) if delay and delay != NOT_KNOWN else 0,
+            str(miles * 60 // int(in_the_air)) if in_the_air.isdigit() else NOT_KNOWN,
+        )
+
+
+class Enriched(NamedTuple):
+    """An enriched flight, taken apart."""
+
+    partition: int
+    offset: int
+    transaction: str
+    flight: bytes
+    added: bytes  # airline and speed
+
+
+def added(flight: Flight, airlines: Mapping[str, str]) -> bytes:
+    """The two fields that an enriched flight has more than the flight."""
+    return f"{airlines.get(flight.carrier, flight.carrier)}\t{flight.mph}".encode()
+
+
+def enrich(partition: int, offset: int, transaction: str, value: bytes, more: bytes) -> bytes:
+    """The value of an enriched flight."""
+    return b"%d@%d\t%s\t%s\t%s" % (partition, offset, transaction.encode(), value, more)
+
+
+def take_apart(value: bytes) -> Enriched:
+    """The fields of an enriched flight. Raises ValueError."""
+    place, transaction, flight, more = value.split(b"\t", 3)
+    partition, _, offset = place.partition(b"@")
+    return Enriched(int(partition), int(offset), transaction.decode(), flight, more)
+
+
+Group = tuple[str, int]
+"""(carrier, month)."""
+Sum = tuple[int, int, int]
+"""Flights, miles, minutes of arrival delay."""
+
+
+@dataclass(slots=True)
+class RunningSums:
+    """Of one partition, for the month in hand."""
+
+    month: int = 0
+    by_carrier: dict[str, Sum] = field(default_factory=dict[str, Sum])
+
+    def add(self, flight: Flight) -> tuple[Group, Sum]:
+        """Count a flight; its group and the group's sum so far."""
+        if flight.month != self.month:
+            self.month, self.by_carrier = flight.month, {}
+        flights, miles, minutes = self.by_carrier.get(flight.carrier, (0, 0, 0))
+        sums = (flights + 1, miles + flight.miles, minutes + flight.minutes)
+        self.by_carrier[flight.carrier] = sums
+        return (flight.carrier, flight.month), sums
+
+    def to_text(self) -> str:
+        """For the metadata of a committed offset: some 400 characters."""
+        return json.dumps([self.month, self.by_carrier], separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str | None) -> "RunningSums":
+        """From the metadata of a committed offset; empty where nothing was committed."""
+        if not text:
+            return cls()
+        month, by_carrier = json.loads(text)
+        return cls(month, {carrier: tuple(sums) for carrier, sums in by_carrier.items()})
+
+
+class SumRecord(NamedTuple):
+    """A record of the topic of sums, taken apart: the sum of all inputs below `until`."""
+
+    group: Group
+    until: int
+    sums: Sum
+
+
+def sum_record(group: Group, until: int, sums: Sum) -> tuple[bytes, bytes]:
+    """Key and value: carrier/month, and the next offset with the sum before it."""
+    return f"{group[0]}/{group[1]}".encode(), b"%d,%d,%d,%d" % (until, *sums)
+
+
+def read_sum_record(key: bytes, value: bytes) -> SumRecord:
+    """A record of sums. Raises ValueError."""
+    carrier, _, month = key.decode().partition("/")
+    until, flights, miles, minutes = map(int, value.split(b","))
+    return SumRecord((carrier, int(month)), until, (flights, miles, minutes))
