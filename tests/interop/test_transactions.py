@@ -1,0 +1,275 @@
+"""Transactions of three client libraries, unchanged, on three nodes: what readers see of them, and
+what becomes of a producer that another has replaced or that took too long."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from oncelog.deploy.local_cluster import Cluster
+
+from .readers import read_to_end
+from .transactional_producers import PRODUCERS, Producer
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore"),  # the libraries' own
+]
+PARTITIONS = 3
+SCAN_MS = 200
+every_library = pytest.mark.parametrize("library", PRODUCERS)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": SCAN_MS}
+    with Cluster(nodes=3, config=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as running:
+        yield running
+
+
+def make_topic(cluster: Cluster, name: str, partitions: int = PARTITIONS) -> str:
+    cluster.ask(lambda admin: admin.create_topic(name, partitions=partitions, replication_factor=3))
+    cluster.wait_for_isr(name, 3)
+    return name
+
+
+def started(
+    cluster: Cluster, stack: ExitStack, library: str, name: str, timeout_ms: int = 60_000
+) -> Producer:
+    made = PRODUCERS[library](cluster.bootstrap, name, timeout_ms)
+    stack.callback(made.close)
+    return made
+
+
+def read(cluster: Cluster, topic: str, *, committed: bool = True) -> list[bytes]:
+    rows = read_to_end(cluster.bootstrap, topic, PARTITIONS, committed=committed)
+    return sorted(value for _, value in rows)
+
+
+def ends(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, int]:
+    """Where readers of committed data, and of all data, come to the end."""
+    place = {(topic, partition): -1}
+    return (
+        cluster.ask(lambda admin: admin.list_offsets(place, read_committed=True))[topic, partition],
+        cluster.ask(lambda admin: admin.list_offsets(place))[topic, partition],
+    )
+
+
+def until(holds: Callable[[], object], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
+    """The library says that this producer was replaced, at once or at its next transaction."""
+    with pytest.raises(Exception) as refused:
+        work()
+    assert producer.is_fenced(refused.value), repr(refused.value)
+
+
+@every_library
+def test_commits_are_seen_and_aborts_are_not(
+    cluster: Cluster, stack: ExitStack, library: str
+) -> None:
+    topic = make_topic(cluster, f"ends-{library}")
+    producer = started(cluster, stack, library, topic)
+    for number in range(6):
+        producer.begin()
+        for partition in range(PARTITIONS):
+            producer.send(topic, b"%d" % number, partition)
+        (producer.abort if number % 2 else producer.commit)()
+    written = [b"%d" % number for number in range(6) for _ in range(PARTITIONS)]
+    assert read(cluster, topic, committed=False) == written
+    assert read(cluster, topic) == [value for value in written if value in (b"0", b"2", b"4")]
+    stable, end = ends(cluster, topic)
+    assert stable == end == 2 * 6, "a record and a marker for each transaction"
+
+
+@every_library
+def test_an_open_transaction_holds_readers_of_committed_data(
+    cluster: Cluster, stack: ExitStack, library: str
+) -> None:
+    """The last stable offset stands before the first open record, for later ones, too."""
+    topic = make_topic(cluster, f"holds-{library}")
+    first = started(cluster, stack, library, f"first {topic}")
+    second = started(cluster, stack, library, f"second {topic}")
+    first.begin()
+    first.send(topic, b"of the first")
+    second.begin()
+    second.send(topic, b"of the second")
+    second.commit()
+    until(lambda: ends(cluster, topic) == (0, 3))  # a marker that readers do not come to
+    assert read(cluster, topic, committed=False) == [b"of the first", b"of the second"]
+    first.commit()
+    until(lambda: ends(cluster, topic) == (4, 4))
+    assert read(cluster, topic) == [b"of the first", b"of the second"]
+
+
+@every_library
+def test_a_zombie_is_fenced(cluster: Cluster, stack: ExitStack, library: str) -> None:
+    """A new session ends the old one's transaction; what the old one still sends is refused."""
+    topic = make_topic(cluster, f"fences-{library}")
+    old = started(cluster, stack, library, topic)
+    old.begin()
+    old.send(topic, b"of the old one")
+    new = started(cluster, stack, library, topic)
+
+    def go_on() -> None:
+        old.send(topic, b"of a zombie")
+        old.commit()
+
+    assert_fenced(old, go_on)
+    new.begin()
+    new.send(topic, b"of the new one")
+    new.commit()
+    assert read(cluster, topic) == [b"of the new one"]
+    assert b"of a zombie" not in read(cluster, topic, committed=False)
+
+
+@every_library
+def test_a_transaction_that_takes_too_long_is_aborted(
+    cluster: Cluster, stack: ExitStack, library: str
+) -> None:
+    """Its producer is fenced, as if another had come."""
+    topic = make_topic(cluster, f"late-{library}")
+    producer = started(cluster, stack, library, topic, timeout_ms=1_000)
+    producer.begin()
+    producer.send(topic, b"too long")
+    began = time.monotonic()
+    assert ends(cluster, topic) == (0, 1)
+    until(lambda: ends(cluster, topic) == (2, 2), 1 + 2 * SCAN_MS / 1_000 + 1)
+    assert time.monotonic() - began > 0.5, "not before its time"
+    assert_fenced(producer, producer.commit)
+    assert read(cluster, topic) == []
+
+
+@every_library
+def test_a_late_produce_is_refused(cluster: Cluster, stack: ExitStack, library: str) -> None:
+    """KAFKA-19690: of a transaction that was aborted meanwhile nothing more gets in."""
+    topic = make_topic(cluster, f"produces-{library}")
+    producer = started(cluster, stack, library, topic, timeout_ms=1_000)
+    producer.begin()
+    producer.send(topic, b"too long")
+    until(lambda: ends(cluster, topic) == (2, 2))
+
+    def go_on() -> None:
+        producer.send(topic, b"too late")
+        producer.commit()
+
+    assert_fenced(producer, go_on)
+    assert read(cluster, topic) == []
+    assert read(cluster, topic, committed=False) == [b"too long"]
+    assert ends(cluster, topic) == (2, 2)
+
+
+def test_a_group_that_rebalances_in_the_middle_counts_every_record_once(
+    cluster: Cluster, stack: ExitStack
+) -> None:
+    """KIP-447: consume, transform, produce, by two members of a group, of which one comes while
+    the other has a transaction open; what must be done again was not committed."""
+    source, target = make_topic(cluster, "source"), make_topic(cluster, "target")
+    filler = started(cluster, stack, "confluent-kafka", "filler")
+    filler.begin()
+    values = [b"%03d" % number for number in range(60)]
+    for number, value in enumerate(values):
+        filler.send(source, value, number % PARTITIONS)
+    filler.commit()
+
+    one, two = (Transformer(cluster.bootstrap, source, target, name) for name in "ab")
+    stack.callback(one.close)
+    stack.callback(two.close)
+    one.join()
+    until(lambda: one.begin(5))
+    two.join()
+    until(lambda: one.heed() and two.heed() and 0 < len(one.assigned) < PARTITIONS)
+    assert one.finish() is False, "the generation that it read in is over"
+    deadline = time.monotonic() + 30
+    while one.committed + two.committed < len(values):
+        assert time.monotonic() < deadline, (one.committed, two.committed)
+        for each in (one, two):
+            if each.begin(10):
+                each.finish()
+    assert read(cluster, target) == values
+    assert one.committed and two.committed
+
+
+class Transformer:
+    """A member of the group that copies from topic to topic, transaction by transaction."""
+
+    def __init__(self, bootstrap: str, source: str, target: str, name: str) -> None:
+        from confluent_kafka import Consumer
+        from confluent_kafka import Producer as Made
+
+        self.source, self.target, self.committed = source, target, 0
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "transformers",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "heartbeat.interval.ms": 100,
+                "log_level": 0,
+            }
+        )
+        self._producer = Made(
+            {"bootstrap.servers": bootstrap, "transactional.id": f"transformer {name}"}
+        )
+        self._producer.init_transactions(30)
+
+    def join(self) -> None:
+        self._consumer.subscribe([self.source])
+
+    @property
+    def assigned(self) -> set[int]:
+        return {place.partition for place in self._consumer.assignment()}
+
+    def begin(self, count: int) -> bool:
+        """Open a transaction with up to so many records; False when there are none."""
+        records = [m for m in self._consumer.consume(count, 0.2) if not m.error()]
+        if records:
+            self._count = len(records)
+            self._positions = self._consumer.position(self._consumer.assignment())
+            self._member = self._consumer.consumer_group_metadata()
+            self._producer.begin_transaction()
+            for record in records:
+                self._producer.produce(self.target, record.value(), partition=record.partition())
+        return bool(records)
+
+    def heed(self) -> bool:
+        """Follow a rebalance without reading on; whether there is an assignment."""
+        from confluent_kafka import TopicPartition
+
+        record = self._consumer.poll(0.05)
+        if record is not None and not record.error():
+            self._consumer.seek(TopicPartition(self.source, record.partition(), record.offset()))
+        return bool(self.assigned)
+
+    def finish(self) -> bool:
+        """Commit with the offsets; False when the group has moved on, and all is to be redone."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer.send_offsets_to_transaction(self._positions, self._member, 30)
+            self._producer.commit_transaction(30)
+        except KafkaException as error:
+            assert error.args[0].txn_requires_abort(), error
+            self._producer.abort_transaction(30)
+            for place in self._consumer.committed(self._consumer.assignment(), 30):
+                place.offset = max(place.offset, 0)
+                self._consumer.seek(place)
+            return False
+        self.committed += self._count
+        return True
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,174 @@
+"""Transactional producers of three client libraries with one face, so that a test says what happens
+and not whose method it is. What a library raises when its producer was fenced is `is_fenced`."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+PATIENCE_S = 30
+
+
+class Producer:
+    """One session of a transactional id; it is initialised when this returns."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        raise NotImplementedError
+
+    def begin(self) -> None: ...
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        """Returns when it is acknowledged."""
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    @staticmethod
+    def is_fenced(error: BaseException) -> bool:
+        """Whether the library says that another session has taken over."""
+        raise NotImplementedError
+
+
+class Confluent(Producer):
+    """librdkafka."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        from confluent_kafka import Producer as Made
+
+        self._made = Made(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
+        )
+        self._made.init_transactions(PATIENCE_S)
+
+    def begin(self) -> None:
+        self._made.begin_transaction()
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        from confluent_kafka import KafkaException
+
+        failed: list[Any] = []
+
+        def told(error: Any, _: Any) -> None:
+            if error is not None:
+                failed.append(error)
+
+        self._made.produce(topic, value, partition=partition, on_delivery=told)
+        assert self._made.flush(PATIENCE_S) == 0
+        if failed:
+            raise KafkaException(failed[0])
+
+    def commit(self) -> None:
+        self._made.commit_transaction(PATIENCE_S)
+
+    def abort(self) -> None:
+        self._made.abort_transaction(PATIENCE_S)
+
+    @staticmethod
+    def is_fenced(error: BaseException) -> bool:
+        return error.args[0].name() == "_FENCED" and error.args[0].fatal()
+
+
+class KafkaPython(Producer):
+    """kafka-python."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        from kafka import KafkaProducer
+
+        self._made = KafkaProducer(
+            bootstrap_servers=bootstrap,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+        )
+        self._made.init_transactions()
+
+    def begin(self) -> None:
+        self._made.begin_transaction()
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        self._made.send(topic, value, partition=partition).get(PATIENCE_S)
+
+    def commit(self) -> None:
+        self._made.commit_transaction()
+
+    def abort(self) -> None:
+        self._made.abort_transaction()
+
+    def close(self) -> None:
+        self._made.close(timeout=1)
+
+    @staticmethod
+    def is_fenced(error: BaseException) -> bool:
+        from kafka.errors import InvalidProducerEpochError, ProducerFencedError
+
+        # The latter is what a produce is told; as in Java's client it is not the end of all.
+        return isinstance(error, ProducerFencedError | InvalidProducerEpochError)
+
+
+class Aiokafka(Producer):
+    """aiokafka, its event loop in a thread."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._run(self._start(bootstrap, transactional_id, timeout_ms))
+
+    async def _start(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        self._made = AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+        )
+        await self._made.start()
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+    def begin(self) -> None:
+        self._run(self._made.begin_transaction())
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        self._run(self._made.send_and_wait(topic, value, partition=partition))
+
+    def commit(self) -> None:
+        self._run(self._made.commit_transaction())
+
+    def abort(self) -> None:
+        self._run(self._made.abort_transaction())
+
+    def close(self) -> None:
+        async def stop() -> None:
+            try:
+                async with asyncio.timeout(2):
+                    await self._made.stop()
+            except Exception:  # of a producer that has failed
+                pass
+
+        self._run(stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE_S)
+        self._loop.close()
+
+    @staticmethod
+    def is_fenced(error: BaseException) -> bool:
+        from aiokafka.errors import ProducerFenced
+
+        return isinstance(error, ProducerFenced)
+
+
+PRODUCERS: dict[str, type[Producer]] = {
+    "confluent-kafka": Confluent,
+    "kafka-python": KafkaPython,
+    "aiokafka": Aiokafka,
+}
