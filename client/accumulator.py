@@ -6,12 +6,14 @@ such a batch waits, or is on its way again, nothing else of its partition leaves
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from ..wire.records import Record
+from ..wire.batch_builder import RECORD_BYTES_EXTRA, BatchBuilder, Headers, size_of_headers
+from .delivery import Delivery, Outcome
 
-RECORD_OVERHEAD_BYTES = 24  # varints, length, header count: an upper guess for the batch's size
+IN_FLIGHT_MAX = 5  # brokers remember five batches (KAFKA-5494)
+TopicPartition = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -22,13 +24,18 @@ class Batch:
     partition: int
     created_ms: int
     deadline_ms: int
-    records: list[Record] = field(default_factory=list[Record])
-    waiters: list[Any] = field(default_factory=list[Any])  # one for each record
-    size_bytes: int = 0
+    builder: BatchBuilder = field(default_factory=BatchBuilder)
+    outcome: Outcome = field(default_factory=Outcome)
     base_sequence: int = -1
     attempts: int = 0
     not_before_ms: int = 0
-    encoded: bytes | None = None
+    encoded: bytes | bytearray | None = None
+    is_given_up: bool = False  # nobody waits for its answer any more
+
+    @property
+    def size_bytes(self) -> int:
+        """What its records take in memory."""
+        return self.builder.size_bytes
 
 
 @dataclass(slots=True)
@@ -45,13 +52,19 @@ class Accumulator:
     """Batches of all partitions."""
 
     def __init__(
-        self, *, batch_bytes: int, linger_ms: int, delivery_timeout_ms: int, in_flight_max: int = 5
+        self,
+        *,
+        batch_bytes: int,
+        linger_ms: int,
+        delivery_timeout_ms: int,
+        in_flight_max: int = IN_FLIGHT_MAX,
     ) -> None:
-        assert 1 <= in_flight_max <= 5, "brokers remember five batches (KAFKA-5494)"
+        assert in_flight_max >= 1
         self._batch_bytes, self._linger_ms = batch_bytes, linger_ms
         self._delivery_timeout_ms, self._in_flight_max = delivery_timeout_ms, in_flight_max
-        self._queues: dict[tuple[str, int], _Queue] = {}
-        self.unfinished_bytes = 0
+        self._queues: dict[TopicPartition, _Queue] = {}
+        self._open: dict[TopicPartition, Batch] = {}
+        self.unfinished_bytes = 0  # what undecided records take in memory
 
     def __bool__(self) -> bool:
         return any(q.waiting or q.in_flight for q in self._queues.values())
@@ -61,43 +74,74 @@ class Accumulator:
         """Whether any batch awaits its answer."""
         return any(q.in_flight for q in self._queues.values())
 
-    def append(self, topic: str, partition: int, record: Record, waiter: Any, now_ms: int) -> bool:
-        """Add a record; True when a batch became full."""
-        queue = self._queues.setdefault((topic, partition), _Queue())
-        size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
-        last = queue.waiting[-1] if queue.waiting else None
-        if last is None or last.attempts or last.size_bytes + size > self._batch_bytes:
-            last = Batch(topic, partition, now_ms, now_ms + self._delivery_timeout_ms)
-            queue.waiting.append(last)
-        offset = len(last.records)  # within the batch; the broker gives the real one
-        last.records.append(
-            Record(offset, record.timestamp, record.key, record.value, record.headers)
-        )
-        last.waiters.append(waiter)
-        last.size_bytes += size
-        self.unfinished_bytes += size
-        return last.size_bytes >= self._batch_bytes or len(queue.waiting) > 1
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        now_ms: int,
+    ) -> tuple[Delivery, bool]:
+        """Add a record; True when a batch has begun, or one may leave."""
+        where = (topic, partition)
+        batch = self._open.get(where)
+        size = (len(key) if key else 0) + (len(value) if value else 0) + RECORD_BYTES_EXTRA
+        if headers:
+            size += size_of_headers(headers)
+        is_news = False
+        if batch is None or batch.builder.size_bytes + size > self._batch_bytes:
+            batch, is_news = self._begin(where, now_ms), True
+        builder = batch.builder
+        before = builder.size_bytes
+        delivery = Delivery(batch.outcome, builder.count)
+        builder.append(timestamp, key, value, headers)
+        self.unfinished_bytes += builder.size_bytes - before
+        return delivery, is_news
 
-    def next_ready_ms(self, now_ms: int) -> int | None:
+    def _begin(self, where: TopicPartition, now_ms: int) -> Batch:
+        batch = Batch(*where, now_ms, now_ms + self._delivery_timeout_ms)
+        queue = self._queues.get(where)
+        if queue is None:
+            queue = self._queues[where] = _Queue()
+        queue.waiting.append(batch)
+        self._open[where] = batch
+        self.unfinished_bytes += batch.size_bytes
+        return batch
+
+    def next_ready_ms(
+        self, now_ms: int, may_leave: Callable[[TopicPartition], bool] | None = None
+    ) -> int | None:
         """Milliseconds until some batch may leave (0: now); None when none waits to be sent."""
         times = [
-            max(0, self._ready_at(queue) - now_ms)
-            for queue in self._queues.values()
-            if queue.waiting and self._has_room(queue)
+            max(0, self._ready_at(where, queue) - now_ms)
+            for where, queue in self._queues.items()
+            if queue.waiting and self._has_room(queue) and (may_leave is None or may_leave(where))
         ]
         return min(times, default=None)
 
-    def take(self, now_ms: int, *, is_flushing: bool = False) -> list[Batch]:
+    def take(
+        self,
+        now_ms: int,
+        *,
+        is_flushing: bool = False,
+        may_leave: Callable[[TopicPartition], bool] | None = None,
+    ) -> list[Batch]:
         """The batches that leave now, at most one of a partition; they are in flight from here."""
         taken: list[Batch] = []
-        for queue in self._queues.values():
+        for where, queue in self._queues.items():
             if not queue.waiting or not self._has_room(queue):
                 continue
-            if self._ready_at(queue) > now_ms and not (
+            if self._ready_at(where, queue) > now_ms and not (
                 is_flushing and queue.waiting[0].not_before_ms <= now_ms
             ):
                 continue
+            if may_leave is not None and not may_leave(where):
+                continue
             batch = queue.waiting.popleft()
+            if self._open.get(where) is batch:
+                del self._open[where]
             batch.attempts += 1
             queue.in_flight.append(batch)
             taken.append(batch)
@@ -116,10 +160,21 @@ class Accumulator:
 
     def retry(self, batch: Batch, now_ms: int, backoff_ms: int) -> None:
         """Put a batch back to its place."""
-        queue = self._queues[(batch.topic, batch.partition)]
-        queue.in_flight.remove(batch)
+        self._queues[(batch.topic, batch.partition)].in_flight.remove(batch)
         batch.not_before_ms = now_ms + backoff_ms
-        tried = [b for b in queue.waiting if b.attempts] + [batch]
+        self._put_back([batch])
+
+    def replace(self, batch: Batch, parts: list[Batch], now_ms: int) -> None:
+        """Put the parts of a batch that was too large in its place; they have been tried."""
+        self.finish(batch)
+        for part in parts:
+            part.attempts, part.not_before_ms = 1, now_ms
+            self.unfinished_bytes += part.size_bytes
+        self._put_back(parts)
+
+    def _put_back(self, batches: list[Batch]) -> None:
+        queue = self._queues[(batches[0].topic, batches[0].partition)]
+        tried = [b for b in queue.waiting if b.attempts] + batches
         fresh = [b for b in queue.waiting if not b.attempts]
         tried.sort(key=lambda b: b.base_sequence)
         queue.waiting = deque([*tried, *fresh])
@@ -131,40 +186,50 @@ class Accumulator:
         follow on a gap, and their fate is as unknown.
         """
         gone: list[Batch] = []
-        for queue in self._queues.values():
+        for where, queue in self._queues.items():
             late = [b for b in queue.waiting if b.deadline_ms <= now_ms]
             if any(b.attempts for b in late):
                 late = [b for b in queue.waiting if b.attempts or b in late]
             for batch in late:
                 queue.waiting.remove(batch)
-                self.unfinished_bytes -= batch.size_bytes
+                self._forget(where, batch)
             gone += late
         return gone
 
-    def give_up_sent(self) -> list[Batch]:
-        """Take out all waiting batches that were ever sent: a new producer id is coming."""
+    def give_up_waiting(self, *, only_sent: bool = False) -> list[Batch]:
+        """Take out all batches that wait, or those of them that were ever sent."""
         gone: list[Batch] = []
-        for queue in self._queues.values():
-            gone += [b for b in queue.waiting if b.attempts]
-            queue.waiting = deque(b for b in queue.waiting if not b.attempts)
-        self.unfinished_bytes -= sum(b.size_bytes for b in gone)
+        for where, queue in self._queues.items():
+            leaving = [b for b in queue.waiting if b.attempts or not only_sent]
+            queue.waiting = deque(b for b in queue.waiting if only_sent and not b.attempts)
+            for batch in leaving:
+                self._forget(where, batch)
+            gone += leaving
         return gone
 
     def take_all(self) -> list[Batch]:
-        """Take out everything: the producer has come to its end."""
+        """Take out everything, also what is in flight: its answers mean nothing any more."""
         gone = [b for q in self._queues.values() for b in (*q.in_flight, *q.waiting)]
+        for batch in gone:
+            batch.is_given_up = True
         self._queues.clear()
+        self._open.clear()
         self.unfinished_bytes = 0
         return gone
+
+    def _forget(self, where: TopicPartition, batch: Batch) -> None:
+        if self._open.get(where) is batch:
+            del self._open[where]
+        self.unfinished_bytes -= batch.size_bytes
 
     def _has_room(self, queue: _Queue) -> bool:
         if queue.is_retrying:
             return not queue.in_flight
         return len(queue.in_flight) < self._in_flight_max
 
-    def _ready_at(self, queue: _Queue) -> int:
+    def _ready_at(self, where: TopicPartition, queue: _Queue) -> int:
         first = queue.waiting[0]
         if first.attempts:
             return first.not_before_ms
-        is_full = first.size_bytes >= self._batch_bytes or len(queue.waiting) > 1
+        is_full = self._open.get(where) is not first
         return first.created_ms if is_full else first.created_ms + self._linger_ms

@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from ..wire.errors import (
@@ -63,6 +63,7 @@ class Snapshot:
     )
     internal_topics: set[str] = field(default_factory=set[str])
     topic_errors: dict[str, int] = field(default_factory=dict[str, int])
+    topic_ids: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def partitions_of(self, topic: str) -> list[Partition]:
         """The partitions of a topic in order."""
@@ -82,8 +83,9 @@ class ClusterView:
             raise ValueError("the bootstrap list is empty; it looks like host:port,host:port")
         self.client_id, self.timeout_ms = client_id, timeout_ms
         self.snapshot = Snapshot()
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+        self._connections: dict[tuple[str, int, str], Connection] = {}
+        self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
+        self.refreshed_ms: float = -1  # monotonic; when the whole view was last looked at
 
     async def close(self) -> None:
         """Close every connection."""
@@ -92,33 +94,38 @@ class ClusterView:
         self._connections.clear()
         await asyncio.sleep(0)  # lets the transports report that they are closed
 
-    async def connection_to(self, host: str, port: int) -> Connection:
-        """An open connection to that address."""
-        lock = self._opening.setdefault((host, port), asyncio.Lock())
+    async def connection_to(self, host: str, port: int, channel: str = "") -> Connection:
+        """An open connection to that address; one for each channel.
+
+        A broker works on one request of a connection at a time, so what may wait there long (a
+        fetch, a join) has a channel of its own.
+        """
+        place = (host, port, channel)
+        lock = self._opening.setdefault(place, asyncio.Lock())
         async with lock:
-            known = self._connections.get((host, port))
+            known = self._connections.get(place)
             if known is not None and known.is_open:
                 return known
             made = await Connection.open(
                 host, port, client_id=self.client_id, timeout_ms=self.timeout_ms
             )
-            self._connections[(host, port)] = made
+            self._connections[place] = made
             return made
 
-    async def broker(self, node_id: int) -> Connection:
+    async def broker(self, node_id: int, channel: str = "") -> Connection:
         """The connection to one broker by its id."""
         if node_id not in self.snapshot.brokers:
             await self.refresh([])
         known = self.snapshot.brokers.get(node_id)
         if known is None:
             raise NetworkException(f"node {node_id} is not among the cluster's live brokers")
-        return await self.connection_to(known.host, known.port)
+        return await self.connection_to(known.host, known.port, channel)
 
     async def any_broker(self) -> Connection:
         """A connection to whoever answers first in turn; NetworkException when nobody does."""
         addresses = [(b.host, b.port) for b in self.snapshot.brokers.values()]
         random.shuffle(addresses)
-        is_connected = [a for a in addresses if a in self._connections]
+        is_connected = [a for a in addresses if (*a, "") in self._connections]
         problems: list[str] = []
         for address in dict.fromkeys([*is_connected, *addresses, *self._bootstrap]):
             try:
@@ -150,8 +157,24 @@ class ClusterView:
             asked = {item["name"] for item in wanted}
             kept = {key: p for key, p in self.snapshot.partitions.items() if key[0] not in asked}
             fresh.partitions = kept | fresh.partitions
+            fresh.topic_ids = self.snapshot.topic_ids | fresh.topic_ids
+        if topics is None:
+            self.refreshed_ms = time.monotonic() * 1000
         self.snapshot = fresh
         return fresh
+
+    def learn_leader(
+        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoint: Broker | None
+    ) -> None:
+        """Take a hint from an answer: who leads now (KIP-951). An older epoch is not news."""
+        known = self.snapshot.partitions.get((topic, partition))
+        if known is None or leader_epoch <= known.leader_epoch:
+            return
+        if endpoint is not None:
+            self.snapshot.brokers[leader] = endpoint
+        if leader in self.snapshot.brokers:
+            news = replace(known, leader=leader, leader_epoch=leader_epoch)
+            self.snapshot.partitions[(topic, partition)] = news
 
     async def leader_of(self, topic: str, partition: int) -> Connection:
         """The connection to a partition's leader as far as we know it (refresh to know more)."""
@@ -209,6 +232,8 @@ def read_metadata(answer: Any) -> Snapshot:
         name = str(topic.name)
         if topic.error_code:
             snapshot.topic_errors[name] = int(topic.error_code)
+        if getattr(topic, "topic_id", None) is not None:
+            snapshot.topic_ids[name] = bytes(topic.topic_id)
         if topic.is_internal:
             snapshot.internal_topics.add(name)
         for p in topic.partitions:

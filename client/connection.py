@@ -18,6 +18,7 @@ from ..wire.framing import FrameReceiver, encode_request_header, frame_response
 from ..wire.messages import control
 
 API_VERSIONS = 18
+NEWEST = 1 << 15  # of versions: whatever both sides speak
 CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": "0.1.0"}
 # What we speak of each API: the versions whose meaning this client knows.
 SPOKEN: dict[int, tuple[int, int]] = {
@@ -28,14 +29,22 @@ SPOKEN: dict[int, tuple[int, int]] = {
     8: (2, 9),  # OffsetCommit by topic name
     9: (2, 9),  # OffsetFetch by topic name
     10: (4, 6),  # FindCoordinator
+    11: (0, 9),  # JoinGroup
+    12: (0, 4),  # Heartbeat
+    13: (3, 5),  # LeaveGroup by members
+    14: (0, 5),  # SyncGroup
     15: (0, 6),  # DescribeGroups
     16: (0, 5),  # ListGroups
     API_VERSIONS: (0, 3),
     19: (2, 7),  # CreateTopics
     20: (1, 5),  # DeleteTopics by name
     21: (0, 2),  # DeleteRecords
-    22: (0, 4),  # InitProducerId
+    22: (0, 6),  # InitProducerId
+    24: (0, 3),  # AddPartitionsToTxn
+    25: (0, 4),  # AddOffsetsToTxn
+    26: (0, 5),  # EndTxn
     27: (1, 1),  # WriteTxnMarkers
+    28: (0, 5),  # TxnOffsetCommit
     32: (1, 4),  # DescribeConfigs
     35: (1, 4),  # DescribeLogDirs
     37: (0, 3),  # CreatePartitions
@@ -89,6 +98,8 @@ class Connection:
     def __init__(self, host: str, port: int, client_id: str, timeout_ms: int) -> None:
         self.host, self.port, self.client_id, self.timeout_ms = host, port, client_id, timeout_ms
         self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}  # finalized levels, as this broker knows them
+        self.features_epoch = -1
         self.writable = asyncio.Event()
         self.writable.set()
         self._transport: asyncio.Transport | None = None
@@ -122,10 +133,13 @@ class Connection:
         """Whether requests can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def version_for(self, api_key: int) -> int:
-        """The newest version that both sides speak; UnsupportedVersion when there is none."""
+    def version_for(self, api_key: int, *, newest: int = NEWEST) -> int:
+        """The newest version that both sides speak; UnsupportedVersion when there is none.
+
+        newest: the newest that the caller wants.
+        """
         ours, theirs = SPOKEN[api_key], self.versions.get(api_key, (0, -1))
-        version = min(ours[1], theirs[1])
+        version = min(ours[1], theirs[1], newest)
         if version < max(ours[0], theirs[0]):
             name = control.API_NAMES.get(api_key, str(api_key))
             raise UnsupportedVersion(
@@ -135,13 +149,18 @@ class Connection:
         return version
 
     async def call(
-        self, api_key: int, values: dict[str, Any], *, timeout_ms: int | None = None
+        self,
+        api_key: int,
+        values: dict[str, Any],
+        *,
+        timeout_ms: int | None = None,
+        newest: int = NEWEST,
     ) -> Any:
         """Send a control-plane request by kio's field names; the decoded answer comes back.
 
-        Error codes inside the answer are the caller's to read.
+        Error codes inside the answer are the caller's to read. newest: as in `version_for`.
         """
-        version = self.version_for(api_key)
+        version = self.version_for(api_key, newest=newest)
         body = control.encode_request(api_key, version, values)
         answer = await self.send(api_key, version, [body], timeout_ms=timeout_ms)
         return control.decode_response(api_key, version, answer)
@@ -213,6 +232,10 @@ class Connection:
         if answer.error_code:
             raise error_for(int(answer.error_code))
         self.versions = {int(k.api_key): (k.min_version, k.max_version) for k in answer.api_keys}
+        self.features_epoch = getattr(answer, "finalized_features_epoch", -1)
+        if self.features_epoch >= 0:
+            levels = answer.finalized_features
+            self.features = {str(f.name): f.max_version_level for f in levels}
 
     async def _ask_versions(self, version: int) -> Any:
         body = control.encode_request(API_VERSIONS, version, CLIENT_SOFTWARE if version else {})

@@ -2,25 +2,30 @@
 
 Pure. The hash is that of the Java client, so that a Python and a Java producer put one key into one
 partition. Without a key records stay with one partition while a batch fills (KIP-480, KIP-794), so
-that batches are large.
+that batches are large; partitions without a leader are passed over.
 """
+
+import struct
+from collections.abc import Callable, Sequence
 
 SEED, MULTIPLIER = 0x9747B28C, 0x5BD1E995
 MASK = 0xFFFFFFFF
 STICKY_BYTES = 64 * 1024
+Partitioner = Callable[[bytes | None, int], int]
 
 
 def murmur2(data: bytes) -> int:
     """The 32-bit hash of Kafka's Java client, unsigned."""
     length = len(data)
     value = (SEED ^ length) & MASK
-    whole = length & ~3
-    for i in range(0, whole, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * MULTIPLIER & MASK
-        k = (k ^ k >> 24) * MULTIPLIER & MASK
-        value = (value * MULTIPLIER & MASK) ^ k
-    if whole != length:
-        value = (value ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
+    words = length >> 2
+    if words:
+        for word in struct.unpack_from(f"<{words}I", data):
+            k = word * MULTIPLIER & MASK
+            value = (value * MULTIPLIER & MASK) ^ ((k ^ k >> 24) * MULTIPLIER & MASK)
+    if length & 3:
+        rest = int.from_bytes(data[words << 2 :], "little")
+        value = (value ^ rest) * MULTIPLIER & MASK
     value = (value ^ value >> 13) * MULTIPLIER & MASK
     return value ^ value >> 15
 
@@ -31,16 +36,23 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 class StickyPartitioner:
-    """Chooses partitions for one topic."""
+    """Chooses partitions for one topic; `bytes_max` is how long it stays with one."""
 
-    def __init__(self, start: int = 0) -> None:
-        self._current, self._bytes = start, 0
+    def __init__(
+        self, start: int = 0, *, bytes_max: int = STICKY_BYTES, ignores_keys: bool = False
+    ) -> None:
+        self._current, self._bytes, self._bytes_max = start, 0, bytes_max
+        self._ignores_keys = ignores_keys
 
-    def choose(self, key: bytes | None, size_bytes: int, partitions: int) -> int:
-        """The partition of a record of this size."""
-        if key is not None:
+    def choose(
+        self, key: bytes | None, size_bytes: int, partitions: int, led: Sequence[int] = ()
+    ) -> int:
+        """The partition of a record of this size. `led`: those that have a leader now, if known."""
+        if key is not None and not self._ignores_keys:
             return partition_for_key(key, partitions)
-        if self._bytes >= STICKY_BYTES:
+        if self._bytes >= self._bytes_max:
             self._current, self._bytes = self._current + 1, 0
         self._bytes += size_bytes
+        if led:
+            return led[self._current % len(led)]
         return self._current % partitions

@@ -1,20 +1,28 @@
-"""What an idempotent producer must remember, and what an error means to it (KIP-98, KIP-360).
+"""The states of a producer, and what it must remember under its id (KIP-98, KIP-360).
 
-Pure. A producer has an id and an epoch from the cluster; each partition counts its records from 0.
-A batch gets its sequence number once and keeps it over all retries: that is the whole of
-idempotence. When the fate of a batch stays unknown for good, its numbers are spent; the producer
-then takes a new id and counts from 0 again, and nothing that was ever sent under the old id is
-sent under the new one.
+Pure. Rules of this file. All that moves a producer from state to state goes through `move_to` and
+the table ALLOWED; what a program may call in which state stands in the table CALLS.
 
-The states are those of a transactional producer; an idempotent one uses the first three and
+    UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
+                                                             -> ABORTING_TRANSACTION   -> READY
+
+ABORTABLE_ERROR: the transaction cannot be committed; abort it, and the producer goes on.
+FATAL_ERROR: somebody else has taken the producer's place, or may not be asked at all; there is no
+way out. A producer without a transactional id uses UNINITIALIZED, INITIALIZING, READY and
 FATAL_ERROR.
+
+A producer has an id and an epoch from the cluster; each partition counts its records from 0. A
+batch gets its sequence number once and keeps it over all retries: that is the whole of idempotence.
+When the fate of a batch stays unknown for good, its numbers are spent; the producer takes a new id
+or epoch and counts from 0 again, and nothing that was ever sent under the old one is sent under the
+new one.
 """
 
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from ..wire.errors import ErrorCode
 from ..wire.record_batch import increment_sequence
+from .failures import IllegalProducerState
 
 
 class ProducerState(Enum):
@@ -33,66 +41,87 @@ class ProducerState(Enum):
 _S = ProducerState
 ALLOWED: Mapping[ProducerState, frozenset[ProducerState]] = {
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.FATAL_ERROR}),
-    _S.INITIALIZING: frozenset({_S.READY, _S.UNINITIALIZED, _S.FATAL_ERROR}),
+    _S.INITIALIZING: frozenset({
+        _S.READY, _S.UNINITIALIZED, _S.ABORTABLE_ERROR, _S.FATAL_ERROR,
+    }),
     _S.READY: frozenset({_S.UNINITIALIZED, _S.INITIALIZING, _S.IN_TRANSACTION, _S.FATAL_ERROR}),
     _S.IN_TRANSACTION: frozenset({
         _S.COMMITTING_TRANSACTION, _S.ABORTING_TRANSACTION, _S.ABORTABLE_ERROR, _S.FATAL_ERROR,
     }),
     _S.COMMITTING_TRANSACTION: frozenset({_S.READY, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
     _S.ABORTING_TRANSACTION: frozenset({_S.READY, _S.INITIALIZING, _S.FATAL_ERROR}),
-    _S.ABORTABLE_ERROR: frozenset({_S.ABORTING_TRANSACTION, _S.FATAL_ERROR}),
+    _S.ABORTABLE_ERROR: frozenset({_S.ABORTING_TRANSACTION, _S.UNINITIALIZED, _S.FATAL_ERROR}),
     _S.FATAL_ERROR: frozenset(),
 }  # fmt: skip
 
 
-class Fate(Enum):
-    """What becomes of a batch after an answer."""
+class Call(Enum):
+    """What a program asks of a transactional producer; the value is the method's name."""
 
-    DONE = auto()
-    RETRY = auto()
-    FAIL = auto()  # this batch cannot be written; others may
-    NEW_ID = auto()  # the broker has forgotten us, or the numbers do not fit any more
-    FATAL = auto()  # somebody else took our place
+    INIT = "init_transactions"
+    BEGIN = "begin_transaction"
+    SEND = "send"
+    SEND_OFFSETS = "send_offsets_to_transaction"
+    PREPARE = "prepare"
+    COMMIT = "commit_transaction"
+    ABORT = "abort_transaction"
+
+
+# An interrupted init, commit or abort is taken up again by the same call, never by another one:
+# what the coordinator has decided meanwhile is not known.
+CALLS: Mapping[Call, frozenset[ProducerState]] = {
+    Call.INIT: frozenset({_S.UNINITIALIZED}),
+    Call.BEGIN: frozenset({_S.READY}),
+    Call.SEND: frozenset({_S.IN_TRANSACTION}),
+    Call.SEND_OFFSETS: frozenset({_S.IN_TRANSACTION}),
+    Call.PREPARE: frozenset({_S.IN_TRANSACTION}),
+    Call.COMMIT: frozenset({_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION}),
+    Call.ABORT: frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, _S.ABORTING_TRANSACTION}),
+}
+NO_ID = -1
 
 
 class ProducerIdentity:
-    """Id, epoch and the next sequence number of every partition."""
+    """State, id, epoch, and the next sequence number of every partition."""
 
     def __init__(self) -> None:
         self.state = ProducerState.UNINITIALIZED
-        self.producer_id, self.producer_epoch = -1, -1
+        self.producer_id, self.producer_epoch = NO_ID, NO_ID
+        self.problem: Exception | None = None  # why it is in an error state
         self._next: dict[tuple[str, int], int] = {}
 
-    def move_to(self, state: ProducerState) -> None:
+    def move_to(self, state: ProducerState, problem: Exception | None = None) -> None:
         """Change the state; AssertionError for a step that the table does not know."""
         assert state in ALLOWED[self.state], f"{self.state.name} -> {state.name}"
-        self.state = state
+        self.state, self.problem = state, problem
+
+    def require(self, call: Call) -> None:
+        """Return when this may be called now.
+
+        Raises the error that led to ABORTABLE_ERROR or FATAL_ERROR, IllegalProducerState otherwise.
+        """
+        if self.state in CALLS[call]:
+            return
+        if self.problem is not None:
+            raise self.problem
+        allowed = " or ".join(s.name for s in ProducerState if s in CALLS[call])
+        raise IllegalProducerState(
+            f"{call.value} needs a producer that is {allowed}; this one is {self.state.name}"
+        )
 
     def initialized(self, producer_id: int, producer_epoch: int) -> None:
-        """The cluster gave us an id: every partition counts from 0."""
+        """The cluster gave us an id and epoch: every partition counts from 0."""
         self.move_to(ProducerState.READY)
-        self.producer_id, self.producer_epoch = producer_id, producer_epoch
-        self._next.clear()
+        self.renew(producer_id, producer_epoch)
+
+    def renew(self, producer_id: int, producer_epoch: int) -> None:
+        """Take the id and epoch of the next transaction (V2); the state stays as it is."""
+        if (producer_id, producer_epoch) != (self.producer_id, self.producer_epoch):
+            self.producer_id, self.producer_epoch = producer_id, producer_epoch
+            self._next.clear()
 
     def take_sequences(self, topic: str, partition: int, count: int) -> int:
         """The first of `count` sequence numbers for a new batch."""
         first = self._next.get((topic, partition), 0)
         self._next[(topic, partition)] = increment_sequence(first, count)
         return first
-
-
-def fate_after(code: int, *, is_retriable: bool, is_oldest_in_flight: bool) -> Fate:
-    """What an answer's error code means for a batch.
-
-    `is_oldest_in_flight`: no batch of the partition with lower sequence numbers is undecided. A gap
-    is a plain consequence when an earlier batch has yet to be sent again, and a loss otherwise.
-    """
-    if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-        return Fate.DONE  # a duplicate has been written by an earlier try
-    if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        return Fate.NEW_ID if is_oldest_in_flight else Fate.RETRY
-    if code == ErrorCode.UNKNOWN_PRODUCER_ID:
-        return Fate.NEW_ID
-    if code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED):
-        return Fate.FATAL
-    return Fate.RETRY if is_retriable else Fate.FAIL

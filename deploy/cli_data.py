@@ -66,9 +66,9 @@ async def _produce(bootstrap: str, topic: str, separator: str | None, acks: str)
 
 
 async def _settle(futures: list[Any]) -> int:
-    import asyncio
-
-    settled = len(await asyncio.gather(*futures))
+    for future in futures:
+        await future
+    settled = len(futures)
     futures.clear()
     return settled
 

@@ -14,6 +14,9 @@ class KafkaError(Exception):
     """An answer of the protocol other than success; str() is a sentence for people."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+    # What it means to a producer that met it is the producer's to say: it sets these on the error.
+    abortable = False  # its transaction must be aborted; then it may go on
+    fatal = False  # it cannot go on
 
     def __init__(self, message: str | None = None, *, number: int | None = None) -> None:
         super().__init__(message or self.code.sentence)

@@ -8,16 +8,12 @@ from oncelog.client.accumulator import Accumulator, Batch
 from oncelog.client.cluster_view import parse_address
 from oncelog.client.fetch_state import FetchState
 from oncelog.client.partitioner import STICKY_BYTES, StickyPartitioner, murmur2
-from oncelog.client.producer_state import (
-    ALLOWED,
-    Fate,
-    ProducerIdentity,
-    ProducerState,
-    fate_after,
-)
+from oncelog.client.producer_state import ALLOWED, ProducerIdentity, ProducerState
+from oncelog.client.reactions import Fate, fate_after
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.records import Record, encode_batch
+from oncelog.wire.record_batch import HEADER_BYTES
+from oncelog.wire.records import Record, decode_batch, encode_batch
 
 
 # Test vectors of Kafka's own UtilsTest, as unsigned numbers.
@@ -87,13 +83,13 @@ def test_a_gap_means_a_retry_only_while_an_earlier_batch_is_undecided():
 
 
 def make(**options) -> Accumulator:
-    defaults = {"batch_bytes": 200, "linger_ms": 5, "delivery_timeout_ms": 1000}
+    defaults = {"batch_bytes": 250, "linger_ms": 5, "delivery_timeout_ms": 1000}
     return Accumulator(**{**defaults, **options})
 
 
 def fill(batches: Accumulator, count: int, now_ms: int = 0) -> None:
     for i in range(count):
-        batches.append("t", 0, Record(0, 0, None, b"x" * 150), i, now_ms)
+        batches.append("t", 0, None, b"x" * 150, (), i, now_ms)
 
 
 def number(taken: list[Batch], sequence: int) -> Batch:
@@ -117,7 +113,7 @@ def test_records_of_a_batch_have_offsets_from_zero():
     batches = make(batch_bytes=10_000)
     fill(batches, 4)
     (batch,) = batches.take(100)
-    assert [r.offset for r in batch.records] == [0, 1, 2, 3]
+    assert [r.offset for r in decode_batch(batch.builder.build())] == [0, 1, 2, 3]
 
 
 def test_no_more_than_five_are_in_flight():
@@ -152,7 +148,7 @@ def test_with_a_batch_that_was_sent_expire_all_that_were_sent():
     batches.retry(first, 50, 0)
     assert batches.expire(60) == [first, second]
     assert batches
-    assert batches.unfinished_bytes == 174
+    assert batches.unfinished_bytes == HEADER_BYTES + 159
 
 
 @given(st.lists(st.sampled_from(["add", "take", "ok", "retry"]), max_size=60))

@@ -1,0 +1,128 @@
+"""What becomes of a record: a future that costs almost nothing until somebody waits for it.
+
+All records of a batch are decided together, so the outcome stands in the batch, and a `Delivery` is
+only a place in it. It is awaitable, and may be looked at from any thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+NO_OFFSET, NO_TIMESTAMP = -1, -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written; offset NO_OFFSET when the broker does not say (acks=0).
+
+    timestamp: the broker's when the topic keeps its clock (LogAppendTime), NO_TIMESTAMP otherwise.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int = NO_TIMESTAMP
+
+
+class Outcome:
+    """What is known of a batch; decided once, in parts when it was split.
+
+    Listeners are called where it is decided, with nothing.
+    """
+
+    __slots__ = ("_listeners", "_parts", "base", "problem")
+
+    def __init__(self) -> None:
+        self.base: RecordMetadata | None = None  # of the first record
+        self.problem: Exception | None = None
+        self._listeners: list[tuple[int, Callable[[], object]]] = []
+        self._parts: tuple[tuple[int, Outcome], ...] = ()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it was written or has failed."""
+        return self.base is not None or self.problem is not None
+
+    def of(self, index: int) -> tuple["Outcome", int]:
+        """Where the record at this index is decided, and its index there."""
+        outcome = self
+        while outcome._parts:
+            start, part = next(p for p in reversed(outcome._parts) if p[0] <= index)
+            outcome, index = part, index - start
+        return outcome, index
+
+    def listen(self, index: int, listener: Callable[[], object]) -> None:
+        """Call `listener` when the record at this index is decided; it is not yet."""
+        self._listeners.append((index, listener))
+
+    def written(self, base: RecordMetadata) -> None:
+        """All records are in the log, from this place on."""
+        if not self.is_decided:
+            self.base = base
+            self._tell()
+
+    def failed(self, problem: Exception) -> None:
+        """None of the records will be sent (again)."""
+        if not self.is_decided:
+            self.problem = problem
+            self._tell()
+
+    def split(self, parts: tuple[tuple[int, "Outcome"], ...]) -> None:
+        """From now on these decide: (index of their first record, outcome), in order."""
+        self._parts = parts
+        listeners, self._listeners = self._listeners, []
+        for index, listener in listeners:
+            outcome, inner = self.of(index)
+            outcome.listen(inner, listener)
+
+    def _tell(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for _, listener in listeners:
+            listener()
+
+
+class Delivery:
+    """One record's outcome: await it, or look with `done`, `result`, `exception`."""
+
+    __slots__ = ("_index", "_outcome")
+
+    def __init__(self, outcome: Outcome, index: int) -> None:
+        self._outcome, self._index = outcome, index
+
+    def done(self) -> bool:
+        """Whether it is decided."""
+        return self._outcome.of(self._index)[0].is_decided
+
+    def exception(self) -> Exception | None:
+        """Why the record was not written; None when it was. InvalidStateError before it is done."""
+        outcome = self._outcome.of(self._index)[0]
+        if not outcome.is_decided:
+            raise asyncio.InvalidStateError("the record is not decided yet")
+        return outcome.problem
+
+    def result(self) -> RecordMetadata:
+        """Where the record stands. Raises why not; InvalidStateError before it is done."""
+        outcome, index = self._outcome.of(self._index)
+        base = outcome.base
+        if base is None:
+            problem = self.exception()
+            assert problem is not None
+            raise problem
+        if base.offset < 0:
+            return base
+        return RecordMetadata(base.topic, base.partition, base.offset + index, base.timestamp)
+
+    def add_done_callback(self, callback: Callable[["Delivery"], object]) -> None:
+        """Call `callback(self)` when it is done: now when it is, else on the client's loop."""
+        outcome, index = self._outcome.of(self._index)
+        if outcome.is_decided:
+            callback(self)
+        else:
+            outcome.listen(index, lambda: callback(self))
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        outcome, index = self._outcome.of(self._index)
+        if not outcome.is_decided:
+            waiter = asyncio.get_running_loop().create_future()
+            outcome.listen(index, lambda: waiter.done() or waiter.set_result(None))
+            yield from waiter.__await__()
+        return self.result()

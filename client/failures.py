@@ -1,0 +1,50 @@
+"""What went wrong on the client's side, and what an error means to a producer.
+
+Every error is a `KafkaError`: `.code`, `.retriable` (the same request may succeed later),
+`.abortable` (the transaction must be aborted, then the producer may go on), `.fatal` (this producer
+cannot go on), and `str()` is a sentence.
+"""
+
+from ..wire.errors import ErrorCode, KafkaError
+
+
+class IllegalProducerState(KafkaError):
+    """A call that does not fit the producer's state; a mistake of the program."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class TransactionAborted(KafkaError):
+    """The record's transaction was aborted before the record was acknowledged."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class ClientClosed(KafkaError):
+    """The client was closed before it was done."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
+class NoOffsetForPartition(KafkaError):
+    """No position is known and auto.offset.reset is none."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class CommitFailed(KafkaError):
+    """The group has gone on without this member: its offsets were not committed."""
+
+    code = ErrorCode.ILLEGAL_GENERATION
+
+
+def as_abortable(problem: KafkaError) -> KafkaError:
+    """The same error, marked: abort, then go on."""
+    problem.abortable = True
+    return problem
+
+
+def as_fatal(problem: KafkaError) -> KafkaError:
+    """The same error, marked: this producer cannot go on."""
+    problem.fatal = True
+    return problem

@@ -1,0 +1,37 @@
+"""How long to wait before the next try: growing, scattered, bounded.
+
+A try that fails at once again and again must not become a storm, and many clients that lost the
+same broker must not come back in step.
+"""
+
+import asyncio
+import random
+import time
+
+
+def now_ms() -> int:
+    """Monotonic time."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Backoff:
+    """The pauses of one operation, within its deadline."""
+
+    def __init__(self, first_ms: int, last_ms: int, deadline_ms: int) -> None:
+        self._next_ms, self._last_ms, self.deadline_ms = first_ms, last_ms, deadline_ms
+
+    @property
+    def left_ms(self) -> int:
+        """Time until the deadline; not below 0."""
+        return max(0, self.deadline_ms - now_ms())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return now_ms() >= self.deadline_ms
+
+    async def pause(self) -> None:
+        """Wait before the next try."""
+        pause_ms = min(self._next_ms * random.uniform(0.8, 1.2), self.left_ms)
+        self._next_ms = min(self._next_ms * 2, self._last_ms)
+        await asyncio.sleep(pause_ms / 1000)

@@ -1,0 +1,338 @@
+"""Batches out, answers in: the loop of a producer that sends.
+
+Rules of this file. One request carries at most one batch of a partition; a partition has at most
+five batches in flight, and while one of them is tried again no other (`accumulator`). In a
+transaction a batch leaves only for a partition that is part of it, and when the transaction is over
+its batches are given up: their answers mean nothing any more. After an error that spends sequence
+numbers a producer without transactions drains, takes a new producer id and begins anew.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from ..wire.errors import (
+    ErrorCode,
+    KafkaError,
+    NetworkException,
+    OutOfOrderSequenceNumber,
+    RequestTimedOut,
+    error_for,
+)
+from ..wire.messages.produce import ProducedPartition
+from .accumulator import Accumulator, Batch
+from .cluster_view import ClusterView
+from .delivery import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
+from .failures import ClientClosed, as_abortable, as_fatal
+from .produce_requests import COMPRESSION, fresh_producer_id, halves, produce_batches
+from .producer_state import ProducerIdentity, ProducerState
+from .reactions import Fate, fate_after
+from .retries import now_ms
+from .settings import Settings
+from .transaction_session import TransactionSession
+
+IDLE_MS, FLUSH_MS = 500, 2
+IDENTITY_PATIENCE_MS = 1_000
+
+
+class Sender:
+    """Sends what stands in the accumulator; `session` for a transactional producer."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        settings: Settings,
+        identity: ProducerIdentity,
+        batches: Accumulator,
+        session: TransactionSession | None,
+    ) -> None:
+        self._view, self._settings, self._identity = view, settings, identity
+        self._batches, self._session = batches, session
+        self._compression = COMPRESSION[settings.compression_type]
+        self.wake, self.decided = asyncio.Event(), asyncio.Event()
+        self._is_flushing = self._is_closing = self._needs_new_id = False
+        self._loop: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        self._adding: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to send, when that has not been done; raises what ended the loop."""
+        if self._loop is None:
+            self._loop = asyncio.create_task(self._run())
+        elif self._loop.done():
+            self._loop.result()
+
+    async def flush(self) -> None:
+        """Return when every record handed over is decided."""
+        before, self._is_flushing = self._is_flushing, True
+        try:
+            while self._batches and self._loop is not None and not self._loop.done():
+                await self.until_decided()
+        finally:
+            self._is_flushing = before
+
+    async def until_decided(self) -> None:
+        """Return when some batch is decided, or the loop has ended."""
+        assert self._loop is not None
+        self.decided.clear()
+        self.wake.set()
+        waiter = asyncio.ensure_future(self.decided.wait())
+        try:
+            await asyncio.wait([waiter, self._loop], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+
+    async def abandon(self, problem: KafkaError) -> bool:
+        """Fail all batches at once; True when some of them were on their way."""
+        were_on_their_way = self._batches.has_in_flight
+        for batch in self._batches.take_all():
+            were_on_their_way |= batch.attempts > 1
+            batch.outcome.failed(problem)
+        if self._adding is not None:
+            self._adding.cancel()
+            with contextlib.suppress(asyncio.CancelledError, KafkaError):
+                await self._adding
+            self._adding = None
+        self.decided.set()
+        return were_on_their_way
+
+    async def close(self) -> None:
+        """End the loop; what is undecided fails."""
+        self._is_closing = True
+        self.wake.set()
+        if self._loop is not None and not self._loop.done():
+            await self._loop
+        await self.abandon(ClientClosed("the producer was closed"))
+        for request in list(self._requests):
+            request.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)
+
+    # --- the loop
+
+    async def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self._expire()
+                if await self._has_identity():
+                    self._add_partitions()
+                    if self._send():
+                        await asyncio.sleep(0)
+                        continue
+                await self._wait()
+        except BaseException as problem:
+            known = problem if isinstance(problem, KafkaError) else KafkaError(str(problem))
+            for batch in self._batches.take_all():
+                batch.outcome.failed(known)
+            self.decided.set()
+            raise
+
+    def _expire(self) -> None:
+        late = self._batches.expire(now_ms())
+        if late:
+            limit = self._settings.delivery_timeout_ms
+            self._fail(late, RequestTimedOut(f"not acknowledged within {limit} ms"))
+
+    async def _wait(self) -> None:
+        now = now_ms()
+        wait_ms = self._batches.next_ready_ms(now, self._may_leave())
+        if wait_ms is None:
+            wait_ms = IDLE_MS
+        elif wait_ms == 0 or self._is_flushing:
+            wait_ms = FLUSH_MS
+        self.wake.clear()
+        try:
+            async with asyncio.timeout(min(wait_ms, IDLE_MS) / 1000):
+                await self.wake.wait()
+        except TimeoutError:
+            pass
+        age_ms = now - self._view.refreshed_ms
+        if age_ms > self._settings.metadata_max_age_ms:
+            self._view.refreshed_ms = now
+            self._keep(asyncio.create_task(self._refresh(None)))
+
+    def _may_leave(self) -> Callable[[tuple[str, int]], bool] | None:
+        if self._session is None:
+            return None
+        scope = self._session.scope
+        return scope.may_leave if scope is not None else lambda _: False
+
+    def _add_partitions(self) -> None:
+        scope = self._session.scope if self._session is not None else None
+        if scope is not None and scope.has_unadded:
+            assert self._session is not None
+            self._adding = asyncio.create_task(self._session.add_wanted())
+            self._adding.add_done_callback(self._added)
+
+    def _added(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled():
+            task.result()
+        self._fail_doomed()
+        self.wake.set()
+
+    def _send(self) -> bool:
+        batches = self._batches.take(
+            now_ms(), is_flushing=self._is_flushing, may_leave=self._may_leave()
+        )
+        if not batches:
+            return False
+        scope = self._session.scope if self._session is not None else None
+        if scope is not None:
+            scope.sent()
+        by_leader: dict[int, list[Batch]] = {}
+        for batch in batches:
+            self._encode(batch)
+            known = self._view.snapshot.partitions.get((batch.topic, batch.partition))
+            by_leader.setdefault(known.leader if known else -1, []).append(batch)
+        is_v2 = scope is not None and scope.is_v2
+        for leader, group in by_leader.items():
+            self._keep(asyncio.create_task(self._request(leader, group, is_v2)))
+        return True
+
+    def _keep(self, task: "asyncio.Task[None]") -> None:
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    def _encode(self, batch: Batch) -> None:
+        if batch.encoded is not None:
+            return
+        is_numbered = self._settings.enable_idempotence
+        count = batch.builder.count
+        if is_numbered and batch.base_sequence < 0:
+            batch.base_sequence = self._identity.take_sequences(batch.topic, batch.partition, count)
+        batch.encoded = batch.builder.build(
+            compression=self._compression,
+            producer_id=self._identity.producer_id if is_numbered else -1,
+            producer_epoch=self._identity.producer_epoch if is_numbered else -1,
+            base_sequence=batch.base_sequence,
+            is_transactional=self._session is not None,
+        )
+
+    # --- one request
+
+    async def _request(self, leader: int, batches: list[Batch], is_v2: bool) -> None:
+        """Send one request and decide about its batches."""
+        try:
+            if leader < 0:
+                await self._view.refresh({b.topic for b in batches})
+                raise error_for(ErrorCode.LEADER_NOT_AVAILABLE)
+            answers = await produce_batches(
+                self._view, leader, batches, self._settings, is_v2=is_v2
+            )
+        except KafkaError as problem:
+            is_lost = isinstance(problem, NetworkException | RequestTimedOut)
+            for batch in batches:
+                self._decide(batch, int(problem.code), None, problem, is_lost=is_lost)
+        else:
+            for b in batches:
+                answer = answers.get((b.topic, b.partition))
+                code = -1 if answer is None else answer.error_code
+                message = None if answer is None else answer.error_message
+                problem = error_for(code, message) if code else None
+                self._decide(b, code, answer, problem)
+        retried = {b.topic for b in batches if b.not_before_ms and not b.is_given_up}
+        if retried:
+            await self._refresh(retried)
+        self.wake.set()
+
+    def _decide(
+        self,
+        batch: Batch,
+        code: int,
+        answer: ProducedPartition | None,
+        problem: KafkaError | None,
+        *,
+        is_lost: bool = False,
+    ) -> None:
+        if batch.is_given_up:
+            return
+        if is_lost and self._session is not None:
+            self._session.uncertain()
+        fate = fate_after(
+            code,
+            is_retriable=problem is not None and problem.retriable,
+            is_oldest_in_flight=self._batches.is_oldest_in_flight(batch),
+            is_transactional=self._session is not None,
+            record_count=batch.builder.count,
+        )
+        if fate is Fate.DONE:
+            self._batches.finish(batch)
+            offset, timestamp = NO_OFFSET, NO_TIMESTAMP
+            if answer is not None:
+                offset, timestamp = answer.base_offset, answer.log_append_time_ms
+            batch.outcome.written(RecordMetadata(batch.topic, batch.partition, offset, timestamp))
+            self.decided.set()
+            return
+        assert problem is not None
+        if fate is Fate.RETRY and batch.attempts <= self._settings.retries:
+            first, last = self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
+            self._batches.retry(batch, now_ms(), min(first << min(batch.attempts - 1, 6), last))
+            return
+        if fate is Fate.SPLIT:
+            self._batches.replace(batch, halves(batch), now_ms())
+            return
+        self._batches.finish(batch)
+        if fate is Fate.FATAL:
+            self._identity_is_lost(as_fatal(problem))
+        self._fail([batch], problem)
+
+    def _fail(self, batches: list[Batch], problem: KafkaError) -> None:
+        if self._session is not None and not problem.fatal:
+            as_abortable(problem)
+        for batch in batches:
+            batch.outcome.failed(problem)
+            if batch.attempts and self._settings.enable_idempotence:
+                self._needs_new_id = self._session is None  # its numbers are spent
+                if self._session is not None:
+                    self._session.uncertain()
+        if self._session is not None:
+            self._session.failed(problem)
+            self._fail_doomed()
+        self.decided.set()
+
+    def _fail_doomed(self) -> None:
+        """When the transaction cannot be committed any more, nothing of it needs to be sent."""
+        problem = self._identity.problem
+        if self._session is None or not isinstance(problem, KafkaError):
+            return
+        for batch in self._batches.give_up_waiting():
+            if batch.attempts:
+                self._session.uncertain()
+            batch.outcome.failed(problem)
+        self.decided.set()
+
+    def _identity_is_lost(self, problem: KafkaError) -> None:
+        if self._identity.state is not ProducerState.FATAL_ERROR:
+            self._identity.move_to(ProducerState.FATAL_ERROR, problem)
+
+    async def _refresh(self, topics: set[str] | None) -> None:
+        with contextlib.suppress(KafkaError):  # the next try asks again
+            await self._view.refresh(topics)
+
+    # --- the id of a producer without transactions
+
+    async def _has_identity(self) -> bool:
+        """Whether batches may leave: a producer id is there, or not needed."""
+        if self._session is not None or not self._settings.enable_idempotence:
+            return True
+        identity = self._identity
+        if identity.state is ProducerState.FATAL_ERROR:
+            raise identity.problem or error_for(ErrorCode.PRODUCER_FENCED)
+        if self._needs_new_id:
+            if self._batches.has_in_flight:
+                return False
+            self._fail(self._batches.give_up_waiting(only_sent=True), OutOfOrderSequenceNumber())
+            self._needs_new_id = False
+            identity.move_to(ProducerState.UNINITIALIZED)
+        if identity.state is ProducerState.READY or not self._batches:
+            return True
+        identity.move_to(ProducerState.INITIALIZING)
+        try:
+            given = await fresh_producer_id(self._view, timeout_ms=IDENTITY_PATIENCE_MS)
+        except KafkaError as problem:
+            if problem.retriable:  # again, until the batches' own time is over
+                identity.move_to(ProducerState.UNINITIALIZED)
+                return False
+            self._identity_is_lost(as_fatal(problem))
+            raise
+        identity.initialized(*given)
+        return True

@@ -1,0 +1,202 @@
+"""Configuration of clients: Kafka's dotted names, or the same as keywords with underscores.
+
+    Producer({"bootstrap.servers": "127.0.0.1:9092", "linger.ms": 20}, compression_type="zstd")
+
+Pure. Values may be text, as in a properties file. A name or a value that would not be honoured is
+refused with a sentence. Where a default is not Kafka's, the row says why.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One name: kind is int, bool, str or list; least and most bound an int."""
+
+    name: str
+    kind: type
+    default: Any
+    doc: str
+    least: int = 0
+    most: int = INT_MAX
+    choices: tuple[str, ...] = ()
+
+    @property
+    def keyword(self) -> str:
+        """The name as a Python keyword."""
+        return self.name.replace(".", "_")
+
+    def read(self, value: Any) -> Any:
+        """The value in its kind. Raises ValueError with a sentence."""
+        if value is None:
+            return None
+        if self.kind is bool:
+            return self._boolean(value)
+        if self.kind is int:
+            return self._number(value)
+        if self.kind is list:
+            items = value.split(",") if isinstance(value, str) else list(value)
+            return tuple(str(item).strip() for item in items if str(item).strip())
+        text = str(value)
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
+        return text
+
+    def _boolean(self, value: Any) -> bool:
+        known = {"true": True, "false": False}.get(str(value).lower())
+        if known is None:
+            raise ValueError(f"{self.name} is true or false, not {value!r}")
+        return known
+
+    def _number(self, value: Any) -> int:
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{self.name} is a whole number, not {value!r}") from None
+        if not self.least <= number <= self.most or number != float(value):
+            raise ValueError(f"{self.name} lies in {self.least}..{self.most}, not {value!r}")
+        return number
+
+
+COMMON = (
+    Setting("bootstrap.servers", list, (), "host:port of some brokers."),
+    Setting("client.id", str, "oncelog", "How brokers' logs name this client."),
+    Setting("request.timeout.ms", int, 30_000, "How long an answer may take.", 1),
+    Setting("metadata.max.age.ms", int, 300_000, "After this the cluster is looked at anew."),
+    Setting("retry.backoff.ms", int, 20, "The first pause before a retry (Kafka: 100)."),
+    Setting("retry.backoff.max.ms", int, 500, "The longest pause (Kafka: 1000)."),
+)
+PRODUCER = (
+    *COMMON,
+    Setting("acks", str, "all", "Who must have a record.", choices=("all", "-1", "1", "0")),
+    Setting("enable.idempotence", bool, None, "Each record once and in order; true with acks=all."),
+    Setting("transactional.id", str, None, "Makes the producer transactional."),
+    Setting("transaction.timeout.ms", int, 60_000, "The cluster aborts after this.", 1),
+    Setting(
+        "transaction.two.phase.commit.enable",
+        bool,
+        False,
+        "Transactions never time out and may be prepared (KIP-939).",
+    ),
+    Setting("oncelog.transaction.version.max", int, 2, "1: as clients before KIP-890.", 1, 2),
+    Setting("linger.ms", int, 5, "How long a batch waits for more records."),
+    Setting("batch.size", int, 256 * 1024, "Bytes (Kafka: 16384; Python works by batches).", 1),
+    Setting("buffer.memory", int, 32 * 1024 * 1024, "Bytes not decided yet.", 1, LONG_MAX),
+    Setting("max.block.ms", int, 60_000, "How long a call may wait for the cluster."),
+    Setting("max.request.size", int, 1024 * 1024, "The largest record, in bytes.", 1),
+    Setting("compression.type", str, "none", "", choices=("none", "gzip", "snappy", "lz4", "zstd")),
+    Setting("delivery.timeout.ms", int, 120_000, "After this a record has failed.", 1),
+    Setting("retries", int, INT_MAX, "Bounded by delivery.timeout.ms in any case."),
+    Setting("max.in.flight.requests.per.connection", int, 5, "Batches of one partition.", 1),
+    Setting("partitioner.ignore.keys", bool, False, "Stick to a partition in spite of keys."),
+)
+RESETS = ("latest", "earliest", "none")
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+CONSUMER = (
+    *COMMON,
+    Setting("group.id", str, None, "Makes the consumer a member of a group."),
+    Setting("group.instance.id", str, None, "Makes it a static member (KIP-345)."),
+    Setting("isolation.level", str, "read_uncommitted", "", choices=(
+        "read_uncommitted", "read_committed",
+    )),
+    Setting("auto.offset.reset", str, "latest", "Without a position.", choices=RESETS),
+    Setting("enable.auto.commit", bool, True, "Commit what was polled, by time and at the end."),
+    Setting("auto.commit.interval.ms", int, 5_000, "How often."),
+    Setting("fetch.min.bytes", int, 1, "How much a broker waits for."),
+    Setting("fetch.max.wait.ms", int, 500, "How long it waits."),
+    Setting("fetch.max.bytes", int, 16 * 1024 * 1024, "In one answer (Kafka: 50 MB)."),
+    Setting("max.partition.fetch.bytes", int, 4 * 1024 * 1024, "Of one partition (Kafka: 1 MB)."),
+    Setting("max.poll.records", int, 10_000, "The most that one poll gives (Kafka: 500).", 1),
+    Setting("max.poll.interval.ms", int, 300_000, "Who polls less often leaves its group.", 1),
+    Setting("session.timeout.ms", int, 45_000, "Silence after which a member is dead.", 1),
+    Setting("heartbeat.interval.ms", int, 3_000, "How often a member shows that it lives.", 1),
+    Setting("partition.assignment.strategy", list, ("range", "cooperative-sticky"), ""),
+    Setting("default.api.timeout.ms", int, 60_000, "How long a call may wait for the cluster."),
+)  # fmt: skip
+ADMIN = (*COMMON, Setting("default.api.timeout.ms", int, 60_000, "How long a call may wait."))
+
+
+class Settings:
+    """Values by keyword name, as attributes."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"there is no setting {name}")
+
+    def __repr__(self) -> str:
+        return f"Settings({self.__dict__!r})"
+
+    def but(self, **values: Any) -> "Settings":
+        """The same with other values."""
+        return Settings({**self.__dict__, **values})
+
+
+def read_settings(
+    rows: Sequence[Setting], config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
+) -> Settings:
+    """Defaults, then the dotted names of `config`, then keywords. Raises ValueError."""
+    by_name = {row.name: row for row in rows}
+    by_keyword = {row.keyword: row for row in rows}
+    values = {row.keyword: row.default for row in rows}
+    for name, value in (config or {}).items():
+        row = by_name.get(name)
+        if row is None:
+            raise ValueError(_unknown(name, by_name))
+        values[row.keyword] = row.read(value)
+    for keyword, value in keywords.items():
+        row = by_keyword.get(keyword)
+        if row is None:
+            raise ValueError(_unknown(keyword, by_keyword))
+        values[row.keyword] = row.read(value)
+    return Settings(values)
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"there is no setting {name}" + (f"; is {near[0]} meant?" if near else "")
+
+
+def producer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Settings:
+    """A producer's settings, with idempotence decided and checked. Raises ValueError."""
+    s = read_settings(PRODUCER, config, keywords)
+    s = s.but(acks={"all": -1, "-1": -1, "1": 1, "0": 0}[s.acks])
+    asked = s.enable_idempotence
+    if s.transactional_id is not None and (asked is False or not s.transactional_id):
+        raise ValueError("a transactional.id is not empty, and needs enable.idempotence=true")
+    if s.transaction_two_phase_commit_enable and s.transactional_id is None:
+        raise ValueError("transaction.two.phase.commit.enable needs a transactional.id")
+    wanted = asked if asked is not None else s.acks == -1 or s.transactional_id is not None
+    if wanted:
+        for name, is_right, needed in (
+            ("acks", s.acks == -1, "all"),
+            ("retries", s.retries > 0, "above 0"),
+            ("max.in.flight.requests.per.connection",
+             s.max_in_flight_requests_per_connection <= 5, "at most 5"),
+        ):  # fmt: skip
+            if not is_right:
+                raise ValueError(f"idempotence needs {name} to be {needed}")
+    if s.delivery_timeout_ms < s.linger_ms:
+        raise ValueError("delivery.timeout.ms must not be below linger.ms")
+    return s.but(enable_idempotence=wanted)
+
+
+def consumer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Settings:
+    """A consumer's settings. Raises ValueError."""
+    s = read_settings(CONSUMER, config, keywords)
+    for name in s.partition_assignment_strategy:
+        if name not in ASSIGNORS:
+            raise ValueError(f"{name!r} is not an assignor: {', '.join(ASSIGNORS)}")
+    if not s.partition_assignment_strategy:
+        raise ValueError("partition.assignment.strategy names at least one assignor")
+    if s.group_id == "":
+        raise ValueError("group.id must not be empty")
+    if s.heartbeat_interval_ms >= s.session_timeout_ms:
+        raise ValueError("heartbeat.interval.ms must be below session.timeout.ms")
+    return s

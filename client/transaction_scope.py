@@ -1,0 +1,83 @@
+"""One transaction as its producer knows it: what is part of it, and how it can be ended.
+
+Pure. V1: a partition is added at the coordinator before a batch leaves for it, one request at a
+time. V2 (KIP-890): the first batch adds its partition by itself, and each end raises the epoch.
+
+`is_uncertain`: a request is out there whose fate we do not know, and which could still take effect
+under our epoch: a batch, an addition, an end. Under V2 the next epoch makes it harmless. Under V1
+all transactions share one epoch (KAFKA-14053, KAFKA-17754), so an uncertain one is aborted by
+InitProducerId with our id and epoch, which aborts it and raises the epoch in one step; and after an
+uncertain commit the epoch is raised before the next transaction.
+"""
+
+from enum import Enum, auto
+
+TopicPartition = tuple[str, int]
+
+
+class Ending(Enum):
+    """How a transaction is ended."""
+
+    NOTHING = auto()  # the coordinator has never heard of it
+    END_TRANSACTION = auto()
+    NEW_EPOCH = auto()  # InitProducerId with our id and epoch: aborts, and fences what is late
+
+
+class TransactionScope:
+    """One transaction; a new one for each `begin`."""
+
+    def __init__(self, *, is_v2: bool) -> None:
+        self.is_v2 = is_v2
+        self.is_uncertain = False
+        self.has_begun = False  # the coordinator may know of it
+        self.prepared = False
+        self.groups: set[str] = set()  # V1: whose offsets were added
+        self._added: set[TopicPartition] = set()
+        self._unadded: set[TopicPartition] = set()
+        self._asked: tuple[TopicPartition, ...] = ()
+
+    def want(self, partition: TopicPartition) -> bool:
+        """A record for this partition is coming; True when that is the first of its partition."""
+        if partition in self._added or partition in self._unadded or partition in self._asked:
+            return False
+        (self._added if self.is_v2 else self._unadded).add(partition)
+        return True
+
+    def may_leave(self, partition: TopicPartition) -> bool:
+        """Whether batches of this partition may be sent."""
+        return partition in self._added
+
+    @property
+    def has_unadded(self) -> bool:
+        """Whether an AddPartitionsToTxn is due."""
+        return bool(self._unadded) and not self._asked
+
+    @property
+    def is_adding(self) -> bool:
+        """Whether partitions wait to be added, or an answer about them is awaited."""
+        return bool(self._unadded or self._asked)
+
+    def take_unadded(self) -> tuple[TopicPartition, ...]:
+        """The partitions of the next request, which is on its way from here."""
+        assert not self._asked, "one addition at a time"
+        self._asked = tuple(sorted(self._unadded))
+        self._unadded.clear()
+        self.has_begun = True
+        return self._asked
+
+    def added(self) -> None:
+        """The coordinator has added all that was asked."""
+        self._added.update(self._asked)
+        self._asked = ()
+
+    def sent(self) -> None:
+        """A batch or offsets are on their way: the coordinator will hear of the transaction."""
+        self.has_begun = True
+
+    def ending(self, *, is_commit: bool, can_raise_epoch: bool = True) -> Ending:
+        """How it is to be ended. `can_raise_epoch`: the coordinator serves InitProducerId v3."""
+        if not self.has_begun:
+            return Ending.NOTHING
+        if is_commit or self.is_v2 or not can_raise_epoch:
+            return Ending.END_TRANSACTION
+        return Ending.NEW_EPOCH if self.is_uncertain or self._asked else Ending.END_TRANSACTION

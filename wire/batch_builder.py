@@ -1,0 +1,137 @@
+"""A record batch that grows record by record: the writing side of a producer.
+
+Each record is encoded when it is appended, so that the size of a batch is known exactly while it
+fills, and closing a batch is one join, one checksum and one header. `records.encode_batch` makes
+the same bytes from records that are there already.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from .compression import NONE, compress
+from .primitives import encode_unsigned_varint
+from .record_batch import (
+    CRC_AT,
+    CRC_COVERS_FROM,
+    HEADER_BYTES,
+    LENGTH_COUNTS_FROM,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
+
+RECORD_BYTES_EXTRA = 36  # the most that a record without headers takes beside key and value
+Headers = Sequence[tuple[str, bytes | None]]
+_header = struct.Struct(">qiibIhiqqqhii")
+_crc = struct.Struct(">I")
+_ROOM = bytes(HEADER_BYTES)  # its header is written at last
+_NULL = b"\x01"
+_NO_HEADERS = b"\0"
+_TABLE_SIZE = 1 << 14
+# Zigzag varints of small numbers that are not negative stand at twice the number.
+_VARINTS = tuple(encode_unsigned_varint(value) for value in range(_TABLE_SIZE))
+
+
+def _varint(value: int) -> bytes:
+    zigzag = value << 1 if value >= 0 else (-value << 1) - 1
+    return _VARINTS[zigzag] if zigzag < _TABLE_SIZE else encode_unsigned_varint(zigzag)
+
+
+class BatchBuilder:
+    """Records of one partition; at least one before `build`."""
+
+    __slots__ = ("_base_timestamp", "_chunks", "_max_timestamp", "count", "size_bytes")
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = [_ROOM]
+        self._base_timestamp = self._max_timestamp = 0
+        self.count, self.size_bytes = 0, HEADER_BYTES
+
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
+    ) -> None:
+        """Add a record; timestamp in wall ms."""
+        count = self.count
+        if count:
+            delta = timestamp - self._base_timestamp
+            if timestamp > self._max_timestamp:  # noqa: PLR1730 (a call would cost more)
+                self._max_timestamp = timestamp
+        else:
+            self._base_timestamp = self._max_timestamp = timestamp
+            delta = 0
+        zigzag = delta << 1 if delta >= 0 else (-delta << 1) - 1
+        place = count << 1
+        if key is None:
+            start, key = _NULL, b""
+        else:
+            twice = len(key) << 1
+            start = _VARINTS[twice] if twice < _TABLE_SIZE else encode_unsigned_varint(twice)
+        if value is None:
+            middle, value = _NULL, b""
+        else:
+            twice = len(value) << 1
+            middle = _VARINTS[twice] if twice < _TABLE_SIZE else encode_unsigned_varint(twice)
+        record = b"".join((
+            b"\0",  # attributes
+            _VARINTS[zigzag] if zigzag < _TABLE_SIZE else encode_unsigned_varint(zigzag),
+            _VARINTS[place] if place < _TABLE_SIZE else encode_unsigned_varint(place),
+            start,
+            key,
+            middle,
+            value,
+            _encode_headers(headers) if headers else _NO_HEADERS,
+        ))  # fmt: skip
+        twice = len(record) << 1
+        length = _VARINTS[twice] if twice < _TABLE_SIZE else encode_unsigned_varint(twice)
+        self._chunks += (length, record)
+        self.count = count + 1
+        self.size_bytes += len(length) + len(record)
+
+    def build(
+        self,
+        *,
+        compression: int = NONE,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        is_transactional: bool = False,
+    ) -> bytearray:
+        """The batch, with base offset 0. Raises UnsupportedCompressionType."""
+        chunks = self._chunks
+        if compression != NONE:
+            chunks = [_ROOM, compress(compression, b"".join(chunks[1:]))]
+        batch = bytearray().join(chunks)  # the only copy
+        _header.pack_into(
+            batch,
+            0,
+            0,
+            len(batch) - LENGTH_COUNTS_FROM,
+            -1,
+            MAGIC,
+            0,
+            compression | (TRANSACTIONAL_BIT if is_transactional else 0),
+            self.count - 1,
+            self._base_timestamp,
+            self._max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
+        return batch
+
+
+def size_of_headers(headers: Headers) -> int:
+    """The most bytes that these headers take in a record."""
+    return sum(len(name) * 4 + len(value or b"") + 10 for name, value in headers)
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    pieces = [_varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        pieces += (_varint(len(encoded)), encoded)
+        pieces += (_NULL,) if value is None else (_varint(len(value)), value)
+    return b"".join(pieces)
