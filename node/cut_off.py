@@ -3,8 +3,9 @@
 Cut off from the controller it cannot drop the followers that are silent, and cannot learn that
 another leads by now. What waits for those followers would wait until its client's patience ends,
 30 s and more, though the cluster has a new leader after one session timeout. So such a partition
-takes no more writes of acks=all, and those that wait end with NOT_LEADER_OR_FOLLOWER: clients ask
-another broker who leads, and send again. Apache Kafka lets them wait.
+takes no more writes of acks=all, and those that wait end with NOT_LEADER_OR_FOLLOWER; a client's
+connection is closed instead, or it would ask us, of all brokers, who leads. Apache Kafka lets them
+wait.
 
 Partitions whose in-sync followers do fetch go on without a controller, as in Kafka.
 """

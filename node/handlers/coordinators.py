@@ -17,7 +17,7 @@ from ...coordinator.cluster_model import Broker
 from ...coordinator.sharding import shard_for
 from ...wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ...wire.framing import RequestHeader
-from ..dispatch import Api, RequestContext, Values, control_api
+from ..dispatch import Api, CloseConnection, RequestContext, Values, control_api
 from ..services import BrokerServices
 from .auto_creation import OFFSETS_TOPIC, AutoCreation
 
@@ -38,6 +38,8 @@ class CoordinatorSearch:
         """The coordinators of the keys."""
         broker = context.broker
         await broker.doubtful_brokers.settled()
+        if broker.replicas.stalled:
+            raise CloseConnection("this broker is cut off from the cluster: ask another")
         key_type = getattr(request, "key_type", GROUP)
         if key_type not in (GROUP, TRANSACTION, SHARE):
             raise InvalidRequest(f"There is no coordinator of kind {key_type}")

@@ -97,6 +97,8 @@ def append_all(
         return refuse_all(request, version, TransactionalIdAuthorizationFailed(), pending)
     if request.acks == 0:
         return refuse_unanswered(pending) if failed else None
+    if failed and replicas.stalled:
+        return _send_away(pending or PendingAnswer())
     if not waiting:
         response.node_endpoints = hints.endpoints
         return produce.encode_response(response, version)
@@ -141,6 +143,12 @@ def refuse_unanswered(pending: PendingAnswer | None = None) -> PendingAnswer:
     return pending
 
 
+def _send_away(pending: PendingAnswer) -> PendingAnswer:
+    """We are cut off: only a broken connection makes librdkafka ask another broker who leads."""
+    pending.abort("this broker is cut off from the cluster")
+    return pending
+
+
 def _wait(
     replicas: ReplicaManager,
     request: ProduceRequest,
@@ -155,6 +163,9 @@ def _wait(
             return
         for partition, (answer, _) in waiting.items():
             error = operation.outcomes.get(partition, ErrorCode.REQUEST_TIMED_OUT)
+            if error in _WAIT_FOR_LEADER and replicas.stalled:
+                _send_away(pending)
+                return
             if error:
                 answer.error_code = error
                 answer.base_offset = answer.log_start_offset = -1

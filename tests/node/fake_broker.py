@@ -49,6 +49,12 @@ def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> B
     )
 
 
+class Hosted(list[Any]):
+    """Stands for the replica manager where only its partitions are looked at."""
+
+    stalled: frozenset[Any] = frozenset()
+
+
 class FakeController:
     """Applies at once what it is given; or fails as it is told."""
 
@@ -105,7 +111,7 @@ class FakeBroker:
         for node in range(1, count + 1):
             self.start_broker(node)
         self.group = FakeGroup()
-        self.hosted: list[Any] = []
+        self.hosted = Hosted()
         self.services = BrokerServices(
             config=config,
             state=self.state,

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from oncelog.node.clock import SystemClock
 from oncelog.node.cut_off import CutOff
-from oncelog.wire.errors import ErrorCode
 
-from .leading_broker import LeadingBroker, batch
+from .leading_broker import CLOSED, LeadingBroker, batch
 
 TIMEOUT_MS = 1_500
 
@@ -48,10 +47,10 @@ def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_answer
         assert not waiting.is_there
         clock.now_ms += 1
         watch.look()
-        assert await waiting.errors() == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert await waiting.value() == CLOSED
         end_offset = broker.log().log_end_offset
         late = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
-        assert await late.errors() == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert await late.value() == CLOSED
         assert broker.log().log_end_offset == end_offset
         loose = broker.produce(broker.connect(), {0: plain()}, transactional_id=None, acks=1)
         assert await loose.errors() == {0: 0}, "acks=1 asks for no more than this log"
