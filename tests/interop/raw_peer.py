@@ -5,6 +5,7 @@ between two clusters (addresses, ids, present times, disk sizes, the words of an
 put as a word that says only what kind of thing it is.
 """
 
+import contextlib
 import dataclasses
 import socket
 import time
@@ -76,11 +77,23 @@ class RawPeer:
 
     def send_bytes(self, data: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
         """Send these bytes as they are and await one answer."""
-        try:
+        self.post_bytes(data)
+        return self.await_answer(timeout_s)
+
+    def post_bytes(self, data: bytes) -> None:
+        """Send these bytes as they are, and do not wait; see `await_answer`."""
+        with contextlib.suppress(ConnectionError):  # that is seen from the answer
             if self._socket is None:
                 self._socket = socket.create_connection(self.address, 5)
-            self._socket.settimeout(timeout_s)
+            self._socket.settimeout(ANSWER_TIMEOUT_S)
             self._socket.sendall(data)
+
+    def await_answer(self, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
+        """The next answer's frame, CLOSED, or SILENT."""
+        if self._socket is None:
+            return CLOSED
+        try:
+            self._socket.settimeout(timeout_s)
             size = int.from_bytes(self._receive(4), "big")
             return self._receive(size)
         except TimeoutError:

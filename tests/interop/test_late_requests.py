@@ -1,0 +1,228 @@
+"""KAFKA-17754: a request that was held up on its way ends, or joins, its producer's next one.
+
+Transactions of clients without KIP-890 share producer id and epoch, so nothing in a late request
+tells which transaction it belongs to. Here a proxy holds one back; its client gives up on that
+connection, repeats the request on another, and goes on. Then the late one arrives, at each moment
+that matters. Without the fence of connections that goes wrong, which shows that the test tests
+something; with it no moment does.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.framing import encode_request_header
+from oncelog.wire.messages import control, produce
+from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from oncelog.wire.records import Record, encode_batch
+
+from .delaying_proxy import DelayingProxy
+from .inner_broker import InnerBroker
+from .raw_peer import CLOSED, INIT_PRODUCER_ID, PRODUCE, SILENT, RawPeer
+from .readers import read_to_end
+from .transaction_requests import ADD_PARTITIONS, END, error_of
+from .transactional_owner import wait_for_coordinator
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore"),  # the library's own
+]
+PARTITIONS = 2
+
+
+class Moment(IntEnum):
+    """When the late request arrives: after so many steps of the second transaction."""
+
+    BEFORE = 0
+    BEGUN = 1
+    WRITTEN = 2
+    ENDED = 3
+
+
+class FencedBroker(InnerBroker):
+    """Or one without the fence."""
+
+    def __init__(self, has_fence: bool) -> None:
+        super().__init__(oncelog_transaction_connection_fence=str(has_fence).lower())
+        self.has_fence = has_fence
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["fence", "no fence"])
+def broker(request: pytest.FixtureRequest) -> Iterator[FencedBroker]:
+    with FencedBroker(request.param) as running:
+        yield running
+
+
+class OldClient:
+    """A producer with transactions V1. `late` goes through the proxy, `peer` is its next
+    connection."""
+
+    def __init__(self, broker: FencedBroker, proxy: DelayingProxy, name: str) -> None:
+        self.name, self.topic = name, f"topic-of-{name}"
+        self.late = RawPeer("late", proxy.address)
+        self.peer = RawPeer("on time", broker.address)
+        self.peer.create_topic(self.topic, PARTITIONS)
+        self.peer.close()  # connections of a producer count from its first request on
+        wait_for_coordinator(self.late, 1, name)
+        values = {"transactional_id": name, "transaction_timeout": 60_000}
+        answer = self._ask(self.late, INIT_PRODUCER_ID, 1, values)
+        self.identity = answer.producer_id, answer.producer_epoch
+
+    def close(self) -> None:
+        self.late.close()
+        self.peer.close()
+
+    def begin(self, peer: RawPeer) -> None:
+        values = {
+            "v3_and_below_transactional_id": self.name,
+            "v3_and_below_producer_id": self.identity[0],
+            "v3_and_below_producer_epoch": self.identity[1],
+            "v3_and_below_topics": [{"name": self.topic, "partitions": list(range(PARTITIONS))}],
+        }
+        self._ask(peer, ADD_PARTITIONS, 1, values)
+
+    def write(self, peer: RawPeer, value: bytes, sequence: int, partition: int = 0) -> int:
+        answer = peer.ask_raw(PRODUCE, 7, self._batch(value, sequence, partition))
+        return answer.topics[0].partitions[0].error_code
+
+    def end(self, peer: RawPeer, is_commit: bool) -> int:
+        while True:
+            answer = peer.ask_raw(END, 1, self._ending(is_commit))
+            assert not isinstance(answer, str), answer
+            if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                return answer.error_code
+
+    def end_late(self, is_commit: bool) -> None:
+        """Ask for the end on the old connection, where nobody answers in time."""
+        self._send_late(END, 1, control.encode_request(END, 1, self._ending(is_commit)))
+
+    def write_late(self, value: bytes, sequence: int, partition: int = 0) -> None:
+        batch = self._batch(value, sequence, partition)
+        self._send_late(PRODUCE, 7, b"".join(produce.encode_request(batch, 7)))
+
+    def _send_late(self, api_key: int, version: int, body: bytes) -> None:
+        frame = encode_request_header(api_key, version, 99, "late") + body
+        framed = len(frame).to_bytes(4, "big") + frame
+        self.late.post_bytes(framed)
+
+    def _ask(self, peer: RawPeer, api_key: int, version: int, values: Any) -> Any:
+        while error_of(answer := peer.ask_raw(api_key, version, values)):
+            assert error_of(answer) == ErrorCode.CONCURRENT_TRANSACTIONS, answer
+        return answer
+
+    def _ending(self, is_commit: bool) -> dict[str, Any]:
+        return {
+            "transactional_id": self.name,
+            "producer_id": self.identity[0],
+            "producer_epoch": self.identity[1],
+            "committed": is_commit,
+        }
+
+    def _batch(self, value: bytes, sequence: int, partition: int) -> ProduceRequest:
+        records = encode_batch(
+            [Record(0, 1, None, value)], transactional=True, producer_id=self.identity[0],
+            producer_epoch=self.identity[1], base_sequence=sequence,
+        )  # fmt: skip
+        wanted = ProduceTopic(self.topic, None, [ProducePartition(partition, records)])
+        return ProduceRequest(self.name, -1, 5000, [wanted])
+
+
+def seen(broker: FencedBroker, topic: str) -> set[bytes]:
+    bootstrap = f"127.0.0.1:{broker.port}"
+    return {value for _, value in read_to_end(bootstrap, topic, PARTITIONS)}
+
+
+def play(broker: FencedBroker, name: str, moment: Moment, *, first_commits: bool) -> bool:
+    """Whether both transactions ended as their client was told, and as it wanted.
+
+    The end of the first one is held up and repeated; the second one ends the other way.
+    """
+    with DelayingProxy(broker.address) as proxy:
+        client = OldClient(broker, proxy, name)
+        try:
+            client.begin(client.late)
+            assert client.write(client.late, b"first", 0) == 0
+            proxy.hold()
+            client.end_late(first_commits)
+            assert client.end(client.peer, first_commits) == 0
+            errors: list[int] = []
+            steps = (
+                lambda: client.begin(client.peer),
+                lambda: errors.append(client.write(client.peer, b"second", 1)),
+                lambda: errors.append(client.end(client.peer, not first_commits)),
+            )
+            for number, step in enumerate(steps):
+                if number == moment:
+                    arrive(broker, proxy, client)
+                step()
+            if moment == Moment.ENDED:
+                arrive(broker, proxy, client)
+            wanted = {b"first"} if first_commits else {b"second"}
+            return errors == [0, 0] and seen(broker, client.topic) == wanted
+        finally:
+            client.close()
+
+
+def arrive(broker: FencedBroker, proxy: DelayingProxy, client: OldClient) -> None:
+    """Let the late request in, and wait until the broker has answered it or closed on it."""
+    proxy.let_go()
+    outcome = client.late.await_answer()
+    assert outcome != SILENT
+    assert broker.has_fence or outcome != CLOSED
+
+
+@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("first_commits", [True, False], ids=["late commit", "late abort"])
+def test_a_late_end_does_not_end_the_next_transaction(
+    broker: FencedBroker, moment: Moment, first_commits: bool
+) -> None:
+    is_right = play(broker, f"{moment.name}-{first_commits}", moment, first_commits=first_commits)
+    hits = moment in (Moment.BEGUN, Moment.WRITTEN)
+    assert is_right == (broker.has_fence or not hits)
+
+
+def test_a_late_write_of_an_aborted_transaction_does_not_join_the_next(
+    broker: FencedBroker,
+) -> None:
+    """The client had it aborted, and counts on from what was acknowledged."""
+    with DelayingProxy(broker.address) as proxy:
+        client = OldClient(broker, proxy, "late-write")
+        try:
+            client.begin(client.late)
+            proxy.hold()
+            client.write_late(b"aborted", 0)
+            assert client.end(client.peer, False) == 0
+            client.begin(client.peer)
+            assert client.write(client.peer, b"elsewhere", 0, partition=1) == 0
+            arrive(broker, proxy, client)
+            assert client.write(client.peer, b"second", 0) == 0
+            assert client.end(client.peer, True) == 0
+            found = seen(broker, client.topic)
+        finally:
+            client.close()
+    if broker.has_fence:
+        assert found == {b"elsewhere", b"second"}
+    else:
+        assert found == {b"elsewhere", b"aborted"}, "an aborted record is read, a written one lost"
+
+
+def test_a_client_that_is_closed_for_being_late_goes_on(broker: FencedBroker) -> None:
+    """It is no zombie: its connection ends, and on a new one everything works."""
+    with DelayingProxy(broker.address) as proxy:
+        client = OldClient(broker, proxy, "goes-on")
+        try:
+            client.begin(client.late)
+            assert client.write(client.late, b"one", 0) == 0
+            assert client.write(client.peer, b"two", 1) == 0
+            assert client.end(client.peer, True) == 0
+            repeated = client.late.ask_raw(END, 1, client._ending(True))
+            if broker.has_fence:
+                assert repeated == CLOSED
+            client.late.close()
+            assert client.end(client.late, True) == 0
+            assert seen(broker, client.topic) == {b"one", b"two"}
+        finally:
+            client.close()
