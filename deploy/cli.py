@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cyclopts import App
 
-from . import cli_bench, cli_cluster, cli_data, cli_groups, cli_topics
+from . import cli_bench, cli_cluster, cli_data, cli_groups, cli_topics, cli_transactions
 from .failure import Failure
 
 
@@ -28,6 +28,7 @@ def build() -> App:
     cli_cluster.register(app)
     cli_topics.register(app)
     cli_groups.register(app)
+    cli_transactions.register(app)
     cli_data.register(app)
     cli_bench.register(app)
     return app

@@ -3,6 +3,8 @@
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -170,7 +172,12 @@ def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     killed_at = time.monotonic()
     print(f"killed node {node_id} (pid {pid} gone, port refuses)", end="", flush=True)
     if isinstance(meant, targets.LeaderOf):
-        print(_new_leader(cluster, meant, node_id, killed_at), end="")
+        who = f"{meant.topic}/{meant.partition}: leader"
+        find = partial(cluster.leader, meant.topic, meant.partition)
+        print(_successor(who, find, node_id, killed_at), end="")
+    elif isinstance(meant, targets.CoordinatorOf):
+        find = partial(cluster.coordinator, meant.kind, meant.name)
+        print(_successor(f"{target}: coordinator", find, node_id, killed_at), end="")
     print()
 
 
@@ -282,17 +289,17 @@ def _node_rows(cluster: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _new_leader(cluster: Any, meant: Any, old: int, killed_at: float) -> str:
-    """Wait a moment for the partition's next leader, and say how long it took."""
+def _successor(what: str, find: Callable[[], int], old: int, killed_at: float) -> str:
+    """Wait a moment for whoever takes over, and say how long it took."""
     from ..wire.errors import KafkaError
 
     while time.monotonic() < killed_at + 15:
         try:
-            new = cluster.leader(meant.topic, meant.partition)
+            new = find()
         except (Failure, KafkaError):
             new = old
         if new != old:
             ms = (time.monotonic() - killed_at) * 1000
-            return f"   {meant.topic}/{meant.partition}: leader {old} -> {new} in {ms:.0f} ms"
+            return f"   {what} {old} -> {new} in {ms:.0f} ms"
         time.sleep(0.01)
-    return f"   {meant.topic}/{meant.partition} has no new leader after 15 s"
+    return f"   {what} {old}, and nobody took over in 15 s"
