@@ -1,0 +1,122 @@
+"""Small tools for columns: places for (group, number) pairs, grouping without sorting.
+
+Histories are large and nearly dense: values count up within a recorder, offsets within a
+partition. So a pair gets a *place* by addition in a table as long as the numbers are dense, and
+only a history with wild numbers (an offset of 10^15 in a log of a thousand) pays for sorting.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+HOLES_MAX = 8  # places a number may cost in a dense table
+SLACK = 1 << 16
+
+
+class Places:
+    """(group, number) -> place: ascending by group, then number; -1 for pairs that have none."""
+
+    def __init__(self, pairs: list[tuple[Array, Array]]) -> None:
+        self.group_low = min((int(g.min()) for g, _ in pairs if len(g)), default=0)
+        groups = max((int(g.max()) for g, _ in pairs if len(g)), default=-1) - self.group_low + 1
+        low = np.full(groups, np.iinfo(np.int64).max)
+        high = np.full(groups, np.iinfo(np.int64).min)
+        total = 0
+        for group, number in pairs:
+            shifted = group - self.group_low
+            np.minimum.at(low, shifted, number)
+            np.maximum.at(high, shifted, number)
+            total += len(group)
+        self._low, self._high = low, high
+        span = np.where(high >= low, high.astype(np.float64) - low + 1, 0.0)
+        self._numbers: Array | None = None
+        if span.sum() <= HOLES_MAX * total + SLACK:
+            self.starts = np.concatenate([[0], np.cumsum(span.astype(np.int64))])
+        else:
+            self._make_sparse(pairs, groups)
+        self.size = int(self.starts[-1])
+
+    def _make_sparse(self, pairs: list[tuple[Array, Array]], groups: int) -> None:
+        # numbers by rank, then (group, rank) as one key
+        self._numbers = np.unique(np.concatenate([number for _, number in pairs]))
+        width = len(self._numbers)
+        keys = [
+            (g - self.group_low).astype(np.int64) * width + np.searchsorted(self._numbers, n)
+            for g, n in pairs
+        ]
+        self._keys = np.unique(np.concatenate(keys))
+        self.starts = np.searchsorted(self._keys, np.arange(groups + 1) * width)
+
+    def of(self, group: Array, number: Array) -> Array:
+        """The place of each pair."""
+        shifted = group - self.group_low
+        is_known = (shifted >= 0) & (shifted < len(self._low))
+        safe = np.where(is_known, shifted, 0)
+        if not len(self._low):
+            return np.full(len(number), -1, np.int32)
+        is_known &= (number >= self._low[safe]) & (number <= self._high[safe])
+        if self._numbers is None:
+            place = self.starts[safe] + (number - self._low[safe])
+        else:
+            rank = np.minimum(np.searchsorted(self._numbers, number), len(self._numbers) - 1)
+            is_known &= self._numbers[rank] == number
+            key = safe.astype(np.int64) * len(self._numbers) + rank
+            place = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
+            is_known &= self._keys[place] == key
+        place[~is_known] = -1
+        return place.astype(np.int32) if self.size < 2**31 else place
+
+    def group_of(self, places: Array) -> Array:
+        """The group of each place."""
+        return np.searchsorted(self.starts, places, "right") - 1 + self.group_low
+
+    def number_of(self, places: Array) -> Array:
+        """The number of each place."""
+        group = self.group_of(places) - self.group_low
+        if self._numbers is None:
+            return self._low[group] + places - self.starts[group]
+        return self._numbers[self._keys[places] % len(self._numbers)]
+
+    def each_group(self) -> list[tuple[int, slice]]:
+        """Every group with its places."""
+        bounds = zip(self.starts[:-1], self.starts[1:], strict=True)
+        return [(self.group_low + i, slice(int(a), int(b))) for i, (a, b) in enumerate(bounds)]
+
+
+def stable_order(*keys: Array) -> Array:
+    """The order of rows by the keys, most significant first; equal rows keep theirs.
+
+    Keys are small non-negative numbers: a pass of 16 bits costs no comparison.
+    """
+    order: Array | None = None
+    for key in reversed(keys):
+        low = int(key.min()) if len(key) else 0
+        rest = int(key.max()) - low if len(key) else 0
+        shift = 0
+        while rest >> shift:
+            digit = key if order is None else key[order]
+            digit = ((digit - low) >> shift).astype(np.uint16)
+            step = np.argsort(digit, kind="stable")
+            order = step if order is None else order[step]
+            shift += 16
+    return np.arange(len(keys[0])) if order is None else order
+
+
+def begins(*keys: Array) -> Array:
+    """Where, in sorted rows, a new group begins."""
+    found = np.ones(len(keys[0]), bool)
+    if len(found) > 1:
+        found[1:] = False
+        for key in keys:
+            found[1:] |= key[1:] != key[:-1]
+    return found
+
+
+def distinct_pairs(first: Array, second: Array) -> tuple[Array, Array]:
+    """The distinct pairs, ascending."""
+    order = np.lexsort((second, first))
+    first, second = first[order], second[order]
+    is_new = begins(first, second)
+    return first[is_new], second[is_new]

@@ -1,0 +1,102 @@
+"""Which value stands at which offset of each partition, as far as anybody was told.
+
+Every place has at most one *holder*, the send that is believed to stand there; whoever claims a
+place that another holds goes to the *rivals*: a sound history has none. Indexes count the places
+with a holder within their partition.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from .arrays import Array, Places, distinct_pairs
+
+
+class Order:
+    """`send_place`: the place a send was told, -1 if none; `claims`: (places, sends) of readers."""
+
+    def __init__(
+        self,
+        places: Places,
+        send_partition: Array,
+        send_place: Array,
+        claims: list[tuple[Array, Array]],
+    ) -> None:
+        self.places, self._send_partition = places, send_partition
+        holder = np.full(places.size + 1, -1, np.int32)  # the last one is for "no place"
+        told = np.flatnonzero(send_place >= 0).astype(np.int32)
+        at = send_place[told]
+        holder[at] = told
+        rivals = [(at[holder[at] != told], told[holder[at] != told])]
+        for place, writer in claims:
+            is_free = holder[place] < 0
+            holder[place[is_free]] = writer[is_free]
+            is_rival = holder[place] != writer
+            rivals.append((place[is_rival], writer[is_rival]))
+        self.holder = holder[:-1]
+        self.rival_places, self.rival_sends = distinct_pairs(
+            np.concatenate([p for p, _ in rivals]), np.concatenate([w for _, w in rivals])
+        )
+
+    @cached_property
+    def index(self) -> Array:
+        """By place: its number among the places of its partition with a holder; -1 without."""
+        is_held = self.holder >= 0
+        counted = np.cumsum(is_held, dtype=np.int32)
+        found = np.full(self.places.size, -1, np.int32)
+        for _, span in self.places.each_group():
+            if span.start < span.stop:
+                before = counted[span.start - 1] if span.start else 0
+                found[span] = counted[span] - 1 - before
+        found[~is_held] = -1
+        return found
+
+    @cached_property
+    def _extremes(self) -> tuple[Array, Array, Array]:
+        sends = len(self._send_partition)
+        held = np.flatnonzero(self.holder >= 0)
+        if len(self.holder) < 2**31:
+            held = held.astype(np.int32)
+        first = np.full(sends, -1, held.dtype)
+        last = np.full(sends, -1, held.dtype)
+        holder = self.holder[held]
+        count = np.bincount(holder, minlength=sends).astype(np.int32)
+        first[holder[::-1]] = held[::-1]
+        last[holder] = held
+        if len(self.rival_sends):
+            count += np.bincount(self.rival_sends, minlength=sends).astype(np.int32)
+            for place, send in zip(self.rival_places, self.rival_sends, strict=True):
+                first[send] = place if first[send] < 0 else min(first[send], place)
+                last[send] = max(last[send], place)
+        return first, last, count
+
+    @property
+    def first_place(self) -> Array:
+        """Of each send: the lowest place where its value was seen or told; -1 if none."""
+        return self._extremes[0]
+
+    @property
+    def last_place(self) -> Array:
+        """Of each send: the highest such place."""
+        return self._extremes[1]
+
+    @property
+    def copies(self) -> Array:
+        """Of each send: at how many places its value was seen or told."""
+        return self._extremes[2]
+
+    def places_of(self, send: int) -> list[int]:
+        """All places of one send."""
+        held = np.flatnonzero(self.holder == send).tolist()
+        return sorted({*held, *self.rival_places[self.rival_sends == send].tolist()})
+
+    def sends_at(self, place: int) -> list[int]:
+        """All sends that claim a place."""
+        rivals = self.rival_sends[self.rival_places == place].tolist()
+        holder = int(self.holder[place])
+        return sorted({*([holder] if holder >= 0 else []), *rivals})
+
+    def between(self, low: int, high: int, most: int) -> list[int]:
+        """The sends at the held places strictly between two places, at most so many."""
+        span = self.holder[low + 1 : high]
+        return span[span >= 0][:most].tolist()

@@ -1,0 +1,45 @@
+"""How far each partition is known to reach, and what nobody has polled yet.
+
+Pure. A load that moves on to new partitions leaves records behind that were sent and never read,
+and with them the anomalies that only a reading shows. `UnreadPartitions` says which partitions
+those are, so that a workload can give them to a consumer again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class UnreadPartitions:
+    """Highest offsets by partition; a partition leaves when it was polled to its end."""
+
+    sent: dict[str, int] = field(default_factory=dict[str, int])
+    polled: dict[str, int] = field(default_factory=dict[str, int])
+
+    def saw(self, sent: Mapping[str, int], polled: Mapping[str, int]) -> None:
+        """An operation succeeded; the highest offsets it sent and polled, by partition."""
+        for known, new in ((self.sent, sent), (self.polled, polled)):
+            for partition, offset in new.items():
+                known[partition] = max(known.get(partition, -1), offset)
+        for partition in {*self.sent, *self.polled}:
+            if self.polled.get(partition, -1) >= self.sent.get(partition, -1):
+                self.sent.pop(partition, None)
+                self.polled.pop(partition, None)
+
+    def unread(self) -> list[str]:
+        """Partitions with records that were sent and not polled, in order."""
+        return sorted(self.sent)
+
+    def widen(self, partitions: Iterable[str], draw: float) -> list[str]:
+        """An assignment, in a third of the cases (`draw` in [0, 1)) with what is unread, too."""
+        wanted = list(partitions)
+        return list(dict.fromkeys([*self.unread(), *wanted])) if draw < 1 / 3 else wanted
+
+
+def highest_offsets(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The highest offset of each partition among (partition, offset) pairs."""
+    found: dict[str, int] = {}
+    for partition, offset in pairs:
+        if offset >= 0:
+            found[partition] = max(found.get(partition, -1), offset)
+    return found

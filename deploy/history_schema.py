@@ -1,0 +1,206 @@
+"""The schema of a history: what clients did and saw, what stood in the logs, what was broken.
+
+A history is a set of tables of fixed-width rows. All times are nanoseconds of one clock
+(CLOCK_MONOTONIC is common to all processes of a machine; a simulation has its own), columns that
+end in `_ns`; -1 stands for "none", "never" and "not known". A column of the type NAME is a string,
+kept as a number in the rows. A partition is the name `topic/number`.
+
+Rules that recorders keep and checks rely on:
+  * a *process* is one incarnation of one client (a producer, a consumer, or both in turn); it does
+    one thing after another, and its rows stand in that order;
+  * a row is written before its request leaves, with the outcome INFO, and completed in place: what
+    a killed process was doing is therefore there, with its outcome unknown;
+  * a *value* is an integer that is sent once in a history; an application that tries a failed
+    transaction again gives its records new values;
+  * a *session* numbers the stretches within which order is promised: of a consumer a new one begins
+    when it is assigned, subscribed, rebalanced or sought to another place (not when it goes back to
+    where a failed transaction of its own began); of a producer when it is made anew;
+  * `commit_invoked_ns` is taken before the commit call, `returned_ns` after the poll call.
+docs/judge.md tells more, and what each check needs.
+"""
+
+import struct
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
+
+FORMAT_VERSION = 1
+NONE = -1
+
+
+class Outcome(IntEnum):
+    """What a client knows of an operation: it happened, it certainly did not, or neither."""
+
+    OK = 0
+    FAIL = 1
+    INFO = 2
+
+
+class Isolation(IntEnum):
+    """Kafka's isolation levels, by their numbers in the protocol."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class Marker(IntEnum):
+    """What a control batch says; NONE of a data batch."""
+
+    NONE = -1
+    ABORT = 0
+    COMMIT = 1
+
+
+class Column(NamedTuple):
+    """`kind` is i1, i2, i4, i8 (signed integers of so many bytes) or name."""
+
+    name: str
+    kind: str
+
+    @property
+    def is_name(self) -> bool:
+        """Whether the numbers of this column stand for strings."""
+        return self.kind == "name"
+
+    @property
+    def dtype(self) -> str:
+        """numpy's word for the type in a row."""
+        return "<i4" if self.is_name else f"<{self.kind}"
+
+
+_CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "name": "i"}
+
+
+class Table:
+    """The columns of a table and the layout of its rows: little endian, packed, a last byte 1.
+
+    The last byte is written last: a row whose writer died in the middle does not count.
+    """
+
+    def __init__(self, name: str, what: str, columns: str) -> None:
+        self.name, self.what = name, what
+        self.columns = tuple(Column(*text.split(":")) for text in columns.split())
+
+    @cached_property
+    def row(self) -> struct.Struct:
+        """The packer of one whole row."""
+        return struct.Struct("<" + "".join(_CODES[c.kind] for c in self.columns) + "B")
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, struct.Struct]]:
+        """Where in a row each column stands, and its packer."""
+        found: dict[str, tuple[int, struct.Struct]] = {}
+        at = 0
+        for column in self.columns:
+            packer = struct.Struct("<" + _CODES[column.kind])
+            found[column.name] = (at, packer)
+            at += packer.size
+        return found
+
+    @property
+    def dtype(self) -> list[tuple[str, str]]:
+        """The row for numpy."""
+        return [(c.name, c.dtype) for c in self.columns] + [("is_set", "u1")]
+
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            "transactions",
+            "one row a transaction of a client",
+            "transaction:i8 process:i4 transactional_id:name producer_id:i8 producer_epoch:i2 "
+            "begun_ns:i8 commit_invoked_ns:i8 ended_ns:i8 outcome:i1 attempts:i2 error:name",
+        ),
+        Table(
+            "initializations",
+            "calls of init_transactions (InitProducerId) and what they returned",
+            "process:i4 transactional_id:name producer_id:i8 producer_epoch:i2 invoked_ns:i8 "
+            "returned_ns:i8 outcome:i1 error:name",
+        ),
+        Table(
+            "sends",
+            "one row a record handed to a producer; transaction -1: a plain send",
+            "transaction:i8 process:i4 session:i4 partition:name value:i8 offset:i8 invoked_ns:i8 "
+            "acknowledged_ns:i8 outcome:i1 error:name",
+        ),
+        Table(
+            "polls",
+            "one row a record that a consumer got; transaction: the one it was polled for",
+            "transaction:i8 process:i4 session:i4 call:i8 partition:name offset:i8 value:i8 "
+            "returned_ns:i8 isolation:i1",
+        ),
+        Table(
+            "poll_calls",
+            "one row a poll call, also an empty one",
+            "transaction:i8 process:i4 call:i8 invoked_ns:i8 returned_ns:i8",
+        ),
+        Table(
+            "assignments",
+            "a partition that a consumer reads for a while; start_offset: where from",
+            "process:i4 session:i4 partition:name start_offset:i8 assigned_ns:i8 revoked_ns:i8",
+        ),
+        Table(
+            "offset_commits",
+            "offsets of a transaction, or committed plainly: [from_offset, to_offset) is done",
+            "transaction:i8 process:i4 group:name partition:name from_offset:i8 to_offset:i8 "
+            "invoked_ns:i8 outcome:i1",
+        ),
+        Table(
+            "derivations",
+            "of a read-process-write job: the record that a sent value was made from",
+            "value:i8 group:name partition:name offset:i8",
+        ),
+        Table(
+            "scan",
+            "the last reading of every partition from its start to its end, when all is healed",
+            "isolation:i1 partition:name offset:i8 value:i8 scanned_ns:i8",
+        ),
+        Table(
+            "ends",
+            "of each partition at the end; replica -1: what its leader says over the protocol",
+            "replica:i4 partition:name log_start_offset:i8 last_stable_offset:i8 "
+            "high_watermark:i8 log_end_offset:i8 leader:i4 leader_epoch:i4 replicas:i2 in_sync:i2 "
+            "is_compacted:i1 taken_ns:i8",
+        ),
+        Table(
+            "batches",
+            "the headers of the batches of each replica's log, control batches too; replica -1: "
+            "fetched from the leader; marker: -1 data, 0 abort, 1 commit",
+            "replica:i4 partition:name base_offset:i8 last_offset:i8 leader_epoch:i4 crc:i8 "
+            "size_bytes:i4 attributes:i2 producer_id:i8 producer_epoch:i2 base_sequence:i4 "
+            "last_sequence:i4 records:i4 max_timestamp_ms:i8 marker:i1 coordinator_epoch:i4",
+        ),
+        Table(
+            "survivors",
+            "of a compacted partition: the newest record of each key that a replica has",
+            "replica:i4 partition:name offset:i8 digest:i8",
+        ),
+        Table(
+            "committed",
+            "what each group has committed at the end",
+            "group:name partition:name offset:i8 taken_ns:i8",
+        ),
+        Table(
+            "decisions",
+            "what the transaction coordinators' log says, in its order, and at the end",
+            "transactional_id:name producer_id:i8 producer_epoch:i2 state:name timeout_ms:i4 "
+            "started_ns:i8 updated_ns:i8",
+        ),
+        Table(
+            "probes",
+            "after the healing: one produce, commit or consume through each broker",
+            "kind:name broker:i4 invoked_ns:i8 returned_ns:i8 outcome:i1 error:name",
+        ),
+        Table(
+            "faults",
+            "what was done to the cluster and to its clients; ended_ns -1: until the end",
+            "kind:name target:name started_ns:i8 ended_ns:i8 seed:i8",
+        ),
+        Table(
+            "file_findings",
+            "files beside a log that do not say what the log says (check W3)",
+            "replica:i4 partition:name file:name problem:name found_ns:i8",
+        ),
+    )
+}
