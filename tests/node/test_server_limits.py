@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from oncelog.node import connection, server
-from oncelog.node.memory_budget import ALLOWANCE_BYTES
+from oncelog.node.memory_budget import ALLOWANCE_BYTES, Holder
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import control
 
@@ -212,14 +212,25 @@ def test_a_slow_reader_gets_everything_in_the_end() -> None:
     run(test())
 
 
-def test_requests_over_the_budget_are_left_in_the_socket(quick_sweep: None) -> None:
+def test_requests_over_the_budget_are_left_in_the_socket(
+    quick_sweep: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test() -> None:
         async with toy_server(held_bytes_max=4 * MIB) as bench:
+            budget, told_to_wait = bench.server.budget, list[int]()
+            must_wait = budget.must_wait
+
+            def noted(holder: Holder, held_bytes: int) -> bool:
+                waits = must_wait(holder, held_bytes)
+                if waits:
+                    told_to_wait.append(held_bytes)
+                return waits
+
+            monkeypatch.setattr(budget, "must_wait", noted)
             clients = [await bench.connect() for _ in range(10)]
             for number, client in enumerate(clients):
                 client.send(WAIT, b"%d" % number + b" " * 2 * MIB)
-            budget = bench.server.budget
-            await bench.until(lambda: budget.waiting_count > 0 and bool(bench.toys.started))
+            await bench.until(lambda: bool(told_to_wait) and bool(bench.toys.started))
             await honest(bench)
             for _ in clients:
                 assert budget.held_bytes < 4 * MIB + 10 * (ALLOWANCE_BYTES + 2 * MIB)

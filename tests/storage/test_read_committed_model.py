@@ -146,9 +146,11 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def advance_high_watermark(self, share):
-        offset = int(self.high_watermark + share * (self.log_end - self.high_watermark))
-        self.log.advance_high_watermark(offset)
-        self.high_watermark = max(self.high_watermark, offset)
+        """To the end of a batch: followers take whole ones."""
+        ends = [e.last_offset + 1 for e in self.entries if e.last_offset >= self.high_watermark]
+        if ends:
+            self.high_watermark = ends[round(share * (len(ends) - 1))]
+            self.log.advance_high_watermark(self.high_watermark)
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share):
