@@ -85,7 +85,6 @@ class ClusterView:
         self.snapshot = Snapshot()
         self._connections: dict[tuple[str, int, str], Connection] = {}
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
-        self.refreshed_ms: float = -1  # monotonic; when the whole view was last looked at
 
     async def close(self) -> None:
         """Close every connection."""
@@ -158,8 +157,6 @@ class ClusterView:
             kept = {key: p for key, p in self.snapshot.partitions.items() if key[0] not in asked}
             fresh.partitions = kept | fresh.partitions
             fresh.topic_ids = self.snapshot.topic_ids | fresh.topic_ids
-        if topics is None:
-            self.refreshed_ms = time.monotonic() * 1000
         self.snapshot = fresh
         return fresh
 

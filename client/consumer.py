@@ -1,172 +1,356 @@
-"""A reader of assigned partitions (no group): positions are the caller's own.
+"""A consumer, asyncio first: of assigned partitions, or as a member of a group.
 
-async with Consumer(view, read_committed=True) as consumer:
-    consumer.assign({("orders", 0): 0})
-    for topic, partition, record in await consumer.poll(timeout_ms=500):
-        ...
+    async with Consumer("127.0.0.1:9092", group_id="billing",
+                        isolation_level="read_committed") as consumer:
+        consumer.subscribe(["orders"])
+        while True:
+            for record in await consumer.poll(timeout_ms=500):
+                ...
+
+    consumer.assign({("orders", 0): 0})     # no group: positions are the caller's own
+
+A position is the offset of the next record that `poll` gives out. `commit` commits positions, or
+what it is told; enable.auto.commit does that by itself while polls go on, before partitions are
+given up, and at the end. Errors are classes of `wire.errors`; retriable ones are waited out.
 """
 
 import asyncio
-import time
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
 
-from ..wire.errors import (
-    ErrorCode,
-    KafkaError,
-    OffsetOutOfRange,
-    RequestTimedOut,
-    error_for,
-)
-from ..wire.messages import fetch
-from ..wire.records import Record
+from ..wire.errors import InvalidGroupId, KafkaError, OffsetOutOfRange
 from .cluster_view import ClusterView
-from .fetch_state import FetchState
+from .failures import CommitFailed, NoOffsetForPartition
+from .fetch_state import FetchState, RawBatch
+from .fetcher import Fetcher, wait_for
+from .group_member import GroupMember, RebalanceListener
+from .offset_queries import EARLIEST, LATEST, list_offsets, offsets_for_times
+from .record_reader import ConsumerRecord
+from .retries import now_ms
+from .settings import consumer_settings
+from .transaction_requests import GroupMetadata, OffsetAndMetadata
+from .view_source import Source, open_view, split_source
 
-FETCH = 1
-FETCH_BY_NAME_NEWEST = 12
-RETRY_PAUSE_MS = 50
+__all__ = ["Consumer", "ConsumerRecord"]
+
+UNKNOWN_POSITION = -1
+TopicPartition = tuple[str, int]
+Callback = Callable[[list[TopicPartition]], Any]
 
 
 class Consumer:
-    """See the top of the file. The view is the caller's to close."""
+    """See the top of the file. A view that was given is the caller's to close."""
 
-    def __init__(
-        self,
-        view: ClusterView,
-        *,
-        read_committed: bool = False,
-        max_bytes: int = 8 * 1024 * 1024,
-        partition_max_bytes: int = 1024 * 1024,
-    ) -> None:
-        self._view, self._read_committed = view, read_committed
-        self._max_bytes, self._partition_max_bytes = max_bytes, partition_max_bytes
-        self._states: dict[tuple[str, int], FetchState] = {}
+    def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
+        config = split_source(source, keywords)
+        self.settings = s = consumer_settings(config, keywords)
+        self._view, self._owns_view = open_view(source, s)
+        self._is_committed = s.isolation_level == "read_committed"
+        self._states: dict[TopicPartition, FetchState] = {}
+        self._fetcher = Fetcher(self._view, s)
+        self._member: GroupMember | None = None
+        if s.group_id is not None:
+            self._member = GroupMember(self._view, s, self._change, self._commit_quietly)
+        self._looked_ms = self._committed_ms = now_ms()
+        self._turn = 0
+        self._is_closed = False
 
-    async def __aenter__(self) -> "Consumer":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._states.clear()
+        await self.close()
 
-    def assign(self, positions: Mapping[tuple[str, int], int]) -> None:
-        """Read these partitions from these offsets on; replaces what was assigned."""
-        self._states = {key: FetchState(offset) for key, offset in positions.items()}
+    @property
+    def view(self) -> ClusterView:
+        """What it knows of the cluster."""
+        return self._view
+
+    # --- what to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        *,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
+        """Read these topics as a member of the group; the next polls join it."""
+        listener = RebalanceListener(on_assigned, on_revoked, on_lost)
+        self._require_group().subscribe(tuple(sorted(set(topics))), listener)
+
+    def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, with offsets where they are given.
+
+        Without: from the committed offset (with a group.id), else by auto.offset.reset.
+        """
+        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(
+            partitions, UNKNOWN_POSITION
+        )  # fmt: skip
+        self._states = {key: FetchState(*key, offset) for key, offset in given.items()}
 
     def unassign(self, topic: str, partition: int) -> None:
         """Read a partition no longer."""
         self._states.pop((topic, partition), None)
 
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """What is read now."""
+        return sorted(self._states)
+
     def position(self, topic: str, partition: int) -> int:
-        """The offset that will be read next."""
+        """The offset that will be given out next; -1 while it is not known."""
         return self._states[(topic, partition)].position
 
-    async def poll(self, timeout_ms: int = 500) -> list[tuple[str, int, Record]]:
-        """Records that came within the time, in order within each partition; may be empty.
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on from another offset."""
+        self._states[(topic, partition)].seek(offset)
 
-        Retriable problems (a leader that moves) are waited out; OffsetOutOfRange is raised.
-        """
-        deadline_ms = _now_ms() + timeout_ms
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go on from the first records that there are."""
+        await self._seek_to(partitions, EARLIEST)
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go on with what comes (under read_committed: from the last stable offset)."""
+        await self._seek_to(partitions, LATEST)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give out nothing of these until `resume`."""
+        for key in partitions:
+            self._states[key].is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """After `pause`."""
+        for key in partitions:
+            self._states[key].is_paused = False
+
+    # --- reading
+
+    async def poll(
+        self, timeout_ms: int = 500, max_records: int | None = None
+    ) -> list[ConsumerRecord]:
+        """Records that came within the time, in order within each partition; may be empty."""
+        deadline_ms = now_ms() + timeout_ms
+        limit = max_records or self.settings.max_poll_records
         while True:
-            left_ms = max(1, deadline_ms - _now_ms())
-            by_leader = await self._by_leader()
-            answers = await asyncio.gather(
-                *(self._fetch(leader, keys, left_ms) for leader, keys in by_leader.items())
-            )
-            found = [item for answer in answers for item in answer]
-            if found or _now_ms() >= deadline_ms:
+            await self._prepare(deadline_ms)
+            found = self._take(limit)
+            if found:
+                self._fetcher.start(self._states.values())  # the next ones come meanwhile
+                await asyncio.sleep(0)
                 return found
-            if not by_leader:
-                await asyncio.sleep(min(left_ms, RETRY_PAUSE_MS) / 1000)
+            if not await self._wait(deadline_ms):
+                return []
 
-    async def _by_leader(self) -> dict[int, list[tuple[str, int]]]:
-        unknown = {k[0] for k in self._states if not self._knows_leader(k)}
-        if unknown:
-            try:
-                await self._view.refresh(unknown)
-            except KafkaError as problem:
-                if not problem.retriable:
-                    raise
-        groups: dict[int, list[tuple[str, int]]] = {}
-        for key in self._states:
-            if self._knows_leader(key):
-                groups.setdefault(self._view.snapshot.partitions[key].leader, []).append(key)
-        return groups
+    async def poll_batches(self, timeout_ms: int = 500) -> list[RawBatch]:
+        """As `poll`, but whole batches as they stand in the log, markers among them."""
+        deadline_ms = now_ms() + timeout_ms
+        while True:
+            await self._prepare(deadline_ms)
+            found: list[RawBatch] = []
+            for state in self._states.values():
+                while not state.is_paused and (batch := state.take_raw()) is not None:
+                    found.append(batch)
+            if found or not await self._wait(deadline_ms):
+                return found
 
-    def _knows_leader(self, key: tuple[str, int]) -> bool:
-        known = self._view.snapshot.partitions.get(key)
-        return known is not None and known.leader >= 0
+    async def _prepare(self, deadline_ms: int) -> None:
+        """Everything that has to be settled before records are given out."""
+        if self._member is not None and self._member.topics:
+            await self._member.poll(deadline_ms)
+            await self._commit_by_time()
+        await self._find_positions()
+        if self._fetcher.problems:
+            raise self._fetcher.problems.pop(0)
+        age_ms = now_ms() - self._looked_ms
+        if age_ms > self.settings.metadata_max_age_ms:
+            self._looked_ms = now_ms()
+            with contextlib.suppress(KafkaError):
+                await self._view.refresh(self._topics())
 
-    async def _fetch(
-        self, leader: int, keys: list[tuple[str, int]], wait_ms: int
-    ) -> list[tuple[str, int, Record]]:
-        topics: dict[str, fetch.FetchTopic] = {}
-        for name, partition in keys:
-            topic = topics.setdefault(name, fetch.FetchTopic(name, None, []))
-            position = self._states[(name, partition)].position
-            topic.partitions.append(
-                fetch.FetchPartition(partition, position, self._partition_max_bytes)
-            )
-        request = fetch.FetchRequest(
-            min(wait_ms, 500),
-            1,
-            list(topics.values()),
-            max_bytes=self._max_bytes,
-            isolation_level=int(self._read_committed),
-        )
-        try:
-            connection = await self._view.broker(leader)
-            version = min(connection.version_for(FETCH), FETCH_BY_NAME_NEWEST)
-            body = fetch.encode_request(request, version)
-            answer = await connection.send(FETCH, version, body)
-            response = fetch.decode_response(answer, version)
-            if response.error_code:
-                raise error_for(response.error_code)
-        except KafkaError as problem:
-            await self._recover(problem, {name for name, _ in keys})
-            return []
-        return await self._take(response)
+    async def _wait(self, deadline_ms: int) -> bool:
+        """Wait for an answer; False when the time is over."""
+        self._fetcher.arrived.clear()
+        self._fetcher.start(self._states.values())
+        left_ms = deadline_ms - now_ms()
+        if left_ms <= 0:
+            await asyncio.sleep(0)
+            return False
+        await wait_for(self._fetcher.arrived, min(left_ms, 100))
+        return True
 
-    async def _take(self, response: fetch.FetchResponse) -> list[tuple[str, int, Record]]:
-        found: list[tuple[str, int, Record]] = []
-        stale: set[str] = set()
-        for topic in response.topics:
-            assert topic.name is not None
-            for p in topic.partitions:
-                state = self._states.get((topic.name, p.index))
-                if state is None:
-                    continue
-                if p.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise OffsetOutOfRange(
-                        f"{topic.name}/{p.index} has no offset {state.position}; "
-                        f"it begins at {p.log_start_offset}"
-                    )
-                if p.error_code:
-                    problem = error_for(p.error_code)
-                    if not problem.retriable:
-                        raise problem
-                    stale.add(topic.name)
-                    continue
-                state.high_watermark = p.high_watermark
-                state.last_stable_offset = p.last_stable_offset
-                records = state.take(
-                    p.records, p.aborted_transactions, read_committed=self._read_committed
-                )
-                found += [(topic.name, p.index, record) for record in records]
-        if stale:
-            await self._recover(RequestTimedOut("stale"), stale)
+    def _topics(self) -> set[str]:
+        topics = {topic for topic, _ in self._states}
+        return topics | set(self._member.topics if self._member is not None else ())
+
+    def _take(self, limit: int) -> list[ConsumerRecord]:
+        """From one partition after the other, beginning with another one each time."""
+        found: list[ConsumerRecord] = []
+        states = [s for s in self._states.values() if s.has_data and not s.is_paused]
+        if not states:
+            return found
+        self._turn += 1
+        first = self._turn % len(states)
+        for state in (*states[first:], *states[:first]):
+            while len(found) < limit:
+                records = state.take(limit - len(found), read_committed=self._is_committed)
+                if not records:
+                    break
+                found = records if not found else found + records
         return found
 
-    async def _recover(self, problem: KafkaError, topics: set[str]) -> None:
-        """After a retriable problem: wait a little, then learn who leads now."""
-        if not problem.retriable:
-            raise problem
-        await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+    # --- positions
+
+    async def _find_positions(self) -> None:
+        """Committed offsets, then auto.offset.reset, for partitions without a usable position."""
+        outside, self._fetcher.out_of_range = self._fetcher.out_of_range, []
+        for state in outside:
+            if self._states.get((state.topic, state.partition)) is state and not state.has_data:
+                self._forget_position(state)
+        unknown = [key for key, s in self._states.items() if s.position < 0]
+        if not unknown:
+            return
+        if self._member is not None:
+            fresh = [key for key in unknown if self._states[key].log_start_offset < 0]
+            found = await self._member.requests.committed(fresh) if fresh else {}
+            for key, committed in found.items():
+                if key in self._states:
+                    self._states[key].seek(committed.offset)
+            unknown = [key for key in unknown if key not in found]
+        if not unknown:
+            return
+        reset = self.settings.auto_offset_reset
+        if reset == "none":
+            raise NoOffsetForPartition(f"no offset is known for {unknown}")
+        await self._seek_to(unknown, EARLIEST if reset == "earliest" else LATEST)
+
+    def _forget_position(self, state: FetchState) -> None:
+        if self.settings.auto_offset_reset == "none":
+            raise OffsetOutOfRange(
+                f"{state.topic}/{state.partition} has no offset {state.position}; "
+                f"it begins at {state.log_start_offset}"
+            )
+        state.log_start_offset = max(0, state.log_start_offset)  # its committed offset is of no use
+        state.seek(UNKNOWN_POSITION)
+
+    async def _seek_to(self, partitions: Iterable[TopicPartition] | None, where: int) -> None:
+        keys = list(self._states if partitions is None else partitions)
+        found = await list_offsets(
+            self._view,
+            dict.fromkeys(keys, where),
+            read_committed=self._is_committed,
+            timeout_ms=self.settings.default_api_timeout_ms,
+        )
+        for key, offset in found.items():
+            if key in self._states:
+                self._states[key].seek(offset)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first offsets that there are."""
+        return await self._offsets(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where reading ends now: high watermarks, or last stable offsets under read_committed."""
+        return await self._offsets(partitions, LATEST)
+
+    async def _offsets(
+        self, partitions: Iterable[TopicPartition], where: int
+    ) -> dict[TopicPartition, int]:
+        return await list_offsets(
+            self._view,
+            dict.fromkeys(partitions, where),
+            read_committed=self._is_committed,
+            timeout_ms=self.settings.default_api_timeout_ms,
+        )
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int] | None]:
+        """(offset, timestamp) of the first record at or after a wall time in ms; None without."""
+        return await offsets_for_times(
+            self._view,
+            times_ms,
+            read_committed=self._is_committed,
+            timeout_ms=self.settings.default_api_timeout_ms,
+        )
+
+    # --- the group
+
+    def group_metadata(self) -> GroupMetadata:
+        """For `send_offsets_to_transaction` (KIP-447)."""
+        return self._require_group().requests.metadata
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
+        """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
+        member = self._require_group()
+        if offsets is None:
+            listed = self._positions()
+        else:
+            listed = {
+                key: OffsetAndMetadata(each) if isinstance(each, int) else each
+                for key, each in offsets.items()
+            }
+        if not listed:
+            return
         try:
-            await self._view.refresh(topics)
-        except KafkaError as again:
-            if not again.retriable:
-                raise
+            await member.requests.commit(listed)
+        except CommitFailed as problem:
+            member.refused(problem.number)
+            raise
 
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed, where it has."""
+        return await self._require_group().requests.committed(list(partitions))
 
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+    def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            key: OffsetAndMetadata(s.position) for key, s in self._states.items() if s.position >= 0
+        }
+
+    def _require_group(self) -> GroupMember:
+        if self._member is None:
+            raise InvalidGroupId("this needs a group.id")
+        return self._member
+
+    def _change(self, gone: set[TopicPartition], added: set[TopicPartition]) -> None:
+        for key in gone:
+            self._states.pop(key, None)
+        for key in added:
+            self._states[key] = FetchState(*key, UNKNOWN_POSITION)
+
+    async def _commit_by_time(self) -> None:
+        if not self.settings.enable_auto_commit:
+            return
+        if now_ms() - self._committed_ms > self.settings.auto_commit_interval_ms:
+            self._committed_ms = now_ms()
+            await self._commit_quietly()
+
+    async def _commit_quietly(self) -> None:
+        """Automatic commits tell nobody: what was not committed comes again."""
+        if self.settings.enable_auto_commit and self._member is not None:
+            with contextlib.suppress(KafkaError):
+                await self.commit()
+
+    async def close(self) -> None:
+        """Commit (with enable.auto.commit), leave the group, and end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._member is not None:
+                if self._member.owned:
+                    await self._commit_quietly()
+                await self._member.close()
+        finally:
+            await self._fetcher.close()
+            self._states.clear()
+            if self._owns_view:
+                await self._view.close()

@@ -4,57 +4,148 @@ Pure. A fetch answers with whole batches, the first of which may begin before th
 Control batches are never shown. Under read_committed the broker stops at the last stable offset and
 names the aborted transactions; a batch is dropped when its producer has an aborted transaction that
 began at or before it and whose abort marker has not been met yet.
+
+An answer is loaded as it came and taken apart batch by batch as records are asked for, so the
+position is always what the program has got, never what was fetched ahead of it.
 """
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..wire.control_record import ControlType, decode_marker
-from ..wire.record_batch import Buffer, check_crc, iterate_batches
-from ..wire.records import Record, decode_batch
+from ..wire.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    decode_header,
+    iterate_batches,
+)
+from .record_reader import ConsumerRecord, read_records
 
 
-@dataclass(slots=True)
+class RawBatch(NamedTuple):
+    """A batch as it stands in the log, for audits; is_aborted: its transaction was aborted."""
+
+    topic: str
+    partition: int
+    header: BatchHeader
+    data: memoryview
+    is_aborted: bool
+
+
 class FetchState:
-    """One partition: the next offset to ask for, and what the last answer said."""
+    """One partition: the next offset to give out, and what the last answers said."""
 
-    position: int
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    _aborting: set[int] = field(default_factory=set[int])
+    def __init__(self, topic: str, partition: int, position: int) -> None:
+        self.topic, self.partition, self.position = topic, partition, position
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+        self.is_paused = False
+        self.fetch_offset = position  # where the next fetch goes on
+        self._answers: deque[tuple[memoryview, Sequence[tuple[int, int]]]] = deque()
+        self._ready: deque[ConsumerRecord] = deque()  # of a batch that was cut by a limit
+        self._data: memoryview | None = None
+        self._at = 0
+        self._next_offset = position  # behind the last batch that was taken apart
+        self._upcoming: deque[tuple[int, int]] = deque()
+        self._aborting: set[int] = set()
+
+    @property
+    def answers_waiting(self) -> int:
+        """How many answers have not been begun."""
+        return len(self._answers)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether something that was fetched has not been given out."""
+        return self._data is not None or bool(self._ready or self._answers)
 
     def seek(self, offset: int) -> None:
-        """Read from another offset."""
-        self.position = offset
-        self._aborting.clear()
+        """Read from another offset; what was fetched is dropped."""
+        self.position = self.fetch_offset = self._next_offset = offset
+        self._data = None
+        self._answers.clear()
+        self._ready.clear()
 
-    def take(
-        self,
-        records: Buffer,
-        aborted_transactions: Sequence[tuple[int, int]] | None,
-        *,
-        read_committed: bool,
-    ) -> list[Record]:
-        """The records that the reader may see; moves the position behind the last whole batch.
+    def load(self, data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> None:
+        """An answer to a fetch from `fetch_offset`."""
+        view = memoryview(data)
+        last = None
+        for _, header in iterate_batches(view):
+            last = header
+        if last is not None:
+            self.fetch_offset = last.next_offset
+            self._answers.append((view, aborted or ()))
 
-        Raises CorruptMessage when a checksum does not fit.
+    def take(self, count_max: int, *, read_committed: bool) -> list[ConsumerRecord]:
+        """At most so many records that the reader may see.
+
+        Raises CorruptMessage when a checksum does not fit, InvalidRecord when records do not.
         """
-        upcoming = sorted(aborted_transactions or (), key=lambda a: a[1])
-        self._aborting.clear()  # the answer names every transaction that touches its range
-        seen: list[Record] = []
-        for at, header in iterate_batches(records):
+        while not self._ready:
+            raw = self._next_batch()
+            if raw is None:
+                return []
+            at, header, is_aborted = raw
+            data = self._data
+            assert data is not None
+            records: list[ConsumerRecord] = []
+            if not (header.is_control or (read_committed and is_aborted)):
+                records = read_records(self.topic, self.partition, data, at, header, self.position)
+            self._next_offset = header.next_offset
+            if len(records) <= count_max:
+                self.position = header.next_offset
+                if records:
+                    return records
+            else:
+                self._ready.extend(records)
+        ready = self._ready
+        taken = [ready.popleft() for _ in range(min(count_max, len(ready)))]
+        self.position = ready[0].offset if ready else self._next_offset
+        return taken
+
+    def take_raw(self) -> RawBatch | None:
+        """The next batch as it is, whatever it holds; None when all answers are used up."""
+        raw = self._next_batch()
+        if raw is None:
+            return None
+        at, header, is_aborted = raw
+        assert self._data is not None
+        data = self._data[at : at + header.size_bytes]
+        self._next_offset = self.position = header.next_offset
+        return RawBatch(self.topic, self.partition, header, data, is_aborted)
+
+    def _next_batch(self) -> tuple[int, BatchHeader, bool] | None:
+        """(place, header, whether its transaction was aborted) of the next batch of interest."""
+        while self._data is not None or self._begin_answer():
+            data, at = self._data, self._at
+            assert data is not None
+            if at + HEADER_BYTES > len(data):
+                self._data = None
+                continue
+            header = decode_header(data, at)
+            self._at = at + header.size_bytes
+            if self._at > len(data):  # a partial last batch
+                self._data = None
+                continue
             if header.next_offset <= self.position:
                 continue
-            check_crc(records, at, header)
+            check_crc(data, at, header)
+            upcoming, aborting = self._upcoming, self._aborting
             while upcoming and upcoming[0][1] <= header.last_offset:
-                self._aborting.add(upcoming.pop(0)[0])
-            if header.is_control:
-                marker, _ = decode_marker(records, at)
-                if marker is ControlType.ABORT:
-                    self._aborting.discard(header.producer_id)
-            elif not (
-                read_committed and header.is_transactional and header.producer_id in self._aborting
-            ):
-                seen += [r for r in decode_batch(records, at) if r.offset >= self.position]
-            self.position = header.next_offset
-        return seen
+                aborting.add(upcoming.popleft()[0])
+            is_aborted = header.is_transactional and header.producer_id in aborting
+            if header.is_control and decode_marker(data, at)[0] is ControlType.ABORT:
+                aborting.discard(header.producer_id)
+            return at, header, is_aborted
+        return None
+
+    def _begin_answer(self) -> bool:
+        if not self._answers:
+            return False
+        self._data, aborted = self._answers.popleft()
+        self._at = 0
+        self._upcoming = deque(sorted(aborted, key=lambda a: a[1]))
+        self._aborting.clear()  # each answer names every transaction that touches its range
+        return True

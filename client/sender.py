@@ -53,6 +53,7 @@ class Sender:
         self._is_flushing = self._is_closing = self._needs_new_id = False
         self._loop: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
+        self._looked_ms = now_ms()
         self._adding: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -145,10 +146,10 @@ class Sender:
                 await self.wake.wait()
         except TimeoutError:
             pass
-        age_ms = now - self._view.refreshed_ms
-        if age_ms > self._settings.metadata_max_age_ms:
-            self._view.refreshed_ms = now
-            self._keep(asyncio.create_task(self._refresh(None)))
+        if now - self._looked_ms > self._settings.metadata_max_age_ms:
+            self._looked_ms = now
+            topics = {topic for topic, _ in self._view.snapshot.partitions}
+            self._keep(asyncio.create_task(self._refresh(topics)))
 
     def _may_leave(self) -> Callable[[tuple[str, int]], bool] | None:
         if self._session is None:
@@ -304,7 +305,7 @@ class Sender:
         if self._identity.state is not ProducerState.FATAL_ERROR:
             self._identity.move_to(ProducerState.FATAL_ERROR, problem)
 
-    async def _refresh(self, topics: set[str] | None) -> None:
+    async def _refresh(self, topics: set[str]) -> None:
         with contextlib.suppress(KafkaError):  # the next try asks again
             await self._view.refresh(topics)
 

@@ -139,13 +139,15 @@ async def _consume(bootstrap: str, wanted: _Wanted, output: str) -> int:
             starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
         else:
             starts = ends if wanted.offset == "latest" else dict.fromkeys(keys, int(wanted.offset))
-        async with Consumer(view, read_committed=wanted.read_committed) as consumer:
+        isolation = "read_committed" if wanted.read_committed else "read_uncommitted"
+        async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
             consumer.assign(starts)
             unfinished = {key for key in keys if wanted.follow or starts[key] < ends[key]}
             for key in set(keys) - unfinished:
                 consumer.unassign(*key)
             while unfinished:
-                for topic, partition, record in await consumer.poll(1_000):
+                for record in await consumer.poll(1_000):
+                    topic, partition = record.topic, record.partition
                     if not wanted.follow and record.offset >= ends[(topic, partition)]:
                         continue
                     _print_record(topic, partition, record, output)

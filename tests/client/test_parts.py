@@ -198,6 +198,13 @@ def marker(base: int, producer_id: int, kind: ControlType) -> bytes:
     )
 
 
+def take_all(state: FetchState, *, read_committed: bool) -> list:
+    found = []
+    while records := state.take(100, read_committed=read_committed):
+        found += records
+    return found
+
+
 def test_aborted_records_and_markers_are_not_seen():
     log = (
         data(0, 7)
@@ -207,17 +214,21 @@ def test_aborted_records_and_markers_are_not_seen():
         + marker(7, 8, ControlType.COMMIT)
         + marker(8, 7, ControlType.COMMIT)
     )
-    state = FetchState(0)
-    seen = state.take(log, [(7, 0)], read_committed=True)
+    state = FetchState("t", 0, 0)
+    state.load(log, [(7, 0)])
+    seen = take_all(state, read_committed=True)
     assert [r.offset for r in seen] == [2, 3, 5, 6]
     assert state.position == 9
-    all_seen = FetchState(0).take(log, None, read_committed=False)
+    state = FetchState("t", 0, 0)
+    state.load(log, None)
+    all_seen = take_all(state, read_committed=False)
     assert [r.offset for r in all_seen] == [0, 1, 2, 3, 5, 6]
 
 
 def test_a_reader_in_the_middle_of_a_batch_sees_the_rest_of_it():
-    state = FetchState(1)
-    assert [r.offset for r in state.take(data(0, 7), None, read_committed=False)] == [1]
+    state = FetchState("t", 0, 1)
+    state.load(data(0, 7), None)
+    assert [r.offset for r in take_all(state, read_committed=False)] == [1]
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", "host:x"])

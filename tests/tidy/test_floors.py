@@ -34,6 +34,8 @@ SHELLS = {
     "client/delivery.py",
     "client/retries.py",
     "client/sender.py",
+    "client/fetcher.py",
+    "client/group_member.py",
     "client/cluster_view.py",
     "client/producer.py",
     "client/consumer.py",
