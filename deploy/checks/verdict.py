@@ -1,6 +1,7 @@
 """The judge: runs the checks over a history and says what it found."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..history import History
@@ -37,13 +38,19 @@ class Verdict:
         return sum(f.count for f in self.findings if f.name == name)
 
 
-def judge(history: History, only: Iterable[str] | None = None) -> Verdict:
-    """Run all checks, or only those named (J1, A2...)."""
+def judge(
+    history: History,
+    only: Iterable[str] | None = None,
+    timed: Callable[[str, float], object] = lambda *_: None,
+) -> Verdict:
+    """Run all checks, or only those named (J1, A2...); `timed` is told what took how much CPU, in s."""
     wanted = None if only is None else set(only)
     findings: list[Finding] = []
     judged: list[str] = []
     not_judged: list[tuple[str, str]] = []
+    started = time.process_time()
     view = View(history)
+    timed("view", time.process_time() - started)
     for check in CHECKS:
         if wanted is not None and check.name not in wanted:
             continue
@@ -51,7 +58,9 @@ def judge(history: History, only: Iterable[str] | None = None) -> Verdict:
             not_judged.append((check.name, f"the history has no {' and no '.join(check.needs)}"))
             continue
         judged.append(check.name)
+        started = time.process_time()
         findings += check.run(view)
+        timed(check.name, time.process_time() - started)
     merged = _merged(findings)
     operations = sum(history.count(t) for t in ("sends", "polls", "transactions", "offset_commits"))
     return Verdict(merged, tuple(judged), tuple(not_judged), operations)

@@ -1,0 +1,481 @@
+"""One falsification for every anomaly: what a broken cluster would have left in the history.
+
+Each takes an `Edit` of a legal history and changes it in one place, chosen by chance. Most broken
+promises break others with them (who loses a record also tears its transaction): a plant asks only
+that its own name is found.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from oncelog.deploy.history_schema import Marker, Outcome
+
+from .edit import Edit, NoPlace
+
+PLANTS: dict[str, Callable[[Edit], None]] = {}
+Plant = Callable[[Edit], None]
+
+
+def plant(name: str) -> Callable[[Plant], Plant]:
+    def register(function: Plant) -> Plant:
+        PLANTS[name] = function
+        return function
+
+    return register
+
+
+@plant("inconsistent-offsets")
+def _(e: Edit) -> None:
+    sends, rows = e["sends"], e.committed_sends()
+    one = e.pick(rows)
+    same = rows[(sends["partition"][rows] == sends["partition"][one]) & (rows != one)]
+    sends["offset"][e.pick(same)] = sends["offset"][one]
+
+
+@plant("duplicate")
+def _(e: Edit) -> None:
+    row = e.pick(range(len(e["scan"])))
+    same = e["scan"]["partition"] == e["scan"]["partition"][row]
+    end = int(e["scan"]["offset"][same].max()) + 1
+    e.insert("scan", int(np.flatnonzero(same)[-1]) + 1, e.copy("scan", row, offset=end))
+
+
+@plant("misplaced")
+def _(e: Edit) -> None:
+    rows = e.committed_sends()
+    row = e.pick(rows)
+    sends, value = e["sends"], e["sends"]["value"][row]
+    other = e.pick(np.setdiff1d(sends["partition"][rows], [sends["partition"][row]]))
+    sends["offset"][row] = -1
+    e.remove("polls", np.flatnonzero(e["polls"]["value"] == value))
+    e["scan"]["partition"][e["scan"]["value"] == value] = other
+    e["scan"]["offset"][e["scan"]["value"] == value] += 10_000
+
+
+@plant("G1a")
+def _(e: Edit) -> None:
+    failed = np.isin(e["sends"]["transaction"], e.transactions(Outcome.FAIL))
+    row = e.pick(np.flatnonzero(failed & (e["sends"]["offset"] >= 0)))
+    read = e.pick(range(len(e["polls"])))
+    fields = {name: e["sends"][name][row] for name in ("partition", "offset", "value")}
+    e.insert("polls", read, e.copy("polls", read, **fields))
+
+
+@plant("phantom-read")
+def _(e: Edit) -> None:
+    e["scan"]["value"][e.pick(range(len(e["scan"])))] = 10**15
+
+
+@plant("lost-write")
+def _(e: Edit) -> None:
+    sends, scan, rows = e["sends"], e["scan"], e.committed_sends()
+    last = {int(p): scan["offset"][scan["partition"] == p].max() for p in scan["partition"]}
+    rows = [r for r in rows if sends["offset"][r] < last[int(sends["partition"][r])]]
+    e.hide(int(sends["value"][e.pick(rows)]))
+
+
+@plant("unseen")
+def _(e: Edit) -> None:
+    e.hide(int(e["sends"]["value"][e.pick(e.committed_sends())]))
+
+
+@plant("lso-stuck")
+def _(e: Edit) -> None:
+    e["ends"]["last_stable_offset"][e.pick(np.flatnonzero(e["ends"]["replica"] == -1))] -= 1
+
+
+def _neighbours(e: Edit, *, within: bool) -> list[tuple[int, int]]:
+    """Polls of plain consumers that follow one another in a partition, with their order."""
+    polls, last, found = e["polls"], {}, []
+    for row in range(len(polls)):
+        if polls["transaction"][row] >= 0:
+            continue
+        key = tuple(int(polls[name][row]) for name in ("process", "session", "partition"))
+        if key in last:
+            same = polls["call"][row] == polls["call"][last[key]]
+            if same == within:
+                found.append((last[key], row))
+        last[key] = row
+    return found
+
+
+def _skip(e: Edit, *, within: bool) -> None:
+    # a, b, c follow one another: without b, c skips
+    pairs = dict(_neighbours(e, within=within))
+    e.remove("polls", [e.pick(b for b in pairs.values() if b in pairs)])
+
+
+@plant("poll-skip")
+def _(e: Edit) -> None:
+    _skip(e, within=False)
+
+
+@plant("int-poll-skip")
+def _(e: Edit) -> None:
+    _skip(e, within=True)
+
+
+def _swap(e: Edit, *, within: bool) -> None:
+    pairs = _neighbours(e, within=within)
+    one, other = pairs[e.pick(range(len(pairs)))]
+    for name in ("offset", "value"):
+        column = e["polls"][name]
+        column[one], column[other] = column[other], column[one]
+
+
+@plant("nonmonotonic-poll")
+def _(e: Edit) -> None:
+    _swap(e, within=False)
+
+
+@plant("int-nonmonotonic-poll")
+def _(e: Edit) -> None:
+    _swap(e, within=True)
+
+
+def _swap_sends(e: Edit, *, within: bool) -> None:
+    sends, last, found = e["sends"], {}, []
+    for row in e.committed_sends():
+        key = tuple(int(sends[name][row]) for name in ("process", "session", "partition"))
+        if key in last and (sends["transaction"][row] >= 0) == within:
+            same = sends["transaction"][row] == sends["transaction"][last[key]]
+            if same or not within:
+                found.append((last[key], row))
+        last[key] = row
+    one, other = found[e.pick(range(len(found)))]
+    for name in ("offset", "value"):
+        column = sends[name]
+        column[one], column[other] = column[other], column[one]
+
+
+@plant("nonmonotonic-send")
+def _(e: Edit) -> None:
+    _swap_sends(e, within=False)
+
+
+@plant("int-nonmonotonic-send")
+def _(e: Edit) -> None:
+    _swap_sends(e, within=True)
+
+
+@plant("precommitted-read")
+def _(e: Edit) -> None:
+    writer = dict(zip(e["sends"]["value"], e["sends"]["transaction"], strict=True))
+    rows = [r for r, v in enumerate(e["polls"]["value"]) if writer[v] >= 0]
+    row = e.pick(rows)
+    e["polls"]["transaction"][row] = writer[e["polls"]["value"][row]]
+
+
+def _reads(e: Edit, reader: int, writer: int) -> None:
+    """Let one transaction have polled a value of another."""
+    sends = e["sends"]
+    row = int(np.flatnonzero((sends["transaction"] == writer) & (sends["offset"] >= 0))[0])
+    fields = {name: sends[name][row] for name in ("partition", "offset", "value")}
+    process = e["transactions"]["process"][e["transactions"]["transaction"] == reader][0]
+    made = e.copy("polls", 0, transaction=reader, process=process, session=99, **fields)
+    e.insert("polls", len(e["polls"]), made)
+
+
+def _writers(e: Edit) -> list[int]:
+    sends = e["sends"]
+    known = sends["transaction"][sends["offset"] >= 0]
+    return [int(t) for t in e.transactions(Outcome.OK) if t in known]
+
+
+@plant("G1c")
+def _(e: Edit) -> None:
+    one, other = e.rng.sample(_writers(e), 2)
+    _reads(e, one, other)
+    _reads(e, other, one)
+
+
+@plant("G1c-realtime")
+def _(e: Edit) -> None:
+    rows = {int(r["transaction"]): r for r in e["transactions"]}
+    writers = _writers(e)
+    pairs = [(a, b) for a in writers for b in writers if rows[a]["ended_ns"] < rows[b]["begun_ns"]]
+    _reads(e, *pairs[e.pick(range(len(pairs)))])
+
+
+@plant("torn-transaction")
+def _(e: Edit) -> None:
+    sends, rows = e["sends"], e.committed_sends()
+    owners, counts = np.unique(sends["transaction"][rows], return_counts=True)
+    owner = e.pick(owners[(counts > 1) & (owners >= 0)])
+    e.hide(int(sends["value"][e.pick(rows[sends["transaction"][rows] == owner])]))
+
+
+def _owner_times(e: Edit) -> dict[int, tuple[int, int]]:
+    """Value -> (transaction, when its commit was asked for), of committed transactions."""
+    asked = {
+        int(r["transaction"]): int(r["commit_invoked_ns"])
+        for r in e["transactions"]
+        if r["outcome"] == Outcome.OK
+    }
+    return {
+        int(r["value"]): (int(r["transaction"]), asked[int(r["transaction"])])
+        for r in e["sends"]
+        if int(r["transaction"]) in asked
+    }
+
+
+@plant("dirty-read")
+def _(e: Edit) -> None:
+    owner = _owner_times(e)
+    row = e.pick([r for r, v in enumerate(e["polls"]["value"]) if int(v) in owner])
+    e["polls"]["returned_ns"][row] = owner[int(e["polls"]["value"][row])][1] - 1
+
+
+@plant("read-past-open")
+def _(e: Edit) -> None:
+    owner, sends = _owner_times(e), e["sends"]
+    plain = {int(r["value"]): int(r["invoked_ns"]) for r in sends if r["transaction"] < 0}
+    open_ones = [
+        (int(r["partition"]), int(r["offset"]), owner[int(r["value"])][1])
+        for r in sends
+        if int(r["value"]) in owner and r["offset"] >= 0
+    ]
+    places = [
+        (row, plain[int(r["value"])])
+        for row, r in enumerate(e["polls"])
+        if int(r["value"]) in plain
+        and any(
+            p == r["partition"] and o < r["offset"] and plain[int(r["value"])] < asked
+            for p, o, asked in open_ones
+        )
+    ]
+    row, invoked_ns = places[e.pick(range(len(places)))]
+    e["polls"]["returned_ns"][row] = invoked_ns
+
+
+@plant("zombie-write")
+def _(e: Edit) -> None:
+    owner, sends = _owner_times(e), e["sends"]
+    row = e.pick([r for r in e.committed_sends() if int(sends["value"][r]) in owner])
+    number = owner[int(sends["value"][row])][0]
+    transaction = e["transactions"][e["transactions"]["transaction"] == number][0]
+    inits = np.flatnonzero(
+        (e["initializations"]["process"] == transaction["process"])
+        & (e["initializations"]["producer_id"] == transaction["producer_id"])
+    )
+    when = int(sends["invoked_ns"][row]) - 1
+    made = e.copy("initializations", e.pick(inits), process=9_999, producer_epoch=30_000,
+                  invoked_ns=when - 1, returned_ns=when)  # fmt: skip
+    e.insert("initializations", len(e["initializations"]), made)
+
+
+def _shown_derivations(e: Edit) -> np.ndarray:
+    return np.flatnonzero(np.isin(e["derivations"]["value"], e["scan"]["value"]))
+
+
+@plant("input-lost")
+def _(e: Edit) -> None:
+    rows = _shown_derivations(e)
+    if len(rows) < 2:  # a group that derives nothing is no read-process-write job
+        raise NoPlace
+    e.remove("derivations", [e.pick(rows)])
+
+
+@plant("input-doubled")
+def _(e: Edit) -> None:
+    rows = _shown_derivations(e)
+    row = e.pick(rows)
+    same = e["derivations"]["partition"][rows] == e["derivations"]["partition"][row]
+    other = e.pick(rows[same & (rows != row)])
+    e["derivations"]["offset"][other] = e["derivations"]["offset"][row]
+
+
+@plant("input-invisible")
+def _(e: Edit) -> None:
+    e["derivations"]["offset"][e.pick(_shown_derivations(e))] = 10_000
+
+
+def _done_commits(e: Edit, least: int) -> np.ndarray:
+    rows = e["offset_commits"]
+    ok = np.isin(rows["transaction"], e.transactions(Outcome.OK))
+    return np.flatnonzero(ok & (rows["from_offset"] >= least))
+
+
+@plant("offset-overlap")
+def _(e: Edit) -> None:
+    e["offset_commits"]["from_offset"][e.pick(_done_commits(e, 1))] = 0
+
+
+@plant("offset-gap")
+def _(e: Edit) -> None:
+    row = e.pick(range(len(e["committed"])))
+    e["committed"]["offset"][row] = 0
+
+
+@plant("output-order")
+def _(e: Edit) -> None:
+    sends = {int(r["value"]): (int(r["partition"]), int(r["offset"])) for r in e["sends"]}
+    made = e["derivations"]
+    rows = [r for r in _shown_derivations(e) if sends[int(made["value"][r])][1] >= 0]
+    one = e.pick(rows)
+    same = [
+        r
+        for r in rows
+        if r != one
+        and made["partition"][r] == made["partition"][one]
+        and sends[int(made["value"][r])][0] == sends[int(made["value"][one])][0]
+    ]
+    other = e.pick(same)
+    offsets = made["offset"]
+    offsets[one], offsets[other] = offsets[other], offsets[one]
+
+
+def _batches(e: Edit, chosen: np.ndarray) -> np.ndarray:
+    """Rows of the leader's copy."""
+    return np.flatnonzero((e["batches"]["replica"] == -1) & chosen)
+
+
+def _later_batch(e: Edit, *, control: bool = False) -> int:
+    """A batch that is not its producer's first in that partition."""
+    batches, seen, found = e["batches"], set(), []
+    for row in _batches(e, np.ones(len(e["batches"]), bool)):
+        key = (int(batches["partition"][row]), int(batches["producer_id"][row]))
+        is_control = batches["marker"][row] != Marker.NONE
+        if key in seen and is_control == control:
+            found.append(row)
+        if is_control == control:
+            seen.add(key)
+    return e.pick(found)
+
+
+@plant("offset-disorder")
+def _(e: Edit) -> None:
+    e["batches"]["base_offset"][_later_batch(e)] -= 1
+
+
+@plant("leader-epoch-fell")
+def _(e: Edit) -> None:
+    e["batches"]["leader_epoch"][_later_batch(e)] = 4
+
+
+@plant("zombie-append")
+def _(e: Edit) -> None:
+    batches = e["batches"]
+    row = e.pick(_batches(e, (batches["producer_epoch"] > 0) & (batches["marker"] == -1)))
+    before = _batches(e, (batches["producer_id"] == batches["producer_id"][row])
+                      & (batches["partition"] == batches["partition"][row]))  # fmt: skip
+    if before[0] == row:
+        raise NoPlace
+    batches["producer_epoch"][row] = -1 if batches["producer_epoch"][before[0]] == 0 else 0
+
+
+@plant("sequence-gap")
+def _(e: Edit) -> None:
+    row = _later_batch(e)
+    e["batches"]["base_sequence"][row] += 5
+    e["batches"]["last_sequence"][row] += 5
+
+
+@plant("sequence-repeated")
+def _(e: Edit) -> None:
+    batches = e["batches"]
+    plain = (batches["attributes"] == 0) & (batches["base_sequence"] >= 0)
+    row = e.pick(_batches(e, plain))
+    here = _batches(e, batches["partition"] == batches["partition"][row])
+    end = int(batches["last_offset"][here].max()) + 1
+    made = e.copy("batches", row, base_offset=end, last_offset=end)
+    e.insert("batches", int(here[-1]) + 1, made)
+
+
+@plant("plain-in-transaction")
+def _(e: Edit) -> None:
+    batches, opened, found = e["batches"], set(), []
+    for row in _batches(e, np.ones(len(batches), bool)):
+        key = (int(batches["partition"][row]), int(batches["producer_id"][row]))
+        if batches["marker"][row] != Marker.NONE:
+            opened.discard(key)
+        elif batches["attributes"][row]:
+            if key in opened:
+                found.append(row)
+            opened.add(key)
+    batches["attributes"][e.pick(found)] = 0
+
+
+@plant("coordinator-epoch-fell")
+def _(e: Edit) -> None:
+    e["batches"]["coordinator_epoch"][_later_batch(e, control=True)] = 2
+
+
+@plant("open-transaction")
+def _(e: Edit) -> None:
+    batches = e["batches"]
+    markers = _batches(e, batches["marker"] != Marker.NONE)
+    last = {(int(batches["partition"][r]), int(batches["producer_id"][r])): r for r in markers}
+    e.remove("batches", [e.pick(list(last.values()))])
+
+
+def _wide_marker(e: Edit) -> int:
+    """A marker of a transaction that has another in another partition."""
+    batches = e["batches"]
+    rows = _batches(e, batches["marker"] != Marker.NONE)
+    keys = list(zip(batches["producer_id"][rows], batches["producer_epoch"][rows], strict=True))
+    return e.pick([row for row, key in zip(rows, keys, strict=True) if keys.count(key) > 1])
+
+
+@plant("mixed-markers")
+def _(e: Edit) -> None:
+    row = _wide_marker(e)
+    e["batches"]["marker"][row] = 1 - e["batches"]["marker"][row]
+
+
+@plant("marker-against-decision")
+def _(e: Edit) -> None:
+    batches = e["batches"]
+    row = e.pick(_batches(e, batches["marker"] != Marker.NONE))
+    batches["marker"][row] = 1 - batches["marker"][row]
+
+
+@plant("replica-divergence")
+def _(e: Edit) -> None:
+    e["batches"]["crc"][e.pick(np.flatnonzero(e["batches"]["replica"] == 2))] ^= 1
+
+
+@plant("derived-file")
+def _(e: Edit) -> None:
+    row = np.zeros(1, e["file_findings"].dtype)[0]
+    row["partition"], row["file"] = e["scan"]["partition"][0], e.name("0.txnindex")
+    row["problem"], row["is_set"] = e.name("an entry too few"), 1
+    e.insert("file_findings", 0, row)
+
+
+def _leader_end(e: Edit) -> int:
+    return e.pick(np.flatnonzero(e["ends"]["replica"] == -1))
+
+
+@plant("no-leader")
+def _(e: Edit) -> None:
+    e["ends"]["leader"][_leader_end(e)] = -1
+
+
+@plant("not-in-sync")
+def _(e: Edit) -> None:
+    e["ends"]["in_sync"][_leader_end(e)] = 2
+
+
+@plant("not-replicated")
+def _(e: Edit) -> None:
+    e["ends"]["log_end_offset"][_leader_end(e)] += 1
+
+
+@plant("undecided")
+def _(e: Edit) -> None:
+    rows = e["decisions"]
+    row = int(np.flatnonzero(rows["transactional_id"] == rows["transactional_id"][-1])[-1])
+    rows["state"][row], rows["timeout_ms"][row] = e.name("PrepareCommit"), 1
+    e["ends"]["taken_ns"] += 10**13
+
+
+@plant("probe-failed")
+def _(e: Edit) -> None:
+    e["probes"]["outcome"][e.pick(range(len(e["probes"])))] = Outcome.INFO
+
+
+@plant("nothing-succeeded")
+def _(e: Edit) -> None:
+    e["transactions"]["outcome"] = Outcome.INFO
