@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, say
+from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, say, show, show_one
 from .failure import Failure
 
 Break = Literal["none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off"]
@@ -21,6 +21,7 @@ def register(app: App) -> None:
     app.command(demo)
     bench = App(name="bench", help="What guarantees cost, what faults cost.")
     bench.command(replication)
+    bench.command(txn)
     bench.command(failover)
     app.command(bench)
 
@@ -111,6 +112,53 @@ def replication(
         say(f"figures: {json_file}")
     if html_file:
         html_file.write_text(bench_html.page(described, results))
+        say(f"page: {html_file}")
+
+
+def txn(
+    *,
+    records: Annotated[str, Parameter(help="Records of a transaction.")] = "1,10,100,1000",
+    partitions: Annotated[str, Parameter(help="Partitions that it touches.")] = "1,3,10",
+    record_size: Annotated[int, Parameter(help="Bytes of a record's value.")] = 100,
+    rf: Annotated[int, Parameter(help="Replication factor.")] = 3,
+    min_isr: Annotated[int, Parameter(help="min.insync.replicas.")] = 2,
+    repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 2,
+    seconds: Annotated[float, Parameter(help="Of transactions for each figure.")] = 3.0,
+    seed: Annotated[int, Parameter(help="Of the bytes that are written.")] = 0,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    json_file: JsonFile = None,
+    html_file: HtmlFile = None,
+) -> None:
+    """What a transaction costs: commit latency and rate, beside plain idempotent writes."""
+    _require("confluent_kafka", "bench")
+    from . import bench_report, bench_transactions_page
+    from .bench_cluster import bench_target
+    from .bench_transactions import TransactionGrid, run_transaction_grid
+
+    grid = TransactionGrid(
+        records=_numbers(records),
+        partitions=_numbers(partitions),
+        record_bytes=record_size,
+        replication_factor=rf,
+        min_insync=min_isr,
+        repetitions=repetitions,
+        seconds=seconds,
+        seed=seed,
+    )
+    if seconds <= 0 or repetitions < 1:
+        raise Failure("--seconds and --repetitions are above 0.", exit_code=2)
+    with bench_target(data, bootstrap) as target:
+        results = run_transaction_grid(target, grid, say)
+        described = bench_report.environment(target, grid.as_json())
+    show_one(described, "table")
+    show(bench_transactions_page.rows(results), "table", columns=bench_transactions_page.COLUMNS)
+    if json_file:
+        content = {"environment": described, "results": [r.as_json() for r in results]}
+        json_file.write_text(json.dumps(content, indent=1))
+        say(f"figures: {json_file}")
+    if html_file:
+        html_file.write_text(bench_transactions_page.page(described, results))
         say(f"page: {html_file}")
 
 
