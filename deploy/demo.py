@@ -274,9 +274,6 @@ class Demo:
 
 def describe(report: FaultReport) -> str:
     """One line about a fault."""
-    b = report.batches
     took = f"; it went on after {report.failover_ms:.0f} ms" if report.failover_ms else ""
-    return (
-        f"{report.what}{took}; {report.open_transactions} transactions open, {b.unanswered} "
-        f"batches ({b.unanswered_records} records) unacknowledged, {b.sent_again} sent again"
-    )
+    hit = f"{report.open_transactions} open transactions, {report.batches.unanswered} batches"
+    return f"{report.what}{took}; hit {hit} in flight"

@@ -147,7 +147,7 @@ def compare_sums(
     found: Mapping[tuple[str, int], tuple[int, ...]],
 ) -> Finding | None:
     """The groups whose sums differ, as a finding; None when all are equal."""
-    tally = Tally("wrong sums")
+    tally = Tally("wrong totals")
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             tally.add(lambda k=key: f"{k[0]}/{k[1]}: {expected.get(k)} became {found.get(k)}")
