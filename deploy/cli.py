@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cyclopts import App
 
-from . import cli_bench, cli_cluster, cli_data, cli_groups, cli_topics, cli_transactions
+from . import cli_bench, cli_check, cli_cluster, cli_data, cli_groups, cli_topics, cli_transactions
 from .failure import Failure
 
 
@@ -31,6 +31,7 @@ def build() -> App:
     cli_transactions.register(app)
     cli_data.register(app)
     cli_bench.register(app)
+    cli_check.register(app)
     return app
 
 

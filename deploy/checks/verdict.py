@@ -43,7 +43,10 @@ def judge(
     only: Iterable[str] | None = None,
     timed: Callable[[str, float], object] = lambda *_: None,
 ) -> Verdict:
-    """Run all checks, or only those named (J1, A2...); `timed` is told what took how much CPU, in s."""
+    """Run all checks, or only those named (J1, A2...).
+
+    `timed` is told which part took how many seconds of CPU.
+    """
     wanted = None if only is None else set(only)
     findings: list[Finding] = []
     judged: list[str] = []

@@ -1,0 +1,96 @@
+"""`oncelog check`: the judge, over the history of a run or over a live topic."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, bootstrap_line, say, show
+from .failure import Failure
+
+MISSING = "The judge needs numpy and pyarrow: pip install 'oncelog[check]'."
+
+
+def register(app: App) -> None:
+    """Add this file's command."""
+    app.command(check)
+
+
+def check(
+    target: Annotated[str | None, Parameter(help="A run's directory, or a topic.")] = None,
+    /,
+    *,
+    only: Annotated[list[str] | None, Parameter(help="Only these checks.", negative=())] = None,
+    evidence: Annotated[bool, Parameter(help="All that is known of a case.", negative=())] = False,
+    catalogue: Annotated[bool, Parameter(help="What is looked for.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    format: Format = "table",
+) -> int:
+    """Judge a recorded run, or a topic of any Kafka-compatible cluster. Exit code 1: it fails."""
+    from importlib.util import find_spec
+
+    if not (find_spec("numpy") and find_spec("pyarrow")):
+        raise Failure(MISSING)
+    if catalogue:
+        return _catalogue(format)
+    if target is None:
+        raise Failure("Name a run's directory or a topic, or ask for --catalogue.", exit_code=2)
+    if (Path(target) / "history").is_dir():
+        return _check_run(Path(target), only, evidence, format)
+    if Path(target).is_dir():
+        raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
+    if only:
+        raise Failure("--only chooses among the checks of a run, not of a topic.", exit_code=2)
+    return _check_topic(target, evidence, bootstrap_line(data, bootstrap), format)
+
+
+def _catalogue(output: str) -> int:
+    from .check_report import catalogue_rows
+
+    columns = ("check", "anomaly", "what", "kind")
+    rows: list[dict[str, str]] = [
+        dict(zip(columns, row, strict=True)) for row in catalogue_rows()
+    ]
+    show(rows, output, columns={name: name.upper() for name in columns})
+    return 0
+
+
+def _check_run(run: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+    from .check_report import verdict_fields, verdict_words
+    from .checks.catalogue import CHECKS
+    from .checks.verdict import judge
+    from .history import History, HistoryFormat
+
+    unknown = set(only or ()) - {check.name for check in CHECKS}
+    if unknown:
+        names = ", ".join(check.name for check in CHECKS)
+        raise Failure(f"There is no check {', '.join(sorted(unknown))}; there are {names}.",
+                      exit_code=2)  # fmt: skip
+    try:
+        history = History.open(run)
+    except HistoryFormat as problem:
+        raise Failure(f"{problem}.") from None
+    verdict = judge(history, only)
+    if output == "json":
+        print(json.dumps(verdict_fields(verdict), default=str))
+    else:
+        for line in verdict_words(verdict, evidence=evidence):
+            print(line)
+    return 0 if verdict.is_clean else 1
+
+
+def _check_topic(topic: str, evidence: bool, bootstrap: str, output: str) -> int:
+    import asyncio
+
+    from .check_report import audit_fields, audit_words
+    from .topic_audit import audit_topic
+
+    audit = asyncio.run(audit_topic(bootstrap, topic, say))
+    if output == "json":
+        print(json.dumps(audit_fields(audit), default=str))
+    else:
+        for line in audit_words(audit, evidence=evidence):
+            print(line)
+    return 0 if audit.is_clean else 1
