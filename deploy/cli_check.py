@@ -1,13 +1,16 @@
-"""`oncelog check`: the judge, over the history of a run or over a live topic."""
+"""`oncelog check`: the judge, over a run's history, a cluster's files, or a live topic."""
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, bootstrap_line, say, show
 from .failure import Failure
+
+if TYPE_CHECKING:
+    from .history import History
 
 MISSING = "The judge needs numpy and pyarrow: pip install 'oncelog[check]'."
 
@@ -18,7 +21,9 @@ def register(app: App) -> None:
 
 
 def check(
-    target: Annotated[str | None, Parameter(help="A run's directory, or a topic.")] = None,
+    target: Annotated[
+        str | None, Parameter(help="A run's directory, a cluster's directory, or a topic.")
+    ] = None,
     /,
     *,
     only: Annotated[list[str] | None, Parameter(help="Only these checks.", negative=())] = None,
@@ -28,7 +33,10 @@ def check(
     bootstrap: Bootstrap = None,
     format: Format = "table",
 ) -> int:
-    """Judge a recorded run, or a topic of any Kafka-compatible cluster. Exit code 1: it fails."""
+    """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
+
+    Exit code 1: a promise was broken.
+    """
     from importlib.util import find_spec
 
     if not (find_spec("numpy") and find_spec("pyarrow")):
@@ -39,6 +47,8 @@ def check(
         raise Failure("Name a run's directory or a topic, or ask for --catalogue.", exit_code=2)
     if (Path(target) / "history").is_dir():
         return _check_run(Path(target), only, evidence, format)
+    if (Path(target) / "cluster.json").exists():
+        return _check_files(Path(target), only, evidence, format)
     if Path(target).is_dir():
         raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
     if only:
@@ -50,28 +60,42 @@ def _catalogue(output: str) -> int:
     from .check_report import catalogue_rows
 
     columns = ("check", "anomaly", "what", "kind")
-    rows: list[dict[str, str]] = [
-        dict(zip(columns, row, strict=True)) for row in catalogue_rows()
-    ]
+    rows: list[dict[str, str]] = [dict(zip(columns, row, strict=True)) for row in catalogue_rows()]
     show(rows, output, columns={name: name.upper() for name in columns})
     return 0
 
 
 def _check_run(run: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+    from .history import History, HistoryFormat
+
+    try:
+        history = History.open(run)
+    except HistoryFormat as problem:
+        raise Failure(f"{problem}.") from None
+    return _judge(history, only, evidence, output)
+
+
+def _check_files(data: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+    from .history import History
+    from .history_recorder import Recorder
+    from .history_scan import dump_logs
+
+    recorder = Recorder.in_memory()
+    say(f"{dump_logs(recorder, data):,} batches read")
+    history = History.of(recorder, settings={"is_at_rest": False})
+    return _judge(history, only or ["A4", "W1", "W2", "W3"], evidence, output)
+
+
+def _judge(history: "History", only: list[str] | None, evidence: bool, output: str) -> int:
     from .check_report import verdict_fields, verdict_words
     from .checks.catalogue import CHECKS
     from .checks.verdict import judge
-    from .history import History, HistoryFormat
 
     unknown = set(only or ()) - {check.name for check in CHECKS}
     if unknown:
         names = ", ".join(check.name for check in CHECKS)
         raise Failure(f"There is no check {', '.join(sorted(unknown))}; there are {names}.",
                       exit_code=2)  # fmt: skip
-    try:
-        history = History.open(run)
-    except HistoryFormat as problem:
-        raise Failure(f"{problem}.") from None
     verdict = judge(history, only)
     if output == "json":
         print(json.dumps(verdict_fields(verdict), default=str))

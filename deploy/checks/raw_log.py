@@ -116,7 +116,8 @@ class RawLog:
         if batch.producer_epoch > known.epoch:
             known.epoch, known.last_sequence = batch.producer_epoch, -1
         expected = 0 if known.last_sequence < 0 else (known.last_sequence + 1) & SEQUENCE_MAX
-        is_free = (is_first and not self.is_whole) or self.is_compacted
+        # a coordinator's offset commits belong to a producer, but bear no sequence
+        is_free = (is_first and not self.is_whole) or self.is_compacted or batch.base_sequence < 0
         ahead = (batch.base_sequence - expected) & SEQUENCE_MAX
         if ahead and not is_free:
             who = f"producer {batch.producer_id} epoch {batch.producer_epoch}"
@@ -124,7 +125,8 @@ class RawLog:
             is_repeated = ahead > SEQUENCE_MAX // 2 and known.last_sequence >= 0
             name = "sequence-repeated" if is_repeated else "sequence-gap"
             yield Problem(name, batch, text)
-        known.last_sequence = batch.last_sequence
+        if batch.base_sequence >= 0:
+            known.last_sequence = batch.last_sequence
         if batch.attributes & TRANSACTIONAL_BIT:
             if known.first_offset < 0:
                 known.first_offset, known.since_ms = batch.base_offset, batch.max_timestamp_ms
