@@ -124,6 +124,7 @@ class Demo:
             workers.close()
             stream.finish.set()
         self._judge(stream, workers, lines)
+        workers.remove_logs()
         self.report.failures = stream.failures
         self.report.fatal_errors = stream.fatal_errors
         self.report.worker_restarts = workers.restarts

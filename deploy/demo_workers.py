@@ -80,7 +80,7 @@ class Workers:
         worker.settings = replace(settings, incarnation=settings.incarnation + 1)
         arguments = json.dumps(asdict(worker.settings))
         command = [sys.executable, "-P", "-m", "oncelog.deploy.demo_worker", arguments]
-        with (self._log_directory / f"{name}.log").open("ab") as log:
+        with self._log(name).open("ab") as log:
             worker.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -160,6 +160,14 @@ class Workers:
             if process is not None and process.poll() is None:
                 process.kill()
                 process.wait()
+
+    def remove_logs(self) -> None:
+        """When nobody needs to read them: the cluster's directory is to be left empty."""
+        for name in self.names:
+            self._log(name).unlink(missing_ok=True)
+
+    def _log(self, name: str) -> Path:
+        return self._log_directory / f"{name}.log"
 
     def _unwanted(self, name: str) -> _Worker:
         """The worker, which nobody will start again when it ends."""

@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 def run(seed: int, broken: str, **shorter) -> DemoReport:
     with Cluster(3, config=CLUSTER_CONFIG) as cluster:
         report = Demo(cluster, seed, broken, print).run(**shorter)
+    assert not cluster.data.exists(), "a run that was judged leaves nothing behind"
     demo_report.print_verdict(report)
     return report
 

@@ -95,6 +95,9 @@ def test_a_paused_worker_says_nothing_until_it_goes_on(workers, tmp_path):
     workers.pause("w")
     workers.resume("w")
     workers.stop()
+    assert (tmp_path / "w.log").exists()
+    workers.remove_logs()
+    assert not (tmp_path / "w.log").exists()
 
 
 def test_a_worker_that_ends_by_itself_is_started_again_but_not_for_ever(
