@@ -11,7 +11,7 @@ import asyncio
 
 from ..coordinator.cluster_state import ClusterState
 
-LISTED_MS = 3_000
+LISTED_MS = 15_000
 
 
 class DepartedBrokers:
