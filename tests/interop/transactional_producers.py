@@ -3,6 +3,7 @@ and not whose method it is. What a library raises when its producer was fenced i
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -55,16 +56,16 @@ class Confluent(Producer):
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
         from confluent_kafka import KafkaException
 
-        failed: list[Any] = []
-
-        def told(error: Any, _: Any) -> None:
-            if error is not None:
-                failed.append(error)
-
-        self._made.produce(topic, value, partition=partition, on_delivery=told)
-        assert self._made.flush(PATIENCE_S) == 0
-        if failed:
-            raise KafkaException(failed[0])
+        told: list[Any] = []
+        self._made.produce(
+            topic, value, partition=partition, on_delivery=lambda error, _: told.append(error)
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while not told:
+            assert time.monotonic() < deadline, "no word of the record"
+            self._made.poll(0.05)
+        if told[0] is not None:
+            raise KafkaException(told[0])
 
     def commit(self) -> None:
         self._made.commit_transaction(PATIENCE_S)
@@ -74,6 +75,10 @@ class Confluent(Producer):
 
     @staticmethod
     def is_fenced(error: BaseException) -> bool:
+        from confluent_kafka import KafkaException
+
+        if not isinstance(error, KafkaException):
+            return False
         return error.args[0].name() == "_FENCED" and error.args[0].fatal()
 
 
