@@ -13,8 +13,10 @@ from oncelog.deploy.history_recorder import Recorder
 from oncelog.deploy.history_schema import TABLES
 
 from .edit import Edit
-from .plants import PLANTS
+from .plants import all_plants
 from .world import World
+
+PLANTS = all_plants()
 
 
 def written(folder: Path, history: History) -> Path:

@@ -19,8 +19,6 @@ from oncelog.deploy.history_recorder import Recorder
 
 from .jepsen_ops import Ops, Poll, Send, poll
 
-TOLD: list[str] = []  # names of the cases, for the table of docs/judge.md
-
 
 def seen_log(*places: set[str]) -> tuple[Ops, View]:
     """A partition of which readers saw these values; an empty set is a hole."""

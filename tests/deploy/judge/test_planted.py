@@ -10,8 +10,10 @@ from oncelog.deploy.checks.verdict import judge
 from oncelog.deploy.history import History
 
 from .edit import Edit, NoPlace
-from .plants import PLANTS
+from .plants import all_plants
 from .world import World
+
+PLANTS = all_plants()
 
 HISTORIES = int(os.environ.get("ONCELOG_JUDGE_HISTORIES", "60"))
 PLANTED = int(os.environ.get("ONCELOG_JUDGE_PLANTED", "6"))

@@ -1,0 +1,163 @@
+"""Falsifications of what was written down at the end: raw logs, replicas, files, ends, probes."""
+
+import numpy as np
+
+from oncelog.deploy.history_schema import Marker, Outcome
+
+from .edit import Edit, NoPlace
+from .plants import plant
+
+
+def _batches(e: Edit, chosen: np.ndarray) -> np.ndarray:
+    """Rows of the leader's copy."""
+    return np.flatnonzero((e["batches"]["replica"] == -1) & chosen)
+
+
+def _later_batch(e: Edit, *, control: bool = False) -> int:
+    """A batch that is not its producer's first in that partition."""
+    batches, seen, found = e["batches"], set(), []
+    for row in _batches(e, np.ones(len(e["batches"]), bool)):
+        key = (int(batches["partition"][row]), int(batches["producer_id"][row]))
+        is_control = batches["marker"][row] != Marker.NONE
+        if key in seen and is_control == control:
+            found.append(row)
+        if is_control == control:
+            seen.add(key)
+    return e.pick(found)
+
+
+@plant("offset-disorder")
+def _(e: Edit) -> None:
+    e["batches"]["base_offset"][_later_batch(e)] -= 1
+
+
+@plant("leader-epoch-fell")
+def _(e: Edit) -> None:
+    e["batches"]["leader_epoch"][_later_batch(e)] = 4
+
+
+@plant("zombie-append")
+def _(e: Edit) -> None:
+    batches = e["batches"]
+    row = e.pick(_batches(e, (batches["producer_epoch"] > 0) & (batches["marker"] == -1)))
+    before = _batches(e, (batches["producer_id"] == batches["producer_id"][row])
+                      & (batches["partition"] == batches["partition"][row]))  # fmt: skip
+    if before[0] == row:
+        raise NoPlace
+    batches["producer_epoch"][row] = -1 if batches["producer_epoch"][before[0]] == 0 else 0
+
+
+@plant("sequence-gap")
+def _(e: Edit) -> None:
+    row = _later_batch(e)
+    e["batches"]["base_sequence"][row] += 5
+    e["batches"]["last_sequence"][row] += 5
+
+
+@plant("sequence-repeated")
+def _(e: Edit) -> None:
+    batches = e["batches"]
+    plain = (batches["attributes"] == 0) & (batches["base_sequence"] >= 0)
+    row = e.pick(_batches(e, plain))
+    here = _batches(e, batches["partition"] == batches["partition"][row])
+    end = int(batches["last_offset"][here].max()) + 1
+    made = e.copy("batches", row, base_offset=end, last_offset=end)
+    e.insert("batches", int(here[-1]) + 1, made)
+
+
+@plant("plain-in-transaction")
+def _(e: Edit) -> None:
+    batches, opened, found = e["batches"], set(), []
+    for row in _batches(e, np.ones(len(batches), bool)):
+        key = (int(batches["partition"][row]), int(batches["producer_id"][row]))
+        if batches["marker"][row] != Marker.NONE:
+            opened.discard(key)
+        elif batches["attributes"][row]:
+            if key in opened:
+                found.append(row)
+            opened.add(key)
+    batches["attributes"][e.pick(found)] = 0
+
+
+@plant("coordinator-epoch-fell")
+def _(e: Edit) -> None:
+    e["batches"]["coordinator_epoch"][_later_batch(e, control=True)] = 2
+
+
+@plant("open-transaction")
+def _(e: Edit) -> None:
+    batches = e["batches"]
+    markers = _batches(e, batches["marker"] != Marker.NONE)
+    last = {(int(batches["partition"][r]), int(batches["producer_id"][r])): r for r in markers}
+    e.remove("batches", [e.pick(list(last.values()))])
+
+
+def _wide_marker(e: Edit) -> int:
+    """A marker of a transaction that has another in another partition."""
+    batches = e["batches"]
+    rows = _batches(e, batches["marker"] != Marker.NONE)
+    keys = list(zip(batches["producer_id"][rows], batches["producer_epoch"][rows], strict=True))
+    return e.pick([row for row, key in zip(rows, keys, strict=True) if keys.count(key) > 1])
+
+
+@plant("mixed-markers")
+def _(e: Edit) -> None:
+    row = _wide_marker(e)
+    e["batches"]["marker"][row] = 1 - e["batches"]["marker"][row]
+
+
+@plant("marker-against-decision")
+def _(e: Edit) -> None:
+    batches = e["batches"]
+    row = e.pick(_batches(e, batches["marker"] != Marker.NONE))
+    batches["marker"][row] = 1 - batches["marker"][row]
+
+
+@plant("replica-divergence")
+def _(e: Edit) -> None:
+    e["batches"]["crc"][e.pick(np.flatnonzero(e["batches"]["replica"] == 2))] ^= 1
+
+
+@plant("derived-file")
+def _(e: Edit) -> None:
+    row = np.zeros(1, e["file_findings"].dtype)[0]
+    row["partition"], row["file"] = e["scan"]["partition"][0], e.name("0.txnindex")
+    row["problem"], row["is_set"] = e.name("an entry too few"), 1
+    e.insert("file_findings", 0, row)
+
+
+def _leader_end(e: Edit) -> int:
+    return e.pick(np.flatnonzero(e["ends"]["replica"] == -1))
+
+
+@plant("no-leader")
+def _(e: Edit) -> None:
+    e["ends"]["leader"][_leader_end(e)] = -1
+
+
+@plant("not-in-sync")
+def _(e: Edit) -> None:
+    e["ends"]["in_sync"][_leader_end(e)] = 2
+
+
+@plant("not-replicated")
+def _(e: Edit) -> None:
+    e["ends"]["log_end_offset"][_leader_end(e)] += 1
+
+
+@plant("undecided")
+def _(e: Edit) -> None:
+    rows = e["decisions"]
+    row = int(np.flatnonzero(rows["transactional_id"] == rows["transactional_id"][-1])[-1])
+    rows["state"][row], rows["timeout_ms"][row] = e.name("PrepareCommit"), 1
+    e["ends"]["taken_ns"] += 10**13
+
+
+@plant("probe-failed")
+def _(e: Edit) -> None:
+    e["probes"]["outcome"][e.pick(range(len(e["probes"])))] = Outcome.INFO
+
+
+@plant("nothing-succeeded")
+def _(e: Edit) -> None:
+    e["transactions"]["outcome"] = Outcome.INFO

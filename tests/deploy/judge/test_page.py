@@ -1,0 +1,27 @@
+"""docs/judge.md says what the code says."""
+
+from oncelog.deploy.checks.catalogue import ANOMALIES
+
+from .page import JEPSEN, MEANINGS, PAGE, TABLES, jepsen_cases, page, plant_and_judge
+
+
+def test_the_page_is_true() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), (
+        "write it anew: .venv/bin/python -m tests.deploy.judge.page"
+    )
+
+
+def test_all_cases_of_jepsen_are_told() -> None:
+    numbers = {number for number, _ in jepsen_cases()}
+    assert numbers == {f"{n:02}" for n in range(1, 24)}  # and 24 is speed.py
+    assert set(JEPSEN) <= numbers
+    assert {name for names in JEPSEN.values() for name in names} <= set(ANOMALIES)
+
+
+def test_every_meaning_has_a_column() -> None:
+    columns = {column.name for table in TABLES.values() for column in table.columns}
+    assert set(MEANINGS) <= columns
+
+
+def test_a_measurement_counts_what_it_plants() -> None:
+    assert plant_and_judge("duplicate", 2) == (2, 2)
