@@ -132,6 +132,8 @@ class Transactions:
         """Wait until it is sure that all nodes count the same shards. ShardCountMismatch."""
         await self.coordinators.confirm_shard_count()
         write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
+        for group in self._groups:
+            group.tells_commits_at_once = False  # only their leaders read them
         self.coordinators.start()
 
     async def hand_over(self) -> None:

@@ -46,6 +46,7 @@ _MORE = zmq.NOBLOCK | zmq.SNDMORE
 _UNREACHABLE = (zmq.EAGAIN, zmq.EHOSTUNREACH)
 # Plain numbers: the enums of pyzmq cost microseconds, and these are asked for each message.
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
+_NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
 
 
 class _Channel:
@@ -212,13 +213,18 @@ class PeerTransport(PeerHandlers):
     def _drain(self, channel: _Channel) -> None:
         """Receive until the socket says that it is empty: only then is its signal armed anew."""
         channel.is_scheduled = True  # what is sent meanwhile need not look
-        sock = channel.socket
+        sock, copy = channel.socket, not channel.is_bulk
         try:
             for _ in range(_DRAIN_MESSAGES):
                 if sock.closed:
                     return
-                parts = sock.recv_multipart(zmq.NOBLOCK, copy=not channel.is_bulk)
+                parts = [sock.recv(_NOBLOCK, copy)]
+                while sock.getsockopt(_RCVMORE):
+                    parts.append(sock.recv(_NOBLOCK, copy))
                 self._received(channel, parts)
+                if sock.closed or not _has_input(sock):  # asking costs less than an exception
+                    channel.is_scheduled = False
+                    return
             self._loop.call_soon(self._drain, channel)
         except zmq.Again:
             channel.is_scheduled = False

@@ -72,12 +72,12 @@ class Feeds:
             peer: Feed(self._core.no_op_index, last_contact_ms=now_ms) for peer in self._others
         }
 
-    def pump(self) -> None:
-        """Send what the windows allow, and news of the commit index."""
+    def pump(self, *, tells_commits: bool = True) -> None:
+        """Send what the windows allow, and news of the commit index unless that may wait."""
         commit_index = self._core.commit_index
         for peer, feed in self.by_peer.items():
             self._pump(peer, feed)
-            if feed.commit_sent < commit_index and feed.transfer is None:
+            if tells_commits and feed.commit_sent < commit_index and feed.transfer is None:
                 self._post(peer, Commit(self._core.term, commit_index))
                 feed.commit_sent = commit_index
 

@@ -48,6 +48,8 @@ class RaftGroup:
         self._is_stopped = True
         self.group_id = group_id
         self.preferred_leader: int | None = None
+        # False: followers hear of commits with what comes next, where nobody reads their state.
+        self.tells_commits_at_once = True
 
     # ---- what the rest of the broker uses
 
@@ -216,7 +218,7 @@ class RaftGroup:
             if not self._is_serving and self.applied_index >= core.no_op_index:
                 self._is_serving = True
                 self._call_all(self._elected, core.term)
-            self._feeds.pump()
+            self._feeds.pump(tells_commits=self.tells_commits_at_once)
             target = self._transfer.to
             has_log = target is not None and core.match_index(target) == self._log.last_index
             if self._transfer.is_due(has_log, now_ms) and target is not None:

@@ -337,3 +337,19 @@ def test_a_stubborn_refusal_is_not_answered_at_once(repeat: int) -> None:
     for _ in range(repeat):
         alone.say(2, m.AppendReply(term, False, 1, True))
     assert len(alone.take(m.Append, 2)) == 1
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_news_of_a_commit_may_wait_for_a_heartbeat(at_once: bool) -> None:
+    alone = Alone()
+    alone.group.tells_commits_at_once = at_once
+    alone.answer_census()
+    term = alone.become_leader()
+    alone.take(m.Append)
+    alone.say(2, m.AppendReply(term, True, 2, True))
+    assert alone.group.is_leader and alone.group.commit_index == 1
+    told = {message.commit_index for message in alone.take(m.Commit)}
+    assert told == ({1} if at_once else set())
+    alone.take(m.Append)
+    alone.run(2 * SETTINGS.heartbeat_interval_ms / 1_000)
+    assert 1 in {message.commit_index for message in alone.take(m.Append, 3)}
