@@ -8,18 +8,21 @@ so it may report TopicAlreadyExists or UnknownTopicOrPartition for its own first
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion, error_for
-from .cluster_view import DESCRIBE_QUORUM, ClusterView, Partition, topic_error
+from .cluster_view import DESCRIBE_QUORUM, Partition, topic_error
 from .group_admin import GROUP, GroupAdmin, find_coordinator
+from .offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from .settings import ADMIN, read_settings
 from .transaction_admin import TransactionAdmin
+from .view_source import Source, open_view, split_source
 
-LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 2, 19, 20, 21
+CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS = 32, 35, 37, 43
 INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 44, 60
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
-EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Admin"]
 SET, DELETE = 0, 1
 CONFIG_SOURCES = {
     1: "topic",
@@ -75,10 +78,26 @@ class LogDirEntry:
 class Admin:
     """Administration through a view of the cluster; `groups` and `transactions` have their own."""
 
-    def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
-        self.view, self.timeout_ms = view, timeout_ms
+    def __init__(self, source: Source, *, timeout_ms: int = 15_000) -> None:
+        """A view is the caller's to close; of a bootstrap line or a configuration one is made."""
+        self.timeout_ms = timeout_ms
+        keywords: dict[str, Any] = {}
+        settings = read_settings(ADMIN, split_source(source, keywords), keywords)
+        view, self._owns_view = open_view(source, settings)
+        self.view = view
         self.groups = GroupAdmin(view, timeout_ms=timeout_ms)
         self.transactions = TransactionAdmin(view, timeout_ms=timeout_ms)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the view when it was made here."""
+        if self._owns_view:
+            await self.view.close()
 
     async def create_topic(
         self,
@@ -226,28 +245,9 @@ class Admin:
         self, wanted: Mapping[tuple[str, int], int], *, read_committed: bool = False
     ) -> dict[tuple[str, int], int]:
         """Offsets by (topic, partition): EARLIEST, LATEST, MAX_TIMESTAMP or a time in wall ms."""
-        found: dict[tuple[str, int], int] = {}
-        topics = {topic for topic, _ in wanted}
-
-        async def attempt() -> None:
-            for (topic, partition), timestamp in wanted.items():
-                if (topic, partition) in found:
-                    continue
-                leader = await self.view.leader_of(topic, partition)
-                asked = {"partition_index": partition, "timestamp": timestamp}
-                asked["current_leader_epoch"] = -1
-                values = {
-                    "replica_id": -1,
-                    "isolation_level": int(read_committed),
-                    "topics": [{"name": topic, "partitions": [asked]}],
-                }
-                answer = await leader.call(LIST_OFFSETS, values)
-                result = answer.topics[0].partitions[0]
-                _raise(result)
-                found[(topic, partition)] = result.offset
-
-        await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=topics)
-        return found
+        return await list_offsets(
+            self.view, wanted, read_committed=read_committed, timeout_ms=self.timeout_ms
+        )
 
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Delete records below an offset (-1: below the high watermark); the new start offset."""

@@ -346,7 +346,7 @@ class Consumer:
         self._is_closed = True
         try:
             if self._member is not None:
-                if self._member.owned:
+                if not self._member.topics:  # a member commits when it gives up its partitions
                     await self._commit_quietly()
                 await self._member.close()
         finally:

@@ -116,6 +116,7 @@ class GroupMember:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
         await self._stop_heartbeats()
+        await self._give_up(everything=True)
         if self._settings.group_instance_id is None:
             await self.requests.leave()
 
@@ -148,11 +149,11 @@ class GroupMember:
                     raise
                 await backoff.pause()
 
-    async def _give_up(self) -> None:
-        """What has to go before a join."""
+    async def _give_up(self, *, everything: bool = False) -> None:
+        """What has to go before a join, or at the end."""
         if self._is_lost:
             await self._lose()
-        elif not self._is_cooperative:
+        elif everything or not self._is_cooperative:
             await self._revoke(set(self.owned))
         else:
             await self._revoke({p for p in self.owned if p[0] not in self.topics})

@@ -121,7 +121,7 @@ class Producer:
         """
         delivery = self.try_send(topic, value, key, partition, timestamp_ms, headers)
         while delivery is None:
-            await self._wait_for_room_or_topic(topic, partition)
+            await self.until_sendable(topic)
             delivery = self.try_send(topic, value, key, partition, timestamp_ms, headers)
         return delivery
 
@@ -182,7 +182,8 @@ class Producer:
             ignores_keys=s.partitioner_ignore_keys,
         )
 
-    async def _wait_for_room_or_topic(self, topic: str, partition: int | None) -> None:
+    async def until_sendable(self, topic: str) -> None:
+        """What `try_send` waits for: the topic is known, and there is room."""
         deadline_ms = now_ms() + self.settings.max_block_ms
         if not self._view.snapshot.partitions_of(topic):
 

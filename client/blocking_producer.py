@@ -1,0 +1,264 @@
+"""The producer for programs without an event loop: the same calls, without `await`.
+
+    with BlockingProducer("127.0.0.1:9092") as producer:
+        delivery = producer.send("orders", b"value")
+        print(delivery.result(timeout_s=10))
+
+Rules of this file. `send` only hands a record over (to a loop in another thread) and returns at
+once, unless buffer.memory bytes or HANDED_MAX records wait to be taken; so what is wrong with a
+record stands in its delivery. In a transaction that is not enough, since a program that does not
+look would commit without the record: the commit raises it, and the transaction must be aborted.
+Every other call waits for what was handed over before it.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Self, TypeVar
+
+from ..wire.batch_builder import Headers
+from ..wire.errors import KafkaError
+from .delivery import Delivery, RecordMetadata
+from .failures import ClientClosed, as_abortable
+from .loop_thread import LoopThread
+from .prepared import PreparedTransaction
+from .producer import Producer
+from .producer_state import ProducerState
+from .transaction_requests import GroupMetadata, OffsetAndMetadata
+from .transaction_session import TopicPartition
+from .view_source import Source
+
+HANDED_MAX = 20_000
+RECORD_BYTES = 100  # what a record takes beside key and value while it waits
+TAKEN: tuple[Any, ...] = ()
+TURN = 500  # records between two looks at the network
+T = TypeVar("T")
+
+
+class HandedDelivery:
+    """What becomes of a record that was handed over; for any thread."""
+
+    __slots__ = ("_delivery", "_problem", "_producer", "record", "size_bytes")
+
+    def __init__(
+        self, producer: "BlockingProducer", record: tuple[Any, ...], size_bytes: int
+    ) -> None:
+        self._producer, self.record, self.size_bytes = producer, record, size_bytes
+        self._delivery: Delivery | None = None
+        self._problem: Exception | None = None
+
+    def done(self) -> bool:
+        """Whether it is decided."""
+        if self._delivery is None:
+            return self._problem is not None
+        return self._delivery.done()
+
+    def exception(self) -> Exception | None:
+        """Why the record was not written; None when it was, or is not decided yet."""
+        if self._delivery is None or not self._delivery.done():
+            return self._problem
+        return self._delivery.exception()
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record stands, once it is decided. Raises why not, or TimeoutError."""
+        if not self.done():
+            self._producer.wait_for(self, timeout_s)
+        if self._delivery is None:
+            raise self._problem or ClientClosed("the producer was closed before the record went")
+        return self._delivery.result()
+
+    def taken(self, delivery: Delivery) -> None:
+        """The loop has put the record into a batch."""
+        self._delivery, self.record = delivery, TAKEN
+
+    def refused(self, problem: Exception) -> None:
+        """The loop could not."""
+        self._problem, self.record = problem, TAKEN
+
+    async def until_decided(self) -> None:
+        """For the loop, after it was taken or refused."""
+        if self._delivery is not None and not self._delivery.done():
+            over = asyncio.Event()
+            self._delivery.add_done_callback(lambda _: over.set())
+            await over.wait()
+
+
+class BlockingProducer:
+    """See the top of the file; arguments as for `Producer`. May be used by several threads."""
+
+    def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
+        self._producer = Producer(source, **keywords)
+        self._bytes_max: int = self._producer.settings.buffer_memory
+        self._thread = LoopThread("oncelog-producer")
+        self._handed: deque[HandedDelivery | Callable[[], object]] = deque()
+        self._given_bytes = self._taken_bytes = 0  # the one counts senders, the other the loop
+        self._lock, self._room = threading.Lock(), threading.Event()
+        self._is_awake = self._is_closed = False
+        self._work = asyncio.Event()
+        self._problem: KafkaError | None = None  # of a record that its transaction lacks
+        self._taking = self._thread.run(self._begin())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def state(self) -> ProducerState:
+        """Where the producer stands."""
+        return self._producer.state
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> HandedDelivery:
+        """Hand a record over; its delivery says what becomes of it."""
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+        size = RECORD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
+        handed = self._handed
+        if len(handed) >= HANDED_MAX or self._given_bytes - self._taken_bytes > self._bytes_max:
+            self._wait_for_room()
+        record = (topic, value, key, partition, timestamp_ms, headers)
+        delivery = HandedDelivery(self, record, size)
+        with self._lock:
+            self._given_bytes += size
+        handed.append(delivery)
+        if not self._is_awake:
+            self._is_awake = True
+            self._thread.loop.call_soon_threadsafe(self._work.set)
+        return delivery
+
+    def _wait_for_room(self) -> None:
+        while not self._is_closed and (
+            len(self._handed) >= HANDED_MAX
+            or self._given_bytes - self._taken_bytes > self._bytes_max
+        ):
+            self._room.clear()
+            self._thread.loop.call_soon_threadsafe(self._work.set)
+            self._room.wait(0.05)
+
+    # --- on the loop
+
+    async def _begin(self) -> "asyncio.Task[None]":
+        return asyncio.create_task(self._take())
+
+    async def _take(self) -> None:
+        """Give what is handed over to the producer, in order, for ever."""
+        handed, work, try_send = self._handed, self._work, self._producer.try_send
+        while True:
+            await work.wait()
+            work.clear()
+            self._is_awake = False  # who appends from here on wakes us again
+            while handed:
+                for _ in range(min(len(handed), TURN)):
+                    item = handed.popleft()
+                    if not isinstance(item, HandedDelivery):
+                        item()
+                        continue
+                    try:
+                        while (taken := try_send(*item.record)) is None:
+                            await self._producer.until_sendable(item.record[0])
+                        item.taken(taken)
+                    except Exception as problem:  # also a value that is no bytes
+                        self._refuse(item, problem)
+                    self._taken_bytes += item.size_bytes
+                self._room.set()
+                await asyncio.sleep(0)
+
+    def _refuse(self, delivery: HandedDelivery, problem: Exception) -> None:
+        delivery.refused(problem)
+        known = problem if isinstance(problem, KafkaError) else KafkaError(repr(problem))
+        self._problem = self._problem or known
+
+    async def _all_taken(self) -> None:
+        reached = asyncio.Event()
+        self._handed.append(reached.set)
+        self._work.set()
+        await reached.wait()
+
+    # --- calls that wait
+
+    def wait_for(self, delivery: HandedDelivery, timeout_s: float | None) -> None:
+        """Return when this delivery is decided, or raise TimeoutError."""
+
+        async def decided() -> None:
+            await self._all_taken()
+            await delivery.until_decided()
+
+        self._thread.run(decided(), timeout_s)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        async def in_order() -> T:
+            await self._all_taken()
+            return await work
+
+        if self._is_closed:
+            work.close()
+            raise ClientClosed("the producer is closed")
+        return self._thread.run(in_order())
+
+    def flush(self) -> None:
+        """Return when every record handed over is decided; errors are in the deliveries."""
+        self._run(self._producer.flush())
+
+    def close(self) -> None:
+        """Flush and end; an open transaction that is not prepared is aborted."""
+        if self._is_closed:
+            return
+        try:
+            self._run(self._producer.close())
+        finally:
+            self._is_closed = True
+            self._thread.close()
+
+    def init_transactions(
+        self, *, keep_prepared_transaction: bool = False
+    ) -> PreparedTransaction | None:
+        """As `Producer.init_transactions`."""
+        return self._run(
+            self._producer.init_transactions(keep_prepared_transaction=keep_prepared_transaction)
+        )
+
+    def begin_transaction(self) -> None:
+        """As `Producer.begin_transaction`."""
+        self._run(self._producer.begin_transaction())
+        self._problem = None
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata | str,
+    ) -> None:
+        """As `Producer.send_offsets_to_transaction`."""
+        self._run(self._producer.send_offsets_to_transaction(offsets, group_metadata))
+
+    def commit_transaction(self) -> None:
+        """As `Producer.commit_transaction`; raises also what kept a record out of it."""
+        self._run(self._when_complete(self._producer.commit_transaction))
+
+    def abort_transaction(self) -> None:
+        """As `Producer.abort_transaction`."""
+        self._run(self._producer.abort_transaction())
+        self._problem = None
+
+    def prepare(self) -> PreparedTransaction:
+        """As `Producer.prepare`; raises also what kept a record out of the transaction."""
+        return self._run(self._when_complete(self._producer.prepare))
+
+    def complete(self, token: PreparedTransaction | str, commit: bool) -> None:
+        """As `Producer.complete`."""
+        self._run(self._producer.complete(token, commit))
+
+    async def _when_complete(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._problem is not None:
+            raise as_abortable(self._problem)
+        return await call()
