@@ -6,14 +6,9 @@ from hypothesis import strategies as st
 
 from oncelog.client.accumulator import Accumulator, Batch
 from oncelog.client.cluster_view import parse_address
-from oncelog.client.fetch_state import FetchState
 from oncelog.client.partitioner import STICKY_BYTES, StickyPartitioner, murmur2
-from oncelog.client.producer_state import ALLOWED, ProducerIdentity, ProducerState
-from oncelog.client.reactions import Fate, fate_after
-from oncelog.wire.control_record import ControlType, encode_marker
-from oncelog.wire.errors import ErrorCode
 from oncelog.wire.record_batch import HEADER_BYTES
-from oncelog.wire.records import Record, decode_batch, encode_batch
+from oncelog.wire.records import decode_batch
 
 
 # Test vectors of Kafka's own UtilsTest, as unsigned numbers.
@@ -46,40 +41,6 @@ def test_records_without_a_key_stay_together_until_a_batch_is_full():
     first = {chooser.choose(None, 1024, 3) for _ in range(STICKY_BYTES // 1024)}
     assert len(first) == 1
     assert chooser.choose(None, 1024, 3) not in first
-
-
-@pytest.mark.parametrize("before", list(ProducerState))
-@pytest.mark.parametrize("after", list(ProducerState))
-def test_a_producer_moves_only_as_the_table_says(before, after):
-    identity = ProducerIdentity()
-    identity.state = before
-    if after in ALLOWED[before]:
-        identity.move_to(after)
-    else:
-        with pytest.raises(AssertionError):
-            identity.move_to(after)
-
-
-def test_sequences_count_by_partition_and_wrap():
-    identity = ProducerIdentity()
-    identity.move_to(ProducerState.INITIALIZING)
-    identity.initialized(5, 0)
-    assert identity.take_sequences("t", 0, 10) == 0
-    assert identity.take_sequences("t", 0, 5) == 10
-    assert identity.take_sequences("t", 1, 5) == 0
-    identity.take_sequences("t", 0, 2**31 - 1 - 15)
-    assert identity.take_sequences("t", 0, 3) == 2**31 - 1
-    assert identity.take_sequences("t", 0, 1) == 2
-
-
-def test_a_gap_means_a_retry_only_while_an_earlier_batch_is_undecided():
-    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert fate_after(code, is_retriable=False, is_oldest_in_flight=False) is Fate.RETRY
-    assert fate_after(code, is_retriable=False, is_oldest_in_flight=True) is Fate.NEW_ID
-    duplicate = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-    assert fate_after(duplicate, is_retriable=False, is_oldest_in_flight=True) is Fate.DONE
-    fenced = ErrorCode.INVALID_PRODUCER_EPOCH
-    assert fate_after(fenced, is_retriable=False, is_oldest_in_flight=True) is Fate.FATAL
 
 
 def make(**options) -> Accumulator:
@@ -173,62 +134,6 @@ def test_sequences_leave_in_order_whatever_happens(steps):
             batches.retry(batch, now, 0)
     assert decided == sorted(decided)
     assert len(flying) <= 5
-
-
-def data(base: int, producer_id: int, *, transactional: bool = True) -> bytes:
-    records = [Record(base + i, 1, None, b"%d" % (base + i)) for i in range(2)]
-    return encode_batch(
-        records,
-        base_offset=base,
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=0,
-        transactional=transactional,
-    )
-
-
-def marker(base: int, producer_id: int, kind: ControlType) -> bytes:
-    return encode_marker(
-        kind,
-        producer_id=producer_id,
-        producer_epoch=0,
-        coordinator_epoch=0,
-        timestamp_ms=1,
-        base_offset=base,
-    )
-
-
-def take_all(state: FetchState, *, read_committed: bool) -> list:
-    found = []
-    while records := state.take(100, read_committed=read_committed):
-        found += records
-    return found
-
-
-def test_aborted_records_and_markers_are_not_seen():
-    log = (
-        data(0, 7)
-        + data(2, 8)
-        + marker(4, 7, ControlType.ABORT)
-        + data(5, 7)
-        + marker(7, 8, ControlType.COMMIT)
-        + marker(8, 7, ControlType.COMMIT)
-    )
-    state = FetchState("t", 0, 0)
-    state.load(log, [(7, 0)])
-    seen = take_all(state, read_committed=True)
-    assert [r.offset for r in seen] == [2, 3, 5, 6]
-    assert state.position == 9
-    state = FetchState("t", 0, 0)
-    state.load(log, None)
-    all_seen = take_all(state, read_committed=False)
-    assert [r.offset for r in all_seen] == [0, 1, 2, 3, 5, 6]
-
-
-def test_a_reader_in_the_middle_of_a_batch_sees_the_rest_of_it():
-    state = FetchState("t", 0, 1)
-    state.load(data(0, 7), None)
-    assert [r.offset for r in take_all(state, read_committed=False)] == [1]
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", "host:x"])

@@ -1,0 +1,77 @@
+"""Names, values and what does not go together."""
+
+import pytest
+
+from oncelog.client.settings import CONSUMER, PRODUCER, consumer_settings, producer_settings
+
+
+def test_dotted_names_and_keywords_are_the_same():
+    one = producer_settings({"linger.ms": "20", "compression.type": "zstd"}, {})
+    other = producer_settings(None, {"linger_ms": 20, "compression_type": "zstd"})
+    assert vars(one) == vars(other)
+    assert (one.linger_ms, one.acks, one.enable_idempotence) == (20, -1, True)
+
+
+def test_a_keyword_is_above_the_configuration():
+    assert producer_settings({"linger.ms": 20}, {"linger_ms": 0}).linger_ms == 0
+
+
+@pytest.mark.parametrize("row", [*PRODUCER, *CONSUMER], ids=lambda row: row.name)
+def test_every_default_passes_its_own_check(row):
+    assert row.read(row.default) == row.default or row.default is None
+    assert row.name == row.name.lower() and row.keyword.isidentifier()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "sentence"),
+    [
+        ({"linger": 5}, "no setting linger; is linger_ms meant"),
+        ({"linger_ms": "soon"}, "linger.ms is a whole number"),
+        ({"linger_ms": -1}, "linger.ms lies in 0..2147483647"),
+        ({"linger_ms": 1.5}, "linger.ms lies in"),
+        ({"acks": "2"}, "acks is one of all"),
+        ({"enable_idempotence": "yes"}, "true or false"),
+        ({"compression_type": "lzma"}, "compression.type is one of none"),
+        ({"enable_idempotence": True, "acks": "1"}, "idempotence needs acks to be all"),
+        ({"retries": 0}, "idempotence needs retries to be above 0"),
+        ({"max_in_flight_requests_per_connection": 6}, "to be at most 5"),
+        ({"transactional_id": "a", "acks": "1"}, "idempotence needs acks to be all"),
+        ({"transactional_id": "a", "enable_idempotence": False}, "needs enable.idempotence"),
+        ({"transactional_id": ""}, "is not empty"),
+        ({"transaction_two_phase_commit_enable": True}, "needs a transactional.id"),
+        ({"linger_ms": 10, "delivery_timeout_ms": 5}, "delivery.timeout.ms must not be below"),
+    ],
+)
+def test_what_a_producer_refuses(keywords, sentence):
+    with pytest.raises(ValueError, match=sentence.replace(".", r"\.")):
+        producer_settings(None, keywords)
+
+
+def test_without_idempotence_anything_goes():
+    s = producer_settings(None, {"acks": "1", "retries": 0})
+    assert (s.acks, s.enable_idempotence) == (1, False)
+    s = producer_settings(None, {"enable_idempotence": "false", "retries": 0})
+    assert (s.acks, s.enable_idempotence) == (-1, False)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "sentence"),
+    [
+        ({"isolation_level": "serializable"}, "isolation.level is one of"),
+        ({"auto_offset_reset": "middle"}, "auto.offset.reset is one of"),
+        ({"group_id": ""}, "group.id must not be empty"),
+        ({"partition_assignment_strategy": "fair"}, "'fair' is not an assignor"),
+        ({"partition_assignment_strategy": []}, "at least one"),
+        ({"session_timeout_ms": 1000, "heartbeat_interval_ms": 1000}, "must be below"),
+    ],
+)
+def test_what_a_consumer_refuses(keywords, sentence):
+    with pytest.raises(ValueError, match=sentence.replace(".", r"\.")):
+        consumer_settings(None, keywords)
+
+
+def test_lists_are_read_from_text():
+    s = consumer_settings({"partition.assignment.strategy": "range, sticky"}, {})
+    assert s.partition_assignment_strategy == ("range", "sticky")
+    with pytest.raises(AttributeError, match="no setting nonsense"):
+        _ = s.nonsense
