@@ -1,0 +1,81 @@
+"""Where our client is tried: a cluster of ours, and Apache Kafka when it is wanted."""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from oncelog.client import Admin, Consumer, ConsumerRecord
+from oncelog.deploy.local_cluster import Cluster
+
+from .kafka_peer import KafkaPeer, is_enabled
+
+OURS, KAFKA = "oncelog", "kafka"
+QUICK = {"request_timeout_ms": 5_000, "retry_backoff_max_ms": 200}
+PATIENCE_S = 30.0
+PREPARES = {
+    "unstable.api.versions.enable": "true",
+    "transaction.two.phase.commit.enable": "true",
+}
+SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+
+
+@contextmanager
+def running(name: str, folder: Path) -> Iterator[str]:
+    """The bootstrap line of a running cluster: three nodes of ours, one of Kafka's."""
+    if name == OURS:
+        with Cluster(nodes=3, config=SCAN) as cluster:
+            yield cluster.bootstrap
+    elif not is_enabled():
+        pytest.skip("ONCELOG_KAFKA is not 1")
+    else:
+        with KafkaPeer(folder, **PREPARES, **SCAN) as peer:
+            yield peer.bootstrap
+
+
+async def new_topic(bootstrap: str, partitions: int = 3, **configs: str) -> str:
+    """The name of a fresh topic, known to every broker's leader."""
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    dotted = {key.replace("_", "."): value for key, value in configs.items()}
+    async with Admin(bootstrap) as admin:
+        await admin.create_topic(name, partitions=partitions, replication_factor=-1, configs=dotted)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(await _led(admin, name)) < partitions:
+                await asyncio.sleep(0.02)
+    return name
+
+
+async def _led(admin: Admin, topic: str) -> list[int]:
+    await admin.view.refresh([topic])
+    found = admin.view.snapshot.partitions_of(topic)
+    return [p.partition for p in found if p.leader >= 0]
+
+
+async def read_to_end(
+    bootstrap: str, topic: str, *, committed: bool = True
+) -> list[ConsumerRecord]:
+    """All that such a reader may see; fails when a partition's end cannot be reached.
+
+    committed: the end is where the log ends only if no transaction is open.
+    """
+    isolation = "read_committed" if committed else "read_uncommitted"
+    rows: list[ConsumerRecord] = []
+    async with Admin(bootstrap) as admin, asyncio.timeout(PATIENCE_S):
+        places = [(topic, p.partition) for p in await admin.describe_topics([topic])]
+        async with Consumer(
+            bootstrap, isolation_level=isolation, auto_offset_reset="none", **QUICK
+        ) as consumer:
+            consumer.assign(dict.fromkeys(places, 0))
+            ends = await admin.list_offsets(dict.fromkeys(places, -1))
+            while any(consumer.position(*place) < ends[place] for place in places):
+                rows += await consumer.poll(200)
+    return rows
+
+
+async def values(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes | None]:
+    """The values, sorted."""
+    rows = await read_to_end(bootstrap, topic, committed=committed)
+    return sorted((row.value for row in rows), key=lambda value: value or b"")
