@@ -177,6 +177,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- called by the server
 
+    @property
+    def can_finish(self) -> bool:
+        """See `memory_budget.Holder`."""
+        return bool(self._unframed_bytes) and not self._frames and not self._is_writing_paused
+
     def budget_allows(self) -> None:
         """There is memory again."""
         self._waits_for_budget = False

@@ -14,6 +14,11 @@ ALLOWANCE_BYTES = 128 * 1024
 class Holder(Protocol):
     """A connection, as the budget sees it."""
 
+    @property
+    def can_finish(self) -> bool:
+        """Whether it has a part of a request, and only lacks leave to read the rest."""
+        ...
+
     def budget_allows(self) -> None:
         """Read on; if it is still too much, you will be asked to wait again."""
         ...
@@ -69,9 +74,16 @@ class MemoryBudget:
         self.finished_request(holder)
 
     def let_one_pass(self) -> None:
-        """Called now and then: let the first in the queue finish its request."""
-        if self._passing is None and self._waiting:
-            holder = next(iter(self._waiting))
-            del self._waiting[holder]
-            self._passing = holder
-            holder.budget_allows()
+        """Called now and then: let the first in the queue that can finish its request do so.
+
+        One that has no part of a request, because it waits for an answer or for its client, would
+        keep the leave for ever, and all others out.
+        """
+        if self._passing is not None and not self._passing.can_finish:
+            self._passing = None
+        if self._passing is None:
+            holder = next((each for each in self._waiting if each.can_finish), None)
+            if holder is not None:
+                del self._waiting[holder]
+                self._passing = holder
+                holder.budget_allows()
