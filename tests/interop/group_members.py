@@ -113,6 +113,7 @@ class KafkaPython(Member):
             heartbeat_interval_ms=HEARTBEAT_MS,
             partition_assignment_strategy=[RangePartitionAssignor],
         )
+        consumer.partitions_for_topic(TOPIC)  # a leader that does not know it gives nobody any
         while not self._end.is_set():
             batches = consumer.poll(timeout_ms=50)
             self.read += [(r.partition, r.offset) for rows in batches.values() for r in rows]
