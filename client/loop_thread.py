@@ -55,6 +55,7 @@ class LoopThread:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
+            await self.loop.shutdown_default_executor()
 
         self.run(cancel_all())
         self.loop.call_soon_threadsafe(self.loop.stop)

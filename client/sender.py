@@ -101,8 +101,8 @@ class Sender:
         """End the loop; what is undecided fails."""
         self._is_closing = True
         self.wake.set()
-        if self._loop is not None and not self._loop.done():
-            await self._loop
+        if self._loop is not None:
+            await asyncio.gather(self._loop, return_exceptions=True)  # its calls have raised it
         await self.abandon(ClientClosed("the producer was closed"))
         for request in list(self._requests):
             request.cancel()

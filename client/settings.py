@@ -89,7 +89,13 @@ PRODUCER = (
     Setting("buffer.memory", int, 32 * 1024 * 1024, "Bytes not decided yet.", 1, LONG_MAX),
     Setting("max.block.ms", int, 60_000, "How long a call may wait for the cluster."),
     Setting("max.request.size", int, 1024 * 1024, "The largest record, in bytes.", 1),
-    Setting("compression.type", str, "none", "", choices=("none", "gzip", "snappy", "lz4", "zstd")),
+    Setting(
+        "compression.type",
+        str,
+        "none",
+        "Of batches.",
+        choices=("none", "gzip", "snappy", "lz4", "zstd"),
+    ),
     Setting("delivery.timeout.ms", int, 120_000, "After this a record has failed.", 1),
     Setting("retries", int, INT_MAX, "Bounded by delivery.timeout.ms in any case."),
     Setting("max.in.flight.requests.per.connection", int, 5, "Batches of one partition.", 1),
@@ -101,10 +107,10 @@ CONSUMER = (
     *COMMON,
     Setting("group.id", str, None, "Makes the consumer a member of a group."),
     Setting("group.instance.id", str, None, "Makes it a static member (KIP-345)."),
-    Setting("isolation.level", str, "read_uncommitted", "", choices=(
+    Setting("isolation.level", str, "read_uncommitted", "Which records are seen.", choices=(
         "read_uncommitted", "read_committed",
     )),
-    Setting("auto.offset.reset", str, "latest", "Without a position.", choices=RESETS),
+    Setting("auto.offset.reset", str, "latest", "Where to begin without one.", choices=RESETS),
     Setting("enable.auto.commit", bool, True, "Commit what was polled, by time and at the end."),
     Setting("auto.commit.interval.ms", int, 5_000, "How often."),
     Setting("fetch.min.bytes", int, 1, "How much a broker waits for."),
@@ -115,10 +121,11 @@ CONSUMER = (
     Setting("max.poll.interval.ms", int, 300_000, "Who polls less often leaves its group.", 1),
     Setting("session.timeout.ms", int, 45_000, "Silence after which a member is dead.", 1),
     Setting("heartbeat.interval.ms", int, 3_000, "How often a member shows that it lives.", 1),
-    Setting("partition.assignment.strategy", list, ("range", "cooperative-sticky"), ""),
+    Setting("partition.assignment.strategy", list, ("range", "cooperative-sticky"),
+            "range, roundrobin, sticky, cooperative-sticky; the last alone is cooperative."),
     Setting("default.api.timeout.ms", int, 60_000, "How long a call may wait for the cluster."),
 )  # fmt: skip
-ADMIN = (*COMMON, Setting("default.api.timeout.ms", int, 60_000, "How long a call may wait."))
+ADMIN = COMMON[:3]
 
 
 class Settings:

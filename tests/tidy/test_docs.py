@@ -1,7 +1,8 @@
 """The reference pages say what the code says, and the README's links and commands exist.
 
-docs/protocol.md and docs/configuration.md are made from the tables of the broker. After a change
-of those, write them anew: .venv/bin/python tests/tidy/test_docs.py
+docs/protocol.md and docs/configuration.md are made from the tables of the broker, docs/client.md
+from those of the client. After a change of those, write them anew:
+.venv/bin/python tests/tidy/test_docs.py
 """
 
 import logging
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.client.producer_state import ALLOWED, CALLS, Call, ProducerState
+from oncelog.client.settings import ADMIN, CONSUMER, PRODUCER, Setting
 from oncelog.deploy.cli import run
 from oncelog.node.api_table import served_apis
 from oncelog.node.config import BROKER_KEYS
@@ -110,6 +113,60 @@ is 2 by default.
 {table(("key", "only", "because"), refused_rows)}"""
 
 
+def client_page() -> str:
+    """docs/client.md."""
+    sections = (("Producer", PRODUCER), ("Consumer", CONSUMER), ("Admin", ADMIN))
+    tables = "".join(f"## {name}\n\n{client_table(rows)}\n" for name, rows in sections)
+    steps = [(f"`{s.name}`", names(ALLOWED[s])) for s in ProducerState]
+    calls = [(f"`{call.value}`", names(CALLS[call])) for call in Call]
+    return f"""# The Python client
+
+Made from the tables of `client/settings.py` and `client/producer_state.py`;
+`tests/tidy/test_docs.py` keeps it so. `from oncelog.client import Producer, Consumer, Admin` are
+asyncio; `BlockingProducer`, `BlockingConsumer`, `BlockingAdmin` have the same calls for programs
+without an event loop. All of it speaks to any Kafka-compatible cluster.
+
+Settings are given by Kafka's dotted names in a mapping, by keywords with underscores, or both:
+`Producer({{"bootstrap.servers": "127.0.0.1:9092"}}, linger_ms=20)`; the address alone will do for a
+start. What would not be honoured is refused with a sentence.
+
+## Errors
+
+Every error has `.code`, `.retriable`, `.abortable`, `.fatal`, and its text is a sentence.
+
+{table(("it is", "what a producer does"), (
+    ("abortable", "`abort_transaction()`, then begin again"),
+    ("fatal", "close the producer: another one has its place, or it may not do this"),
+    ("neither, from a commit or an abort", "the same call again: it was not decided in time"),
+))}
+## States of a producer
+
+{table(("state", "next"), steps)}
+{table(("call", "in"), calls)}
+{tables}"""  # fmt: skip
+
+
+def names(states: Iterable[ProducerState]) -> str:
+    """In the order of the states."""
+    found = [f"`{s.name}`" for s in ProducerState if s in set(states)]
+    return ", ".join(found)
+
+
+def client_table(rows: Iterable[Setting]) -> str:
+    """Settings of one client."""
+    shown = [(f"`{r.name}`", r.kind.__name__, client_default(r.default), r.doc) for r in rows]
+    return table(("name", "type", "default", "what"), shown)
+
+
+def client_default(default: object) -> str:
+    """As in a properties file."""
+    if default is None or default == ():
+        return ""
+    if isinstance(default, tuple):
+        return value(",".join(default))
+    return value(str(default).lower() if isinstance(default, bool) else str(default))
+
+
 def default_of(key: BrokerKey) -> str:
     """A default as a person reads it."""
     return "must be given" if key.default is None else value(key.default)
@@ -131,7 +188,11 @@ def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
 
 
-PAGES = {"docs/protocol.md": protocol_page, "docs/configuration.md": configuration_page}
+PAGES = {
+    "docs/protocol.md": protocol_page,
+    "docs/configuration.md": configuration_page,
+    "docs/client.md": client_page,
+}
 
 
 @pytest.mark.parametrize("page", PAGES)
