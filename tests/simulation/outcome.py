@@ -1,0 +1,80 @@
+"""What a simulation is asked for, and what comes back: the words between it and its callers."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is broken on purpose, and for how long.
+
+    `at_s` counts from the moment when the cluster serves. `target` names nodes (`1`, `1,2`), links
+    (`1>2`) or a role that is resolved when it happens (`leader:log/0`, `controller`, `txn:ID`).
+    """
+
+    at_s: float
+    kind: str
+    target: str = ""
+    seconds: float = 0.0
+    amount: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.at_s:g}+{self.seconds:g}/{self.amount:g}:{self.target}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Fault":
+        """The inverse of str(); ValueError when it is not one."""
+        head, _, target = text.partition(":")
+        kind, _, times = head.partition("@")
+        at, _, rest = times.partition("+")
+        seconds, _, amount = rest.partition("/")
+        return cls(
+            at_s=float(at), kind=kind, target=target, seconds=float(seconds), amount=float(amount)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How large, how long and how busy a simulated cluster is; times are virtual seconds.
+
+    nodes: 1, 3, 4 or 5. seconds: of the safety phase, in which faults happen. faults: how many the
+    seed's schedule has. pace: 1 is a busy cluster; at 10 every client pauses ten times as long.
+    durable: flush.messages=1 everywhere, so that power may be cut on all nodes at once.
+    broker: further keys of server.properties. kinds: which faults may be drawn; empty: all.
+    """
+
+    nodes: int = 3
+    seconds: float = 20.0
+    faults: int = 12
+    pace: float = 1.0
+    transaction_shards: int = 2
+    durable: bool = False
+    kinds: tuple[str, ...] = ()
+    broker: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """One run. `violations` are sentences, empty when nothing was broken.
+
+    `names` are the judge's and the invariants' names of what was broken (`lost-write`, `two
+    leaders`). `history` is for whoever wants to look closer.
+    """
+
+    seed: int
+    shape: Shape
+    violations: list[str] = field(default_factory=list[str])
+    names: set[str] = field(default_factory=set[str])
+    faults: list[Fault] = field(default_factory=list[Fault])
+    trace_hash: str = ""
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    events: int = 0
+    operations: int = 0
+    transactions: int = 0
+    history: Any = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no promise was broken."""
+        return not self.violations
