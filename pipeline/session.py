@@ -1,0 +1,103 @@
+"""A Spark session that is ready to use: Java found, workers of this Python, the source known.
+
+    from oncelog.pipeline import spark_session
+
+    spark = spark_session("flights")                                    # this machine
+    spark = spark_session("flights", master="spark://10.0.0.1:7077")    # a cluster
+    spark = spark_session("flights", **{"spark.sql.shuffle.partitions": 8})
+
+Defaults give way to everything else that speaks: keywords here, then what spark-submit or
+spark-defaults.conf set, then the defaults below. So a job file that calls `spark_session` runs on a
+cluster by the options of spark-submit alone.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER = "local[*]"
+DEFAULTS: Mapping[str, str] = {"spark.ui.showConsoleProgress": "false"}
+LOCAL_DEFAULTS: Mapping[str, str] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+}
+
+
+def spark_session(app_name: str, **confs: Any) -> "SparkSession":
+    """A session with the source `oncelog`; the running one, if there is one.
+
+    confs: Spark's own names, or the same with underscores and without `spark` in front
+    (`sql_shuffle_partitions=4`); `master` is spark.master. Raises NoJava, which says what to do.
+    """
+    given = {conf_name(name): conf_value(value) for name, value in confs.items()}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started Java already
+    if not is_submitted:
+        java = find_java()
+        if java.home is not None:
+            os.environ["JAVA_HOME"] = str(java.home)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in decide(given, _set_elsewhere(is_submitted), os.cpu_count() or 1).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    register(session)
+    return session
+
+
+def decide(given: Mapping[str, str], elsewhere: Mapping[str, str], cores: int) -> dict[str, str]:
+    """What to set: all that was given, and the defaults that nobody has spoken about."""
+    master = given.get("spark.master") or elsewhere.get("spark.master") or LOCAL_MASTER
+    defaults = {"spark.master": LOCAL_MASTER, **DEFAULTS}
+    if master.startswith("local"):
+        shuffles = {"spark.sql.shuffle.partitions": str(max(2, cores))}
+        defaults |= LOCAL_DEFAULTS | shuffles
+    return {name: value for name, value in defaults.items() if name not in elsewhere} | dict(given)
+
+
+def conf_name(name: str) -> str:
+    """Spark's name of a keyword: `sql_shuffle_partitions` is spark.sql.shuffle.partitions."""
+    dotted = name if "." in name else name.replace("_", ".")
+    return dotted if dotted.startswith("spark.") else f"spark.{dotted}"
+
+
+def conf_value(value: Any) -> str:
+    """As in a properties file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def register(session: "SparkSession") -> None:
+    """Make `format("oncelog")` known to a session of any making.
+
+    Not needed where Spark's workers find the module `pyspark_oncelog` by themselves, which an
+    installed oncelog brings; then it says so by an error that is no error here.
+    """
+    from pyspark.errors import AnalysisException
+
+    from .source import OncelogSource
+
+    try:
+        session.dataSource.register(OncelogSource)
+    except AnalysisException as problem:
+        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _set_elsewhere(is_submitted: bool) -> dict[str, str]:
+    """What spark-submit set; it can be asked only where it has started the JVM."""
+    if not is_submitted:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
