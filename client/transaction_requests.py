@@ -85,6 +85,7 @@ class TransactionRequests:
         self._coordinators: dict[tuple[int, str], int] = {}
         self.is_v2 = self.can_raise_epoch = False
         self.lost_answers = 0  # requests whose effect may still come
+        self.ends_sent = 0  # EndTxn requests, repeated ones too
 
     async def init_producer_id(
         self,
@@ -210,6 +211,7 @@ class TransactionRequests:
 
         async def ask(connection: Connection) -> tuple[int, tuple[int, int]]:
             newest = END_V2 if is_v2 else END_V2 - 1
+            self.ends_sent += 1
             answer = await self._call(connection, Request.END_TRANSACTION, values, newest)
             given = (getattr(answer, "producer_id", -1), getattr(answer, "producer_epoch", -1))
             return int(answer.error_code), given if given[0] >= 0 else producer

@@ -56,6 +56,11 @@ class TransactionSession:
     def _producer(self) -> tuple[int, int]:
         return self.identity.producer_id, self.identity.producer_epoch
 
+    @property
+    def ends_sent(self) -> int:
+        """How many EndTxn requests have left, repeated ones too."""
+        return self._requests.ends_sent
+
     def _deadline_ms(self) -> int:
         return now_ms() + self.patience_ms
 
