@@ -233,6 +233,11 @@ class Producer:
             raise ClientClosed("the producer is closed")
         return self._session
 
+    @property
+    def ends_sent(self) -> int:
+        """EndTxn requests so far: a failed commit is in doubt after several, and not after none."""
+        return 0 if self._session is None else self._session.ends_sent
+
     async def init_transactions(
         self, *, keep_prepared_transaction: bool = False
     ) -> PreparedTransaction | None:
