@@ -79,6 +79,10 @@ class Recorder:
         """A recorder without files, for simulations and tests; `History.of` reads it."""
         return cls(number, None, clock_ns)
 
+    def now_ns(self) -> int:
+        """The time of this history's clock, for rows that are given whole."""
+        return self._clock_ns()
+
     def new_process(self) -> int:
         """The number of a new client incarnation."""
         return (self.number << PROCESS_BITS) + self._count("process")

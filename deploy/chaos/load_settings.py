@@ -1,0 +1,46 @@
+"""What a load does and how hard. Pure; goes through JSON, so that a run can be repeated."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+APPEND, OUTPUTS, BANK = "append", "outputs", "bank"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """Times are milliseconds of the event loop; shares are probabilities of one operation."""
+
+    append_partitions: int = 6
+    output_partitions: int = 6  # as many as append_partitions: order is kept from one to the other
+    bank_partitions: int = 4
+    replication_factor: int = 3
+    group: str = "job"
+    records_per_send_max: int = 8
+    steps_max: int = 4  # sends and polls of one transaction
+    filler_bytes_max: int = 120
+    pause_ms: int = 20  # on average, between two operations of one client
+    poll_ms: int = 100
+    job_records_max: int = 200  # inputs of one transaction of the job
+    abort_share: float = 0.1
+    reassign_share: float = 1 / 64
+    stolen_share: float = 1 / 12  # of new clients: those that take another one's transactional id
+    life_ms_max: int = 20_000  # of a client; then a new one takes its place
+    behind_max: int = 400  # how many records before the end a new reader begins
+    request_timeout_ms: int = 2_500
+    patience_ms: int = 6_000  # for one call, and for the delivery of a record
+    transaction_timeout_ms: int = 5_000
+    session_timeout_ms: int = 3_000
+    v1_share: float = 0.25  # of transactional clients: those that speak as before KIP-890
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """Partitions by topic."""
+        return {
+            APPEND: self.append_partitions,
+            OUTPUTS: self.output_partitions,
+            BANK: self.bank_partitions,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)

@@ -1,0 +1,33 @@
+"""What stands in the records of a load. Pure.
+
+Eight bytes of value, by which the judge knows a record; then what its workload wants: the bank
+adds the number of the transfer and the amount, the others filler, so that sizes differ.
+"""
+
+import struct
+
+_VALUE = struct.Struct(">q")
+_LEG = struct.Struct(">qqq")
+FILLER = bytes(4_096)
+
+
+def plain(value: int, filler_bytes: int) -> bytes:
+    """A record that says nothing but who it is."""
+    return _VALUE.pack(value) + FILLER[:filler_bytes]
+
+
+def leg(value: int, transfer: int, amount: int) -> bytes:
+    """One side of a transfer: `amount` comes (above 0) or goes (below 0)."""
+    return _LEG.pack(value, transfer, amount)
+
+
+def value_of(content: bytes | None) -> int:
+    """The value of any record; -1 of one that no load has written."""
+    return -1 if content is None or len(content) < _VALUE.size else _VALUE.unpack_from(content)[0]
+
+
+def leg_of(content: bytes | None) -> tuple[int, int] | None:
+    """(transfer, amount) of a record of the bank; None of any other."""
+    if content is None or len(content) != _LEG.size:
+        return None
+    return _LEG.unpack(content)[1:]
