@@ -6,6 +6,9 @@ owner of the cluster comes in). One JSON object a line, answered by one a line:
     {"op": "metrics"}                                  counters of this process
     {"op": "cut", "peer": 2, "inbound": true, "outbound": true}
     {"op": "delay", "peer": 2, "delay_ms": 50}
+    {"op": "hold", "peer": 2, "inbound": false, "outbound": true}
+    {"op": "keep", "peer": 2, "count": 1}              single messages, which others overtake
+    {"op": "links"}                                    how many messages met a fault
     {"op": "heal"}
 
 Faults live in this process only: a restart heals them.
@@ -71,6 +74,20 @@ class AdminSocket:
                     )
                 case "delay":
                     self._gate.delay(int(asked["peer"]), int(asked["delay_ms"]))
+                case "hold":
+                    self._gate.hold(
+                        int(asked["peer"]),
+                        inbound=bool(asked.get("inbound", True)),
+                        outbound=bool(asked.get("outbound", True)),
+                    )
+                case "keep":
+                    self._gate.keep(int(asked["peer"]), int(asked.get("count", 1)))
+                case "links":
+                    return {
+                        "dropped": self._gate.dropped_count,
+                        "held": self._gate.held_count,
+                        "delayed": self._gate.delayed_count,
+                    }
                 case "heal":
                     self._gate.heal(asked.get("peer"))
                 case other:

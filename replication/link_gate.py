@@ -2,7 +2,9 @@
 
 A cut link is silent, as a real cut is: the sender is not told, nothing is reset. Held messages
 come out in order at `heal`; delayed ones arrive in order, each at least that much later. An
-untouched gate costs its transport one attribute read for each message.
+untouched gate costs its transport one attribute read for each message. A single message can be kept
+back, too, which others then overtake: one that is still under way on a connection that was lost.
+The counts tell whether a fault has met anything.
 """
 
 from collections import deque
@@ -25,6 +27,8 @@ class _Direction:
     is_held: bool = False
     delay_ms: int = 0
     waiting: deque[Callable[[], object]] = field(default_factory=deque)
+    keeps: int = 0  # so many more single messages
+    kept: deque[Callable[[], object]] = field(default_factory=deque)
 
 
 class LinkGate:
@@ -32,7 +36,7 @@ class LinkGate:
 
     def __init__(self, scheduler: Scheduler | None = None) -> None:
         self.is_active = False
-        self.dropped_count = 0
+        self.dropped_count = self.held_count = self.delayed_count = 0
         self._scheduler = scheduler
         self._directions: dict[tuple[int, bool], _Direction] = {}
 
@@ -57,15 +61,24 @@ class LinkGate:
         for direction in self._chosen(peer, inbound, outbound):
             direction.delay_ms = delay_ms
 
+    def keep(
+        self, peer: int, count: int = 1, *, inbound: bool = False, outbound: bool = True
+    ) -> None:
+        """Keep the next `count` messages back until `heal`; those behind them overtake them."""
+        for direction in self._chosen(peer, inbound, outbound):
+            direction.keeps = min(count, HELD_MAX)
+
     def heal(self, peer: int | None = None) -> None:
         """End the faults of one peer, or of all; what was held comes out now, in order."""
         for key in [key for key in self._directions if peer in (None, key[0])]:
             direction = self._directions[key]
             direction.is_cut = direction.is_held = False
-            direction.delay_ms = 0
+            direction.delay_ms = direction.keeps = 0
             # Delivering may send; the new message must not overtake the held ones.
             while direction.waiting:
                 direction.waiting.popleft()()
+            while direction.kept:
+                direction.kept.popleft()()
             del self._directions[key]
         self.is_active = bool(self._directions)
 
@@ -76,9 +89,16 @@ class LinkGate:
             deliver()
         elif direction.is_cut or len(direction.waiting) >= HELD_MAX:
             self.dropped_count += 1
+        elif direction.keeps:
+            direction.keeps -= 1
+            direction.kept.append(deliver)
+            self.held_count += 1
         elif direction.is_held or direction.delay_ms or direction.waiting:
             direction.waiting.append(deliver)
-            if not direction.is_held:
+            if direction.is_held:
+                self.held_count += 1
+            else:
+                self.delayed_count += 1
                 assert self._scheduler is not None, "a delay needs an event loop"
                 self._scheduler.call_later(
                     direction.delay_ms / 1000, lambda: self._release_one(direction)

@@ -85,3 +85,27 @@ def test_a_gate_holds_only_so_much() -> None:
     gate.heal()
     assert len(out) == HELD_MAX
     assert gate.dropped_count == 5
+
+
+def test_a_kept_message_is_overtaken_and_comes_at_the_healing() -> None:
+    gate, out = LinkGate(Timers()), []
+    gate.keep(2)
+    for i in range(3):
+        gate.admit(2, True, lambda i=i: out.append(i))
+    assert out == [1, 2]
+    gate.heal()
+    assert out == [1, 2, 0]
+    assert gate.held_count == 1 and not gate.is_active
+
+
+def test_the_counts_tell_what_met_a_fault() -> None:
+    timers = Timers()
+    gate, out = LinkGate(timers), []
+    gate.delay(2, 50)
+    gate.admit(2, True, lambda: out.append("late"))
+    gate.hold(3)
+    gate.admit(3, True, lambda: out.append("held"))
+    assert (gate.dropped_count, gate.held_count, gate.delayed_count) == (0, 1, 1)
+    timers.advance(0.05)
+    gate.heal()
+    assert out == ["late", "held"]
