@@ -13,9 +13,7 @@ Order of a start, and why:
 import asyncio
 import logging
 import os
-import random
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -29,12 +27,10 @@ from ..coordinator.raft.engine import RaftEngine
 from ..coordinator.results import Result
 from ..replication.link_gate import LinkGate
 from ..replication.messages import PeerMessage
-from ..replication.transport import PeerTransport
 from ..storage.log_directory import LogDirectory
 from ..storage.topic_configs import validate_topic_configs
 from .admin_socket import AdminSocket
 from .api_table import prepare_codecs, served_apis
-from .clock import SystemClock
 from .config import BrokerConfig
 from .cut_off import CutOff
 from .dispatch import Dispatcher
@@ -47,7 +43,7 @@ from .handlers.config_entries import (
     topic_defaults_in_force,
 )
 from .isr_proposer import IsrProposer
-from .liveness import Liveness
+from .liveness import INCARNATION_BYTES, Liveness
 from .log_compaction import LogCompaction
 from .log_maintenance import LogMaintenance
 from .logs import Logs
@@ -58,21 +54,13 @@ from .replica_manager import ReplicaManager, no_fault_point
 from .server import KafkaServer, ServerLimits
 from .services import BrokerServices
 from .storage_failures import StorageFailures
+from .surroundings import Surroundings
 from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
 METADATA_GROUP = 0
 PEER_MESSAGE_BYTES_MARGIN = 16 * 1024 * 1024
-BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 CONTROLLED_SHUTDOWN_S = 5.0
-
-
-def machine_boot_id() -> str:
-    """What changes whenever the machine was without power."""
-    try:
-        return BOOT_ID_FILE.read_text().strip()
-    except OSError:
-        return "unknown"
 
 
 class Broker:
@@ -84,12 +72,14 @@ class Broker:
         *,
         fault_point: Callable[[str], None] = no_fault_point,
         gate: LinkGate | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self.config = config
+        self._outside = surroundings or Surroundings()
         self.state = ClusterState(listener_failed=self._listener_failed)
         self._fault_point = fault_point
         self._gate = gate or LinkGate()
-        self._clock = SystemClock()
+        self._clock = self._outside.clock
         self._failure: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -97,18 +87,18 @@ class Broker:
         config, loop = self.config, asyncio.get_running_loop()
         self._failure = loop.create_future()
         codecs = loop.run_in_executor(None, prepare_codecs)
-        boot_id = machine_boot_id()
-        self._raft_executor = ThreadPoolExecutor(2, "raft")
-        self._log_executor = ThreadPoolExecutor(1, "logs")
+        boot_id = self._outside.boot_id()
+        self._raft_executor = self._outside.executor(2, "raft")
+        self._log_executor = self._outside.executor(1, "logs")
         self._directory = LogDirectory(
             config.log_directory,
             cluster_id=config.cluster_id,
             node_id=config.node_id,
             boot_id=boot_id,
-            new_directory_id=os.urandom(16),
+            new_directory_id=self._outside.random_bytes(16),
             fault_point=self._fault_point,
         )
-        self.transport = PeerTransport(
+        self.transport = self._outside.links(
             config.node_id,
             Path(config.peer_directory),
             config.voter_ids,
@@ -126,7 +116,12 @@ class Broker:
         # A data directory that was replaced holds as little as one that lost its unsynced end.
         trusted_while = f"{boot_id}/{self._directory.meta.directory_id.hex()}"
         self._liveness = Liveness(
-            config, self._controller, self._group, self.state, boot_id=trusted_while
+            config,
+            self._controller,
+            self._group,
+            self.state,
+            boot_id=trusted_while,
+            incarnation=self._outside.random_bytes(INCARNATION_BYTES),
         )
         request_log = logging.getLogger("oncelog.requests")
         log_apis = (*produce.apis(), *fetch.apis(), *offsets.apis())
@@ -135,6 +130,7 @@ class Broker:
             self.services,
             ServerLimits.of(config),
             logging.getLogger("oncelog.server"),
+            listen=self._outside.listen,
         )
         self._transactions.newest_connection = lambda: self._server.newest_connection_id
         await codecs
@@ -211,8 +207,10 @@ class Broker:
             send=lambda peer, frame: transport.send(peer, PeerMessage.RAFT, frame),
             loop=loop,
             executor=self._raft_executor,
-            random=random.Random(),
+            settings=self._outside.raft,
+            random=self._outside.dice,
             fault_point=self._fault_point,
+            on_fatal=self._outside.on_fatal,
         )
         self._group = self._engine.add_group(METADATA_GROUP, self.state)
         self._transactions = Transactions(
@@ -251,6 +249,7 @@ class Broker:
                 broker=judge_broker_configs,
                 cluster=judge_cluster_configs,
             ),
+            random_bytes=self._outside.random_bytes,
         )
 
     def _build_replicas(self, loop: asyncio.AbstractEventLoop) -> None:

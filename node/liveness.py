@@ -7,7 +7,6 @@ the listener serves; a broker that was fenced meanwhile (a long pause) comes bac
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 
 from ..coordinator.cluster_state import ClusterState
@@ -39,6 +38,7 @@ class Liveness:
         state: ClusterState,
         *,
         boot_id: str,
+        incarnation: bytes,
     ) -> None:
         self.broker_epoch = -1
         self.on_heard: Callable[[], None] = lambda: None  # the controller has answered
@@ -48,7 +48,7 @@ class Liveness:
         self._group = group
         self._state = state
         self._boot_id = boot_id
-        self._incarnation = os.urandom(INCARNATION_BYTES)
+        self._incarnation = incarnation
         self._wants_shutdown = False
         self._may_stop = asyncio.Event()
         self._beat_now = asyncio.Event()

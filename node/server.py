@@ -7,10 +7,11 @@ client can provoke are cut off after ten a minute.
 
 import asyncio
 import logging
-import socket
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Any
 
 from .config import BrokerConfig
 from .connection import Connection
@@ -18,6 +19,7 @@ from .dispatch import Dispatcher, RequestContext
 from .log_limit import LimitedLog
 from .memory_budget import MemoryBudget
 from .services import BrokerServices
+from .surroundings import listening_socket
 
 SWEEP_INTERVAL_S = 1.0
 CLOSING_MAX_S = 5.0  # a closing connection may flush so long
@@ -59,6 +61,7 @@ class KafkaServer:
         services: BrokerServices,
         limits: ServerLimits,
         log: logging.Logger,
+        listen: Callable[[str, int, int], Any] = listening_socket,
     ) -> None:
         self.dispatcher = dispatcher
         self.limits = limits
@@ -69,6 +72,7 @@ class KafkaServer:
         self.port = 0
         self.is_stopping = False
         self._services = services
+        self._listen = listen
         self._log = log
         self._limited_log = LimitedLog(log)
         self._connections: set[Connection] = set()
@@ -93,7 +97,7 @@ class KafkaServer:
         Raises OSError with a sentence when the address cannot be had.
         """
         try:
-            listener = _listening_socket(host, port, self.limits.backlog)
+            listener = self._listen(host, port, self.limits.backlog)
         except OSError as error:
             raise OSError(
                 error.errno, f"Cannot listen on {host}:{port}: {error.strerror}"
@@ -188,24 +192,6 @@ class KafkaServer:
 
     def _say(self, kind: str, message: str, *arguments: object) -> None:
         self._limited_log.info(kind, self.loop.time(), message, *arguments)
-
-
-def _listening_socket(host: str, port: int, backlog: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    address = socket.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    chosen = next((entry for entry in address if entry[0] == family), address[0])
-    listener = socket.socket(chosen[0], socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(chosen[4])
-        listener.listen(backlog)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def _is_loopback(host: str) -> bool:
