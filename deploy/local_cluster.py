@@ -31,6 +31,8 @@ T = TypeVar("T")
 class Cluster:
     """A local cluster; see the top of the file. Targets are node numbers or role texts."""
 
+    node_type: type[NodeProcess] = NodeProcess
+
     def __init__(
         self,
         nodes: int = 3,
@@ -301,7 +303,7 @@ class Cluster:
         for entry in file.nodes:
             known = self._nodes.get(entry.node_id)
             if known is None or known.entry != entry:
-                self._nodes[entry.node_id] = NodeProcess(self.data, entry)
+                self._nodes[entry.node_id] = self.node_type(self.data, entry)
 
     def _start(self, node_ids: Iterable[int], on_ready: Callable[[int], None]) -> None:
         started = [self._nodes[i] for i in node_ids]

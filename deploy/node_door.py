@@ -13,15 +13,17 @@ from .failure import Failure
 TIMEOUT_S = 2.0
 
 
-def ask(peer_directory: Path, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
+def ask(
+    peer_directory: Path, node_id: int, request: dict[str, Any], door: str = "admin"
+) -> dict[str, Any]:
     """One question to one node; Failure when it does not answer."""
-    path = peer_directory / f"admin-{node_id}"
+    path = peer_directory / f"{door}-{node_id}"
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-            door.settimeout(TIMEOUT_S)
-            door.connect(str(path))
-            door.sendall(json.dumps(request).encode() + b"\n")
-            with door.makefile("rb") as answers:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(TIMEOUT_S)
+            connection.connect(str(path))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as answers:
                 answer = json.loads(answers.readline())
     except (OSError, ValueError) as problem:
         raise Failure(

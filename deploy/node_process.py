@@ -45,7 +45,9 @@ class NodeStatus:
 
 
 class NodeProcess:
-    """One node of a cluster in `data`."""
+    """One node of a cluster in `data`; `module` is what its process runs."""
+
+    module = "oncelog.node"
 
     def __init__(self, data: Path, entry: NodeEntry) -> None:
         self.data, self.entry, self.node_id = data, entry, entry.node_id
@@ -78,7 +80,7 @@ class NodeProcess:
         """Start the process detached, log to node.log, write node.pid; it is not ready yet."""
         environment = {k: v for k, v in os.environ.items() if k in KEPT_ENVIRONMENT}
         # -P: the working directory must not be able to shadow a module
-        command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(self.properties)]
+        command = [sys.executable, "-P", "-m", self.module, "--config", str(self.properties)]
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 command,
@@ -178,7 +180,7 @@ class NodeProcess:
             command = process.cmdline()
         except psutil.Error:
             return False
-        return "oncelog.node" in command and str(self.properties) in command
+        return self.module in command and str(self.properties) in command
 
     def _require(self) -> psutil.Process:
         process = self.find(thorough=True)

@@ -1,0 +1,106 @@
+"""Faults inside a node of a chaos run: its disk, its wall clock, its death at a named moment.
+
+Rules of this file. A broker as it is released can do none of this: the faults come in at the
+composition root of another program, `faulty_node`. They are asked for through a Unix socket of
+their own beside the node's door (`faults-<node>`), one JSON object a line:
+
+    {"op": "disk", "point": "log.append.before-write", "errno": 28}   every write there fails
+    {"op": "die", "point": "partition.before-marker"}                 kill -9 of itself, there
+    {"op": "clock", "offset_ms": 3600000}                             the wall clock, not the other
+    {"op": "heal"}
+    {"op": "counts"}                                                  what has happened so far
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from ...node.clock import SystemClock
+
+DOOR = "faults"
+LINE_BYTES_MAX = 4096
+
+
+class JumpingClock(SystemClock):
+    """The machine's clocks, the wall clock put ahead or back."""
+
+    offset_ms = 0
+
+    def wall_ms(self) -> int:  # type: ignore[override]  # a method there needs no instance
+        """Milliseconds since 1970, as this node believes."""
+        return SystemClock.wall_ms() + self.offset_ms
+
+
+class NodeFaults:
+    """What is broken in this process now; asked from several threads."""
+
+    def __init__(self) -> None:
+        self.clock = JumpingClock()
+        self.errors = 0  # how many writes have failed on purpose
+        self._disk: tuple[str, int] | None = None
+        self._die_at: str | None = None
+
+    def point(self, name: str) -> None:
+        """The fault point that the broker calls around what may fail."""
+        if self._die_at is not None and name == self._die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        disk = self._disk
+        if disk is not None and name == disk[0]:
+            self.errors += 1
+            raise OSError(disk[1], f"{os.strerror(disk[1])} (made by chaos)")
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Do what one line asks for. Raises KeyError, TypeError, ValueError."""
+        match asked["op"]:
+            case "disk":
+                self._disk = str(asked["point"]), int(asked["errno"])
+            case "die":
+                self._die_at = str(asked["point"])
+            case "clock":
+                self.clock.offset_ms = int(asked["offset_ms"])
+            case "heal":
+                self._disk, self._die_at, self.clock.offset_ms = None, None, 0
+            case "counts":
+                return {"errors": self.errors, "wall_ms": self.clock.wall_ms()}
+            case other:
+                return {"error": f"unknown op {other}"}
+        return {"ok": True}
+
+
+class FaultDoor:
+    """Serves the socket in a thread: a node whose event loop hangs can still be asked."""
+
+    def __init__(self, path: Path, faults: NodeFaults) -> None:
+        self._faults = faults
+        path.unlink(missing_ok=True)  # of a process that was killed
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        os.chmod(path, 0o600)
+        self._listener.listen(8)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(2)
+                with connection.makefile("rb") as lines:
+                    line = lines.readline(LINE_BYTES_MAX)
+                connection.sendall(json.dumps(self._answer(line)).encode() + b"\n")
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            return self._faults.answer(json.loads(line))
+        except (KeyError, TypeError, ValueError) as problem:
+            return {"error": f"not understood: {problem}"}
+
+
+def offset_of(counts: dict[str, Any]) -> int:
+    """How far a node's wall clock is from ours, in ms."""
+    return int(counts["wall_ms"]) - time.time_ns() // 1_000_000

@@ -1,0 +1,96 @@
+"""Which faults come, in which order, with which dice: all of it drawn from the seed. Pure.
+
+Three lanes run side by side, one fault at a time in each: what happens to nodes, to the links
+between them, and to clients and their topics. A lane deals its kinds as a deck of cards that is
+shuffled anew when it is empty, so each kind comes early and often. A fault is a kind and some
+numbers in [0, 1); what they mean (who is hit, how long) is decided when it happens, since roles
+move. So the same seed gives the same schedule, whatever the machine does.
+
+  kill                 -9 of a node, by its number
+  kill-leader          ... of the leader of a partition
+  kill-transaction-coordinator, kill-group-coordinator, kill-controller
+  kill-all             ... of all nodes at once
+  die-at-a-moment      -9 by its own hand at a fault point, between two steps of its work
+  pause                SIGSTOP beyond the session's end: the others take over, then it wakes
+  stutter              short stops and goes: a slow node
+  restart              stopped as it should be, and started
+  wipe                 stopped, its data removed, started under the same id
+  disk-full, disk-error   writes fail in one place (ENOSPC, EIO); then it is started anew
+  clock-jump           the wall clock of a node goes hours ahead or back, and returns
+
+  isolate              one node is cut off from the others, both ways
+  isolate-one-way      it hears them and they do not hear it, or the other way round
+  cut-pair             two nodes do not reach each other, both reach the rest
+  majorities-ring      each node hears itself and the next ones only: all see another majority
+  bisect               two halves (four nodes and more)
+  delay                all that a node sends comes late
+  hold                 all that a node sends to another is kept back, and comes at once later
+  keep-frames          single messages are kept back; those behind them overtake them
+
+  worker-kill          -9 of a process of clients; worker-pause: it stands still past its sessions
+  member-joins         a member joins the group, and leaves
+  client-cut           a process of clients loses a broker; client-delay; client-hold: one request
+                       is held, and arrives when its client has gone on by another connection
+  topic-churn          a topic is made, written to and deleted; config-change; reassignment;
+  elect-leaders        the preferred replicas lead again
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+NODES, LINKS, CLIENTS = "nodes", "links", "clients"
+LANES: dict[str, tuple[str, ...]] = {
+    NODES: (
+        "kill", "kill-leader", "kill-transaction-coordinator", "kill-group-coordinator",
+        "kill-controller", "kill-all", "die-at-a-moment", "pause", "stutter", "restart", "wipe",
+        "disk-full", "disk-error", "clock-jump",
+    ),
+    LINKS: (
+        "isolate", "isolate-one-way", "cut-pair", "majorities-ring", "bisect", "delay", "hold",
+        "keep-frames",
+    ),
+    CLIENTS: (
+        "worker-kill", "worker-pause", "member-joins", "client-cut", "client-delay",
+        "client-hold", "topic-churn", "config-change", "reassignment", "elect-leaders",
+    ),
+}  # fmt: skip
+KINDS = tuple(kind for kinds in LANES.values() for kind in kinds)
+NEED_FOUR_NODES = frozenset({"bisect"})
+NUMBERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One fault to come; `numbers` are in [0, 1)."""
+
+    lane: str
+    kind: str
+    numbers: tuple[float, ...]
+
+    def pick(self, which: int, of: Sequence[T]) -> T:
+        """One of these, by a number."""
+        return of[int(self.numbers[which] * len(of))]
+
+    def between(self, which: int, least: float, most: float) -> float:
+        """A value of this range, by a number."""
+        return least + self.numbers[which] * (most - least)
+
+
+def plan(
+    seed: int, lane: str, *, nodes: int, kinds: frozenset[str] | None = None
+) -> Iterator[Planned]:
+    """The faults of a lane, without end; `kinds` allows only these. Nothing when none is left."""
+    dice = random.Random(f"oncelog chaos {seed} {lane}")
+    deck = [
+        kind
+        for kind in LANES[lane]
+        if (kinds is None or kind in kinds) and (nodes > 3 or kind not in NEED_FOUR_NODES)
+    ]
+    while deck:
+        dice.shuffle(deck)
+        for kind in tuple(deck):
+            yield Planned(lane, kind, tuple(dice.random() for _ in range(NUMBERS)))
