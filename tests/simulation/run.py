@@ -3,7 +3,7 @@
     python -m tests.simulation.run --seed 7            one seed, its faults, its verdict
     python -m tests.simulation.run --seeds 0:150       many
 
-`run_seed` is what other tests use. (Its signature is settled; the cluster behind it is being built.)
+`run_seed` is what other tests use. Its signature is settled; the cluster behind it is being built.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,0 +1,246 @@
+"""A whole cluster and its clients in one process: the world that a seed makes.
+
+    with VirtualCluster.made(seed, shape) as cluster:
+        cluster.start()
+        client = cluster.new_client()
+        task = client.run(work(cluster.bootstrap))
+        cluster.run(10, until=task.done)
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from oncelog.coordinator.raft.settings import RaftSettings
+from oncelog.deploy.properties import node_properties
+from oncelog.node.config import BrokerConfig
+from oncelog.wire.errors import KafkaError
+
+from .outcome import Shape
+from .virtual_disk import Disks
+from .virtual_links import Exchange
+from .virtual_loop import Timeline
+from .virtual_node import WALL_MS, VirtualClient, VirtualNode, silence
+from .virtual_sockets import Sockets
+from .wires import CLIENT_NUMBERS, PORT_BASE, Wires
+
+CLUSTER_ID = "simulated-cluster-0000"
+RAFT = RaftSettings(
+    heartbeat_interval_ms=300,
+    election_timeout_min_ms=1_200,
+    election_timeout_max_ms=2_400,
+    command_bytes_max=128 << 10,
+    segment_bytes=512 << 10,
+    segments_max=4,
+    snapshot_entries=250,
+    retained_entries=40,
+    append_bytes_max=32 << 10,
+    snapshot_chunk_bytes=16 << 10,
+)
+BROKER = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "1000",
+    "replica.lag.time.max.ms": "4000",
+    "replica.fetch.wait.max.ms": "2000",
+    "offsets.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.high.watermark.checkpoint.interval.ms": "7000",
+    "log.flush.offset.checkpoint.interval.ms": "20000",
+    "log.flush.start.offset.checkpoint.interval.ms": "20000",
+    "auto.create.topics.enable": "false",
+}
+
+
+class VirtualCluster:
+    """See the top of the file."""
+
+    def __init__(self, seed: int, shape: Shape, root: Path) -> None:
+        self.seed, self.shape, self.root = seed, shape, root
+        self.timeline = Timeline(seed)
+        self.random = random.Random(self.timeline.random.getrandbits(64))
+        self.wires = Wires(self.timeline)
+        self.sockets = Sockets(self.timeline, self.wires)
+        self.exchange = Exchange(self.wires)
+        self.ids = list(range(1, shape.nodes + 1))
+        self.disks = Disks(root, self.timeline, self.ids)
+        self.bootstrap = ",".join(f"127.0.0.1:{PORT_BASE + i}" for i in self.ids)
+        self.complaints: list[str] = []
+        self.clients: list[VirtualClient] = []
+        self.nodes = {i: self._make_node(i) for i in self.ids}
+        self.on_events: Callable[[], None] | None = None
+
+    @classmethod
+    @contextlib.contextmanager
+    def made(cls, seed: int, shape: Shape) -> "Iterator[VirtualCluster]":
+        """A cluster that has not been started; time, dice and disks are its own meanwhile."""
+        base = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        root = Path(tempfile.mkdtemp(prefix="oncelog-simulation-", dir=base))
+        cluster = cls(seed, shape, root)
+        state = random.getstate()
+        collects = gc.isenabled()
+        hook = sys.unraisablehook
+        gc.disable()  # a collection would run finalizers at moments that no seed decides
+        try:
+            with cluster._time_is_virtual(), cluster.disks.installed(), cluster._listening_to_logs():
+                random.seed(seed)
+                try:
+                    yield cluster
+                finally:
+                    cluster._end()
+        finally:
+            sys.unraisablehook = lambda _: None
+            cluster.forget()
+            gc.collect()
+            sys.unraisablehook = hook
+            random.setstate(state)
+            if collects:
+                gc.enable()
+            shutil.rmtree(root, ignore_errors=True)
+
+    # -- what happens
+
+    def start(self) -> None:
+        """Start all nodes, and run until they serve."""
+        for node in self.nodes.values():
+            node.start()
+        if not self.run(60, lambda: all(node.is_serving for node in self.nodes.values())):
+            raise RuntimeError(f"the cluster does not serve: {[n.ends for n in self.nodes.values()]}")
+
+    def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
+        """Let virtual time pass; see Timeline.run."""
+        return self.timeline.run(seconds, until, self.on_events)
+
+    def new_client(self) -> VirtualClient:
+        """A process for clients."""
+        client = VirtualClient(CLIENT_NUMBERS + len(self.clients), self.timeline, self.sockets)
+        self.clients.append(client)
+        return client
+
+    def finish(self, work: Any, seconds: float = 60.0) -> Any:
+        """Run a coroutine in a client of its own to its end, and return its result."""
+        client = self.new_client()
+        task = client.run(work)
+        if not self.run(seconds, task.done):
+            raise TimeoutError(f"not done in {seconds} virtual seconds: {work}")
+        return task.result()
+
+    @property
+    def serving(self) -> list[VirtualNode]:
+        """The nodes whose brokers answer."""
+        return [n for n in self.nodes.values() if n.is_serving and not n.is_paused]
+
+    def failures(self) -> list[str]:
+        """What went wrong without anybody handling it."""
+        loops = [n.loop for n in self.nodes.values() if n.loop is not None]
+        found = [f for loop in loops for f in loop.failures]
+        found += [f for client in self.clients for f in client.loop.failures]
+        for node in self.nodes.values():
+            found += [f for one in node.remains for f in getattr(one, "failures", ())]
+        return [*found, *self.complaints]
+
+    def forget(self) -> None:
+        """Let go of everything, in silence."""
+        for part in (*self.nodes.values(), *self.clients):
+            silence(part.remains)
+            part.remains.clear()
+        self.nodes.clear()
+        self.clients.clear()
+        self.timeline._ready.clear()
+        self.timeline._timers.clear()
+
+    # -- inside
+
+    def _make_node(self, node_id: int) -> VirtualNode:
+        shape = self.shape
+        settings = {
+            **BROKER,
+            "default.replication.factor": str(min(3, shape.nodes)),
+            "min.insync.replicas": str(min(2, shape.nodes)),
+            "offsets.topic.replication.factor": str(min(3, shape.nodes)),
+            "transaction.state.log.num.partitions": str(shape.transaction_shards),
+            **({"log.flush.interval.messages": "1"} if shape.durable else {}),
+            **dict(shape.broker),
+        }
+        properties = node_properties(
+            node_id=node_id,
+            address=("127.0.0.1", PORT_BASE + node_id),
+            cluster_id=CLUSTER_ID,
+            voters=self.ids,
+            directory=Path(self.disks.nodes[node_id].path),
+            peer_directory=self.root,
+            settings=settings,
+        )
+        config = BrokerConfig.from_properties(properties)
+        return VirtualNode(
+            node_id, config, RAFT, self.timeline, self.sockets, self.exchange, self.disks
+        )
+
+    def _end(self) -> None:
+        """Nothing runs any more."""
+        for node in self.nodes.values():
+            node.kill()
+        for client in self.clients:
+            client.kill()
+
+    @contextlib.contextmanager
+    def _time_is_virtual(self) -> Iterator[None]:
+        """The clocks that clients read."""
+        timeline = self.timeline
+
+        def wall_ns() -> int:
+            return WALL_MS * 1_000_000 + timeline.now_ns
+
+        replaced = {
+            "monotonic_ns": lambda: timeline.now_ns,
+            "monotonic": lambda: timeline.now,
+            "time_ns": wall_ns,
+            "time": lambda: wall_ns() / 1e9,
+        }
+        with contextlib.ExitStack() as stack:
+            for name, function in replaced.items():
+                stack.enter_context(mock.patch.object(time, name, function))
+            yield
+
+    @contextlib.contextmanager
+    def _listening_to_logs(self) -> Iterator[None]:
+        """Errors that brokers catch and log are heard of, too."""
+        logger, handler = logging.getLogger("oncelog"), _Listener(self.complaints)
+        before = (logger.level, logger.propagate, logger.handlers[:])
+        asyncio_logger = logging.getLogger("asyncio")
+        asyncio_level = asyncio_logger.level
+        asyncio_logger.setLevel(logging.CRITICAL + 1)
+        logger.setLevel(logging.ERROR)
+        logger.propagate, logger.handlers = False, [handler]
+        try:
+            yield
+        finally:
+            asyncio_logger.setLevel(asyncio_level)
+            logger.setLevel(before[0])
+            logger.propagate, logger.handlers = before[1], before[2]
+
+
+class _Listener(logging.Handler):
+    """Keeps exceptions that should not have happened."""
+
+    def __init__(self, complaints: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._complaints = complaints
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, KafkaError | OSError | asyncio.CancelledError):
+            trace = error.__traceback__
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            where = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            self._complaints.append(f"{record.getMessage()}: {error!r} at {where}")

@@ -1,0 +1,315 @@
+"""The links between simulated brokers: `PeerTransport` without ZeroMQ, with its promises.
+
+A dialled connection to each peer carries two channels in order. Nothing is queued for a peer that
+is not connected; what is under way on a connection that breaks is lost with it; a queue has a
+bound. A killed process's connections break at once and are refused from then on; a cut, and a
+machine without power, are silent. Raft frames alone may be repeated or overtake one another: that
+the engine must bear is its own promise, not ZeroMQ's.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from zlib import crc32
+
+from oncelog.replication.link_state import GRACE_MS, LinkState
+from oncelog.replication.messages import PeerMessage
+from oncelog.replication.peer_handlers import (
+    Buffer,
+    PeerHandlers,
+    PeerTimeout,
+    PeerUnavailable,
+    What,
+)
+
+from .virtual_loop import ProcessLoop
+from .wires import Wires
+
+RECONNECT_S = (0.015, 0.1)
+QUEUE_MESSAGES = {False: 4096, True: 64}
+Body = tuple[bytes, list[Buffer]]
+
+
+class _Dialled:
+    """The connection that one broker made to another."""
+
+    __slots__ = ("is_up", "number", "state", "under_way")
+
+    def __init__(self) -> None:
+        self.state = LinkState()
+        self.is_up = False
+        self.number = 0  # of this making; what belongs to an earlier one is lost
+        self.under_way = {False: 0, True: 0}
+
+
+class Exchange:
+    """Who is there: the transports of all nodes that run."""
+
+    def __init__(self, wires: Wires) -> None:
+        self.wires = wires
+        self.nodes: dict[int, VirtualLinks] = {}
+        self.bytes_sent = 0
+
+    def died(self, node_id: int, *, power: bool) -> None:
+        """A process is gone; its peers see it at once, or not at all."""
+        gone = self.nodes.pop(node_id, None)
+        if gone is not None and not power:
+            for node in self.nodes.values():
+                if not self.wires.is_cut(node_id, node.node_id):
+                    delay = self.wires.delay(node_id, node.node_id)
+                    node.loop.call_later(delay, node.broken, node_id, gone.incarnation)
+
+    def arrived(self, newcomer: "VirtualLinks") -> None:
+        """A process listens: others find it when they try again."""
+        rng = newcomer.loop.timeline.random
+        for node in self.nodes.values():
+            if node is not newcomer:
+                node.loop.call_later(rng.uniform(*RECONNECT_S), node.dial, newcomer.node_id)
+
+    def reset(self, one: int, other: int) -> None:
+        """Break the connections between two nodes; they are made anew."""
+        for near, far in ((one, other), (other, one)):
+            node, peer = self.nodes.get(near), self.nodes.get(far)
+            if node is not None and peer is not None:
+                node.loop.call_soon(node.broken, far, peer.incarnation)
+
+
+class VirtualLinks(PeerHandlers):
+    """All links of one broker; see replication.transport.PeerTransport."""
+
+    def __init__(
+        self, node_id: int, peers: Iterable[int], exchange: Exchange, loop: ProcessLoop
+    ) -> None:
+        super().__init__(node_id)
+        self.loop = loop
+        self.incarnation = loop.timeline.random.getrandbits(48)
+        self.peers = frozenset(peers) - {node_id}
+        self.bytes_sent: dict[int, int] = dict.fromkeys(sorted(self.peers), 0)
+        self.bytes_received: dict[int, int] = dict.fromkeys(sorted(self.peers), 0)
+        self._exchange = exchange
+        self._dialled = {peer: _Dialled() for peer in sorted(self.peers)}
+        self._known: dict[int, int] = {}  # peer -> the incarnation that we are connected to
+        self._pending: dict[int, tuple[asyncio.Future[Body], int]] = {}
+        self._count = 0
+        self._last_arrival: dict[tuple[int, bool, bool], float] = {}
+        self._is_listening = False
+
+    async def start(self) -> None:
+        """Listen, and begin to connect."""
+        self._is_listening = True
+        exchange = self._exchange
+        former = exchange.nodes.get(self.node_id)
+        assert former is None or not former.loop.is_alive
+        exchange.nodes[self.node_id] = self
+        exchange.arrived(self)
+        for peer in self._dialled:
+            self.loop.call_later(self._reconnect_s(), self.dial, peer)
+
+    async def stop(self) -> None:
+        """Close everything; requests under way end with PeerUnavailable."""
+        self._is_listening = False
+        for future, _ in list(self._pending.values()):
+            _fail(future, PeerUnavailable("this broker is stopping"))
+        self._pending.clear()
+        if self._exchange.nodes.get(self.node_id) is self:
+            self._exchange.died(self.node_id, power=False)
+
+    def is_up(self, peer: int) -> bool:
+        """See PeerTransport."""
+        return self._dialled[peer].state.is_up
+
+    def send(self, peer: int, kind: int, payload: bytes) -> bool:
+        """See PeerTransport."""
+        dialled = self._dialled.get(peer)
+        if dialled is None or not dialled.is_up or dialled.under_way[False] >= 4096:
+            return False
+        wires, rng = self._exchange.wires, self.loop.timeline.random
+        is_raft = kind == PeerMessage.RAFT
+        copies = 2 if is_raft and wires.repetition and rng.random() < wires.repetition else 1
+        for _ in range(copies):
+            in_order = not (is_raft and wires.disorder and rng.random() < wires.disorder)
+            self._post(peer, dialled, False, (What.ONE_WAY, kind, 0, payload, ()), in_order)
+        return True
+
+    async def request(
+        self,
+        peer: int,
+        kind: int,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        *,
+        timeout_ms: int,
+        bulk: bool = False,
+    ) -> Body:
+        """See PeerTransport."""
+        dialled = self._dialled.get(peer)
+        if dialled is None or not self._is_listening:
+            raise PeerUnavailable(f"broker {peer} is not a peer, or this one is stopped")
+        if not dialled.is_up or dialled.under_way[bulk] >= QUEUE_MESSAGES[bulk]:
+            raise PeerUnavailable(f"no connection to broker {peer}")
+        self._count = number = self._count + 1
+        future: asyncio.Future[Body] = self.loop.create_future()
+        self._pending[number] = (future, peer)
+        late = PeerTimeout(f"broker {peer} did not answer within {timeout_ms} ms")
+        timer = self.loop.call_later(timeout_ms / 1000, _fail, future, late)
+        try:
+            self._post(peer, dialled, bulk, (What.REQUEST, kind, number, header, frames), True)
+            return await future
+        finally:
+            timer.cancel()
+            self._pending.pop(number, None)
+
+    # -- connections
+
+    def dial(self, peer: int) -> None:
+        """Try to connect, and again until it stands or the peer is known to be down."""
+        dialled, there = self._dialled[peer], self._exchange.nodes.get(peer)
+        if not self._is_listening:
+            return
+        wires = self._exchange.wires
+        if there is not None and self._known.get(peer) not in (None, there.incarnation):
+            self._break(peer)  # it came back before we noticed that it was away
+        if dialled.is_up:
+            return
+        is_cut = wires.is_cut(self.node_id, peer) or wires.is_cut(peer, self.node_id)
+        if is_cut or peer in wires.silent:
+            self.loop.call_later(0.2, self.dial, peer)
+        elif there is None:
+            if dialled.state.refused():
+                self._changed(peer, False)
+            elif dialled.state.is_up:
+                self.loop.call_later(self._reconnect_s(), self.dial, peer)
+        else:
+            dialled.is_up = True
+            dialled.number += 1
+            self._known[peer] = there.incarnation
+            if dialled.state.connected():
+                self._changed(peer, True)
+            self._link_changed(peer, True)
+
+    def broken(self, peer: int, incarnation: int) -> None:
+        """The connection to this incarnation of a peer broke."""
+        if self._known.get(peer) == incarnation:
+            self._break(peer)
+            self.loop.call_later(self._reconnect_s(), self.dial, peer)
+
+    def _break(self, peer: int) -> None:
+        dialled = self._dialled[peer]
+        self._known.pop(peer, None)
+        if not dialled.is_up:
+            return
+        dialled.is_up = False
+        dialled.number += 1
+        dialled.under_way = {False: 0, True: 0}
+        for future, asked in list(self._pending.values()):
+            if asked == peer:
+                _fail(future, PeerUnavailable(f"the connection to broker {peer} broke"))
+        dialled.state.closed(self._now_ms())
+        self.loop.call_later((GRACE_MS + 1) / 1000, self._grace_over, peer, dialled.state)
+        self._link_changed(peer, False)
+
+    def _grace_over(self, peer: int, state: LinkState) -> None:
+        if self._is_listening and state.grace_over(self._now_ms()):
+            self._changed(peer, False)
+
+    def _now_ms(self) -> int:
+        return int(self.loop.time() * 1_000)
+
+    def _reconnect_s(self) -> float:
+        return self.loop.timeline.random.uniform(*RECONNECT_S)
+
+    # -- messages: (what, kind, number, header, frames)
+
+    def _post(
+        self, peer: int, dialled: _Dialled, bulk: bool, message: tuple, in_order: bool
+    ) -> None:
+        there = self._exchange.nodes.get(peer)
+        self.bytes_sent[peer] += len(message[3]) + sum(map(len, message[4]))
+        dialled.under_way[bulk] += 1
+        if there is None or there.incarnation != self._known.get(peer):
+            return  # it is gone and we do not know it yet
+        arrival = self._arrival(peer, (peer, bulk, True), message, in_order)
+        if arrival is None:
+            dialled.under_way[bulk] -= 1
+        else:
+            way = (self, dialled, dialled.number, bulk)
+            there.loop.call_at(arrival, there._arrive, way, message)
+
+    def _arrival(
+        self, peer: int, channel: tuple[int, bool, bool], message: tuple, in_order: bool
+    ) -> float | None:
+        wires, timeline = self._exchange.wires, self.loop.timeline
+        header, frames = message[3], message[4]
+        size = len(header) + sum(map(len, frames))
+        self._exchange.bytes_sent += size
+        timeline.note(3, self.node_id, peer, int(message[0]), message[1], size, crc32(header))
+        if wires.is_cut(self.node_id, peer):
+            return None
+        if wires.loss and timeline.random.random() < wires.loss:
+            return None
+        arrival = timeline.now + wires.delay(self.node_id, peer)
+        if in_order:
+            arrival = max(arrival, self._last_arrival.get(channel, 0.0))
+            self._last_arrival[channel] = arrival
+        else:
+            arrival += timeline.random.uniform(0.0, 0.03)
+        return arrival
+
+    def _arrive(self, way: tuple["VirtualLinks", _Dialled, int, bool], message: tuple) -> None:
+        sender, dialled, number, bulk = way
+        peer = sender.node_id
+        if dialled.number != number or self._exchange.wires.is_cut(peer, self.node_id):
+            return
+        dialled.under_way[bulk] -= 1
+        what, kind, correlation, header, frames = message
+        self.bytes_received[peer] += len(header)
+        if what == What.ONE_WAY:
+            self._told(peer, kind, header)
+        else:
+            reply = partial(self._reply, sender, dialled, number, bulk, correlation)
+            self._asked(peer, (kind, bulk), header, _owned(frames), reply)
+
+    def _reply(
+        self,
+        asker: "VirtualLinks",
+        dialled: _Dialled,
+        number: int,
+        bulk: bool,
+        correlation: int,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        what: What = What.REPLY,
+    ) -> bool:
+        if dialled.number != number or not asker.loop.is_alive or not self.loop.is_alive:
+            return False
+        self.bytes_sent[asker.node_id] += len(header) + sum(map(len, frames))
+        message = (what, 0, correlation, header, frames)
+        arrival = self._arrival(asker.node_id, (asker.node_id, bulk, False), message, True)
+        if arrival is not None:
+            body = (header, _owned(frames))
+            asker.loop.call_at(arrival, asker._answered, self, dialled, number, message, body)
+        return True
+
+    def _answered(
+        self, peer: "VirtualLinks", dialled: _Dialled, number: int, message: tuple, body: Body
+    ) -> None:
+        if dialled.number != number or self._exchange.wires.is_cut(peer.node_id, self.node_id):
+            return
+        pending = self._pending.get(message[2])
+        if pending is None or pending[0].done():
+            self.dropped["late"] += 1
+        elif message[0] == What.REPLY:
+            pending[0].set_result(body)
+        else:
+            reason = body[0].decode(errors="replace")
+            _fail(pending[0], PeerUnavailable(f"broker {peer.node_id} failed: {reason}"))
+
+
+def _owned(frames: Sequence[Buffer]) -> list[Buffer]:
+    """What a receiver gets: bytes of its own."""
+    return [memoryview(bytes(frame)) for frame in frames]
+
+
+def _fail(future: "asyncio.Future[Body]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

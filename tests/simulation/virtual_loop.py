@@ -1,0 +1,323 @@
+"""Virtual time for asyncio: one queue of events, and an event loop for each simulated process.
+
+All loops share one `Timeline`, which runs one callback after the other and jumps from timer to
+timer. A callback runs with its own process's loop as the running one, so real coroutines notice
+nothing. What a process has scheduled can be dropped (`kill`) or held back (`pause`) as a whole:
+that is SIGKILL and SIGSTOP.
+
+The order is a function of the seed: events at one instant run in the order in which they were
+scheduled. Every timer that fires and everything that others `note` goes into one running hash.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import heapq
+import random
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from typing import Any
+
+EXECUTOR_DELAY_S = (0.00002, 0.0008)
+SLOW_DISK_S = 0.06  # one job in a hundred
+_MASK = (1 << 64) - 1
+
+
+class Stopped(BaseException):
+    """Thrown out of the code of a process that is killed in the middle of a step."""
+
+
+class Handle:
+    """A scheduled call that can be taken back; the part of asyncio.TimerHandle that is used."""
+
+    __slots__ = ("_args", "_callback", "_context", "_is_cancelled", "_when", "loop")
+
+    def __init__(
+        self,
+        loop: "ProcessLoop",
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> None:
+        self.loop = loop
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self._callback = _nothing
+        self._args = ()
+
+    def cancelled(self) -> bool:
+        return self._is_cancelled
+
+    def when(self) -> float:
+        return self._when
+
+    def run(self) -> None:
+        try:
+            if self._context is None:
+                self._callback(*self._args)
+            else:
+                self._context.run(self._callback, *self._args)
+        except Stopped:
+            pass
+        except Exception as error:
+            self.loop.failed(f"{self._callback!r} raised {error!r}", error)
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+class Timeline:
+    """The one clock, the one queue, the one source of randomness, and the trace of a run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 1_000.0
+        self.events = 0
+        self.trace = 0
+        self.log: list[str] | None = None  # of a run whose trace is compared in words
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._count = 0
+
+    @property
+    def now_ns(self) -> int:
+        """Virtual monotonic nanoseconds."""
+        return round(self.now * 1e9)
+
+    def note(self, *what: int) -> None:
+        """Put numbers into the trace."""
+        self.trace = hash((self.trace, round(self.now * 1e9), *what)) & _MASK
+        if self.log is not None:
+            self.log.append(f"{self.now:.6f} {what}")
+
+    def soon(self, handle: Handle) -> None:
+        self._ready.append(handle)
+
+    def later(self, handle: Handle) -> None:
+        self._count += 1
+        heapq.heappush(self._timers, (handle.when(), self._count, handle))
+
+    def run(
+        self,
+        seconds: float,
+        until: Callable[[], bool] | None = None,
+        each: Callable[[], None] | None = None,
+        every: int = 50,
+    ) -> bool:
+        """Run so much virtual time, or until `until` holds; `each` is called every so many events.
+
+        Returns whether `until` held (True without one).
+        """
+        ready, timers, end = self._ready, self._timers, self.now + seconds
+        running: ProcessLoop | None = None
+        left = every
+        before = events._get_running_loop()
+        try:
+            while True:
+                if ready:
+                    handle = ready.popleft()
+                else:
+                    if until is not None and until():
+                        return True
+                    if not timers or timers[0][0] > end:
+                        self.now = max(self.now, end)
+                        return until is None
+                    when, _, handle = heapq.heappop(timers)
+                    if handle._is_cancelled:
+                        continue
+                    if when > self.now:
+                        self.now = when
+                    self.note(1, handle.loop.number)
+                loop = handle.loop
+                if loop.is_stopped:
+                    if loop.is_alive:
+                        loop.held.append(handle)
+                    continue
+                if handle._is_cancelled:
+                    continue
+                if loop is not running:
+                    events._set_running_loop(loop)  # type: ignore[arg-type]
+                    running = loop
+                self.events += 1
+                handle.run()
+                left -= 1
+                if left <= 0:
+                    left = every
+                    if each is not None:
+                        each()
+        finally:
+            events._set_running_loop(before)
+
+
+class InlineExecutor(Executor):
+    """Threads of a process: a job is done at one instant, and known to be done a little later."""
+
+    def __init__(self, loop: "ProcessLoop") -> None:
+        self._loop = loop
+
+    def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        loop = self._loop
+        duration = loop.job_seconds()
+        begin = duration * loop.timeline.random.random()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = job(*args, **keywords)
+            except Exception as error:
+                loop.call_later(duration - begin, future.set_exception, error)
+            else:
+                loop.call_later(duration - begin, future.set_result, result)
+
+        loop.call_later(begin, work)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        pass
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """The event loop of one process; `network` gives it servers and connections."""
+
+    def __init__(self, timeline: Timeline, number: int, network: Any = None) -> None:
+        self.timeline = timeline
+        self.number = number
+        self.network = network
+        self.is_alive = True
+        self.is_stopped = False  # paused or dead: nothing runs
+        self.held: deque[Handle] = deque()
+        self.failures: list[str] = []
+        self.slowness = 1.0  # of its disk
+        self._default_executor = InlineExecutor(self)
+
+    # -- life
+
+    def kill(self) -> None:
+        """Nothing of this process ever runs again."""
+        self.is_alive, self.is_stopped = False, True
+        self.held.clear()
+
+    def pause(self) -> None:
+        """Nothing of it runs until `resume`."""
+        self.is_stopped = True
+
+    def resume(self) -> None:
+        """What was due meanwhile runs now, in order."""
+        if self.is_alive and self.is_stopped:
+            self.is_stopped = False
+            held, self.held = self.held, deque()
+            for handle in held:
+                self.timeline.soon(handle)
+
+    def job_seconds(self) -> float:
+        """How long a job in a thread takes."""
+        rng = self.timeline.random
+        seconds = SLOW_DISK_S if rng.random() < 0.01 else rng.uniform(*EXECUTOR_DELAY_S)
+        return seconds * self.slowness
+
+    def failed(self, what: str, error: BaseException | None = None) -> None:
+        """Something went wrong that nobody handles."""
+        if self.is_alive:
+            self.failures.append(what if error is None else f"{what}{_where(error)}")
+
+    # -- scheduling
+
+    def time(self) -> float:
+        return self.timeline.now
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Handle:  # type: ignore[override]
+        handle = Handle(self, 0.0, callback, args, context or contextvars.copy_context())
+        self.timeline._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> Handle:
+        return self.call_at(self.timeline.now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> Handle:
+        when = max(when, self.timeline.now)
+        handle = Handle(self, when, callback, args, context or contextvars.copy_context())
+        self.timeline.later(handle)
+        return handle
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Any = None
+    ) -> "asyncio.Task[Any]":
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> "asyncio.Future[Any]":
+        future = (executor or self._default_executor).submit(func, *args)
+        return asyncio.wrap_future(future, loop=self)
+
+    # -- what asyncio asks for
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return not self.is_alive
+
+    def _timer_handle_cancelled(self, handle: Handle) -> None:
+        pass
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, Stopped):
+            self.failed(str(context.get("message")), error)
+
+    async def shutdown_asyncgens(self) -> None:
+        pass
+
+    # -- the outside
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, *, sock: Any = None, **_: Any) -> Any:  # type: ignore[override]  # noqa: E501
+        return self.network.listen(self, protocol_factory, sock)
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]  # noqa: E501
+        return await self.network.connect(self, protocol_factory, host, port)
+
+    async def create_unix_server(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:  # type: ignore[override]  # noqa: E501
+        """The door for administrators: there is one, and nobody comes."""
+        with open(path, "w"):
+            pass
+        return _Door()
+
+
+class _Door:
+    def close(self) -> None:
+        pass
+
+
+def _where(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    with contextlib.suppress(AttributeError):
+        code = trace.tb_frame.f_code  # type: ignore[union-attr]
+        return f" ({error!r} in {code.co_filename.rpartition('/')[2]}:{trace.tb_lineno})"  # type: ignore[union-attr]
+    return ""

@@ -1,0 +1,173 @@
+"""One simulated machine with its broker: the real `Broker` between a virtual loop, links and disk."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+from oncelog.coordinator.raft.settings import RaftSettings
+from oncelog.node.broker import Broker
+from oncelog.node.config import BrokerConfig
+from oncelog.node.surroundings import Surroundings
+
+from .virtual_disk import Disks
+from .virtual_links import Exchange, VirtualLinks
+from .virtual_loop import InlineExecutor, ProcessLoop, Timeline
+from .virtual_sockets import ListeningSocket, Sockets
+from .wires import PORT_BASE
+
+WALL_MS = 1_700_000_000_000
+
+
+class NodeClock:
+    """The clocks of one machine; the wall clock may be set."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.skew_ms = 0
+
+    def wall_ms(self) -> int:
+        return WALL_MS + int(self._timeline.now * 1_000) + self.skew_ms
+
+    def monotonic_ms(self) -> int:
+        return int(self._timeline.now * 1_000)
+
+
+class VirtualNode:
+    """A machine: its disk and clock stay, its process comes and goes."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        raft: RaftSettings,
+        timeline: Timeline,
+        sockets: Sockets,
+        exchange: Exchange,
+        disks: Disks,
+    ) -> None:
+        self.node_id, self.port = node_id, PORT_BASE + node_id
+        self.config = config
+        self.clock = NodeClock(timeline)
+        self.disk = disks.nodes[node_id]
+        self.loop: ProcessLoop | None = None
+        self.broker: Broker | None = None
+        self.is_serving = False
+        self.ends: list[str] = []  # why processes of this node ended by themselves
+        self.points: dict[str, int] = {}  # how often each fault point was passed, in this process
+        self.on_point: Callable[[int, str], None] | None = None
+        self.remains: list[Any] = []  # of dead processes: nothing of them may be cleaned up
+        self._raft = raft
+        self._timeline, self._sockets = timeline, sockets
+        self._exchange, self._disks = exchange, disks
+        self._boots = 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process, paused or not."""
+        return self.loop is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.loop is not None and self.loop.is_stopped
+
+    def start(self) -> None:
+        """A new process on this machine."""
+        if self.loop is not None:
+            return
+        timeline = self._timeline
+        loop = self.loop = ProcessLoop(timeline, self.node_id, self._sockets)
+        if self.port in self._sockets.powerless:
+            self._sockets.powerless.discard(self.port)
+            self._exchange.wires.silent.discard(self.node_id)
+            self._sockets.power_is_back(self.node_id)
+        self.points.clear()
+        surroundings = Surroundings(
+            clock=self.clock,
+            boot_id=lambda: f"boot-{self.node_id}-{self._boots}",
+            dice=random.Random(timeline.random.getrandbits(64)),
+            random_bytes=timeline.random.randbytes,
+            executor=lambda _threads, _name: InlineExecutor(loop),
+            links=self._make_links,
+            listen=lambda host, port, _backlog: ListeningSocket(host, port),
+            raft=self._raft,
+            on_fatal=lambda error: self._ended(loop, error),
+        )
+        broker = self.broker = Broker(
+            self.config, fault_point=self._point, surroundings=surroundings
+        )
+        timeline.note(6, self.node_id)
+        task = loop.create_task(self._serve(broker))
+        task.add_done_callback(lambda done: self._ended(loop, done.exception()))
+
+    def kill(self, *, power: bool = False) -> None:
+        """SIGKILL; or the machine's power is cut, and everything unsynced may be lost."""
+        loop = self.loop
+        if loop is None:
+            return
+        self._timeline.note(7, self.node_id, int(power))
+        if power:
+            self._boots += 1
+            self._sockets.powerless.add(self.port)
+            self._exchange.wires.silent.add(self.node_id)
+        self.remains += [loop, self.broker, *asyncio.all_tasks(loop)]  # type: ignore[arg-type]
+        loop.kill()
+        self._sockets.process_died(loop, power=power)
+        self._exchange.died(self.node_id, power=power)
+        self._disks.died(self.node_id)
+        if power:
+            self.disk.cut_power()
+        self.loop = self.broker = None
+        self.is_serving = False
+
+    async def _serve(self, broker: Broker) -> None:
+        await broker.start()
+        self.is_serving = True
+        await broker.run(asyncio.Event())
+
+    def _ended(self, loop: ProcessLoop, error: BaseException | None) -> None:
+        """The process ends by itself."""
+        if loop is self.loop:
+            self.ends.append(f"node {self.node_id} ended: {error!r}")
+            self.kill()
+
+    def _make_links(self, node_id: int, _directory: Any, peers: Any, **_: Any) -> VirtualLinks:
+        assert self.loop is not None
+        return VirtualLinks(node_id, peers, self._exchange, self.loop)
+
+    def _point(self, name: str) -> None:
+        """A fault point of the broker was reached."""
+        self.points[name] = self.points.get(name, 0) + 1
+        if self.on_point is not None:
+            self.on_point(self.node_id, name)
+
+
+class VirtualClient:
+    """A process with clients in it."""
+
+    def __init__(self, number: int, timeline: Timeline, sockets: Sockets) -> None:
+        self.number = number
+        self.loop = ProcessLoop(timeline, number, sockets)
+        self._sockets = sockets
+        self.remains: list[Any] = []
+
+    def run(self, work: Any) -> "asyncio.Task[Any]":
+        """Begin a coroutine there."""
+        return self.loop.create_task(work)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.remains += [self.loop, *asyncio.all_tasks(self.loop)]  # type: ignore[arg-type]
+        self.loop.kill()
+        self._sockets.process_died(self.loop, power=False)
+
+
+def silence(remains: list[Any]) -> None:
+    """Let what dead processes left be forgotten without a word."""
+    for one in remains:
+        if isinstance(one, asyncio.Task):
+            one._log_destroy_pending = False  # type: ignore[attr-defined]
+            with contextlib.suppress(asyncio.InvalidStateError, asyncio.CancelledError):
+                if one.done():
+                    one.exception()

@@ -1,0 +1,75 @@
+"""What lies between simulated processes: delay, and cuts in one direction.
+
+Processes have numbers: nodes their ids, clients 101 and above. Node i listens on PORT_BASE + i.
+"""
+
+from collections.abc import Callable, Iterable
+
+from .virtual_loop import Timeline
+
+PORT_BASE = 20_000
+CLIENT_NUMBERS = 101
+DELAY_S = (0.00008, 0.0009)
+
+
+class Wires:
+    """All wires; faults are set here by number."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._cuts: dict[tuple[int, int], int] = {}  # how many faults cut it
+        self._slow: dict[tuple[int, int], float] = {}
+        self.loss = 0.0
+        self.repetition = 0.0
+        self.disorder = 0.0
+        self.silent: set[int] = set()  # machines without power
+        self.on_heal: list[Callable[[], None]] = []
+
+    @staticmethod
+    def number_of(port: int) -> int:
+        """The node that listens on a port."""
+        return port - PORT_BASE
+
+    def delay(self, source: int, target: int) -> float:
+        """How long the next message takes, in seconds."""
+        rng = self._timeline.random
+        base = rng.uniform(*DELAY_S)
+        if rng.random() < 0.004:
+            base += rng.uniform(0.0, 0.05)
+        return base + self._slow.get((source, target), 0.0)
+
+    def is_cut(self, source: int, target: int) -> bool:
+        """Whether nothing gets from one to the other."""
+        return bool(self._cuts) and (source, target) in self._cuts
+
+    def cut(self, links: Iterable[tuple[int, int]]) -> None:
+        """Cut these directions."""
+        for link in links:
+            self._cuts[link] = self._cuts.get(link, 0) + 1
+
+    def mend(self, links: Iterable[tuple[int, int]]) -> None:
+        """The inverse of `cut`."""
+        for link in links:
+            left = self._cuts.get(link, 0) - 1
+            if left > 0:
+                self._cuts[link] = left
+            else:
+                self._cuts.pop(link, None)
+        for call in self.on_heal:
+            call()
+
+    def slow(self, links: Iterable[tuple[int, int]], seconds: float) -> None:
+        """Let messages take this much longer; 0 ends it."""
+        for link in links:
+            if seconds:
+                self._slow[link] = seconds
+            else:
+                self._slow.pop(link, None)
+
+    def heal(self) -> None:
+        """End all of it."""
+        self._cuts.clear()
+        self._slow.clear()
+        self.loss = self.repetition = self.disorder = 0.0
+        for call in self.on_heal:
+            call()
