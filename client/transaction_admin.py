@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire.errors import KafkaError, error_for
+from ..wire.errors import KafkaError, NetworkException, RequestTimedOut, error_for
 from .cluster_view import ClusterView
 from .group_admin import find_coordinator
 
@@ -87,8 +87,13 @@ class TransactionAdmin:
         prefix: str = "",
         states: Iterable[str] = (),
         producer_ids: Iterable[int] = (),
+        needs_all_brokers: bool = True,
     ) -> list[TransactionListing]:
-        """All transactional ids that pass the filters, by name."""
+        """All transactional ids that pass the filters, by name.
+
+        A broker that cannot be reached is asked until the deadline, or left out at once where not
+        all are needed: a dead one stays listed for a while.
+        """
         values: dict[str, Any] = {
             "state_filters": list(states),
             "producer_id_filters": list(producer_ids),
@@ -98,8 +103,13 @@ class TransactionAdmin:
             await self.view.refresh([])
             found: dict[str, TransactionListing] = {}
             for node_id in self.view.snapshot.brokers:
-                connection = await self.view.broker(node_id)
-                answer = await connection.call(LIST_TRANSACTIONS, values)
+                try:
+                    connection = await self.view.broker(node_id)
+                    answer = await connection.call(LIST_TRANSACTIONS, values)
+                except (NetworkException, RequestTimedOut):
+                    if needs_all_brokers:
+                        raise
+                    continue
                 _raise(answer.error_code)
                 for each in answer.transaction_states:
                     name = each.transactional_id

@@ -9,6 +9,7 @@ import pytest
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import is_enabled, jar_folder
 
+pytest_plugins = ["pytester"]  # of tests/deploy/test_pytest_plugin.py
 _WORKER_KEY = "oncelog_compared"
 
 
