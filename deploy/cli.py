@@ -11,7 +11,16 @@ from collections.abc import Sequence
 
 from cyclopts import App
 
-from . import cli_bench, cli_check, cli_cluster, cli_data, cli_groups, cli_topics, cli_transactions
+from . import (
+    cli_bench,
+    cli_chaos,
+    cli_check,
+    cli_cluster,
+    cli_data,
+    cli_groups,
+    cli_topics,
+    cli_transactions,
+)
 from .failure import Failure
 
 
@@ -32,6 +41,7 @@ def build() -> App:
     cli_data.register(app)
     cli_bench.register(app)
     cli_check.register(app)
+    cli_chaos.register(app)
     return app
 
 

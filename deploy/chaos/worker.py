@@ -18,6 +18,8 @@ from ..history_recorder import Recorder
 from .incarnations import Tally
 from .load_settings import LoadSettings
 
+STUCK = 75  # exit code: a library's call did not return; start it again
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOrder:
@@ -53,8 +55,8 @@ class _ProxiedLoop(asyncio.SelectorEventLoop):
 
     async def create_connection(self, factory, host=None, port=None, **options):  # type: ignore[override]
         """As ever, to another port."""
-        chosen = self._ports.get(port, port)
-        return await super().create_connection(factory, host, chosen, **options)
+        chosen = port if port is None else self._ports.get(port, port)
+        return await super().create_connection(factory, host, chosen, **options)  # type: ignore[arg-type]
 
 
 async def _work(order: WorkerOrder, recorder: Recorder) -> Tally:

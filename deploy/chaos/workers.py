@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from ..failure import Failure
-from .worker import WorkerOrder
+from .worker import STUCK, WorkerOrder
 
 STATE_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 40.0
@@ -41,7 +41,7 @@ class Workers:
         self._workers: dict[str, _Worker] = {}
         self._lock = threading.Lock()
         self.errors: Counter[str] = Counter()
-        self.clients = self.started = 0
+        self.clients = self.started = self.stuck = 0
         self.broken: list[str] = []
 
     @property
@@ -95,7 +95,10 @@ class Workers:
         """Start again whoever has ended by itself; an error of theirs is kept."""
         for name, worker in list(self._workers.items()):
             code = worker.process.poll()
-            if code is not None and code > 0:
+            if code == STUCK:
+                self.stuck += 1
+                self.restart(name)
+            elif code is not None and code > 0:
                 self.broken.append(f"{name} ended with exit code {code}; {self._last_words(name)}")
                 self.restart(name)
 
@@ -141,7 +144,7 @@ class Workers:
                 process.kill()
                 process.wait()
                 continue
-            if code > 0:
+            if code > 0 and code != STUCK:
                 self.broken.append(f"{name} ended with exit code {code}; {self._last_words(name)}")
 
     def _last_words(self, name: str) -> str:

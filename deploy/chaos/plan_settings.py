@@ -1,0 +1,32 @@
+"""What a run is told: how long, how hard, which faults. Pure; goes through JSON."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .load_settings import LoadSettings
+from .schedule import KINDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Everything that makes a run what it is; the same settings and seed make the same schedule."""
+
+    seconds: float = 90.0
+    seed: int = 1
+    nodes: int = 3
+    faults_per_minute: float = 24.0  # the aim; a fault takes as long as it takes
+    workers: int = 2  # processes with our client; the last one's connections go through proxies
+    confluent_workers: int = 1
+    kinds: tuple[str, ...] = KINDS
+    keeps_data: bool = False
+    load: LoadSettings = field(default_factory=LoadSettings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "RunSettings":
+        """As they were."""
+        kinds = tuple(values["kinds"])
+        return cls(**{**values, "kinds": kinds, "load": LoadSettings(**values["load"])})

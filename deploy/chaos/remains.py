@@ -1,0 +1,90 @@
+"""What is on the disks when all nodes are down: raw logs, survivors of compaction, decisions."""
+
+import time
+import zlib
+from pathlib import Path
+
+from ...wire.errors import KafkaError
+from ...wire.record_batch import iterate_batches
+from ...wire.records import decode_batch
+from .. import layout
+from ..failure import Failure
+from ..history_recorder import Recorder
+from ..history_scan import COMPACTED, dump_logs
+from ..history_schema import NONE
+from ..transaction_log import SHARDS_DEFAULT, SHARDS_KEY, STATES, shard_log
+
+V2 = 2
+
+
+def dump_remains(recorder: Recorder, data: Path) -> int:
+    """Write all of it down; how many batches there were."""
+    batches = dump_logs(recorder, data)
+    for node in sorted(data.glob("node-*")):
+        replica = int(node.name.removeprefix("node-"))
+        for topic in COMPACTED:
+            for folder in sorted(node.glob(f"{topic}-*")):
+                number = folder.name.removeprefix(f"{topic}-")
+                if number.isdecimal():
+                    _dump_survivors(recorder, folder, replica, f"{topic}/{number}")
+    file = layout.read(data)
+    assert file is not None
+    for shard in range(int(file.settings.get(SHARDS_KEY, SHARDS_DEFAULT))):
+        _dump_decisions(recorder, data, shard)
+    return batches
+
+
+def _dump_survivors(recorder: Recorder, folder: Path, replica: int, partition: str) -> None:
+    newest: dict[bytes, tuple[int, int | None]] = {}
+    for log in sorted(folder.glob("*.log")):
+        content = memoryview(log.read_bytes())
+        for position, header in iterate_batches(content):
+            if header.is_control:
+                continue
+            try:
+                records = decode_batch(content, position)
+            except KafkaError:
+                continue  # W1 and W3 look at the bytes
+            for record in records:
+                value = record.value
+                digest = None if value is None else zlib.crc32(value)
+                newest[bytes(record.key or b"")] = (record.offset, digest)
+    for key, (offset, digest) in sorted(newest.items(), key=lambda item: item[1][0]):
+        # a tombstone may have gone on one replica and not yet on another
+        if digest is not None:
+            both = (digest << 31) ^ zlib.crc32(key)
+            recorder.add("survivors", replica, partition, offset, both)
+
+
+def _dump_decisions(recorder: Recorder, data: Path, shard: int) -> None:
+    """What a majority has of the shard's journal.
+
+    Where a snapshot has swallowed the beginning, several transactions of one V1 epoch may be left
+    with the last one's decision only: those are told without their epoch, so that no marker is
+    held against them.
+    """
+    try:
+        log = shard_log(data, shard, None)
+    except Failure:
+        return
+    is_whole = log.chosen.snapshot_index == 0
+    wall_ms, now_ns = time.time_ns() // 1_000_000, recorder.now_ns()
+
+    def on_our_clock(then_ms: int) -> int:
+        return NONE if then_ms < 0 else now_ns - (wall_ms - then_ms) * 1_000_000
+
+    for entry in log.chosen.entries:
+        value = entry.value
+        if value is None or entry.note or not log.is_decided(entry):
+            continue
+        is_alone = is_whole or value.client_transaction_version >= V2
+        recorder.add(
+            "decisions",
+            entry.transactional_id,
+            value.producer_id,
+            value.producer_epoch if is_alone else NONE,
+            STATES[value.state] if value.state < len(STATES) else str(value.state),
+            value.timeout_ms,
+            on_our_clock(value.start_ms),
+            on_our_clock(value.last_update_ms),
+        )

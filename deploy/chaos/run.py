@@ -1,0 +1,252 @@
+"""One run of chaos, from an empty directory to a verdict.
+
+RUN/run.json        seed, settings, versions, how to replay it, and what came out
+RUN/history/        what clients did and saw, what was broken, what stood on the disks
+RUN/nodes/          the words of the nodes; RUN/workers/ those of the clients' processes
+RUN/cluster/        the nodes' data: while the run lasts, and afterwards if something is wrong
+
+Nothing is written anywhere else but the peers' sockets, which have a short path of their own and
+go with the cluster. Whatever happens, no process is left.
+"""
+
+import json
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ... import __version__
+from ..failure import Failure
+from ..history_recorder import Recorder
+from .client_proxies import ClientProxies
+from .epilogue import probe_all, read_the_end, wait_for_rest
+from .faulty_cluster import FaultyCluster
+from .lanes import Lanes
+from .load_settings import LoadSettings
+from .plan_settings import RunSettings
+from .remains import dump_remains
+from .stage import Stage
+from .worker import WorkerOrder
+from .workers import Workers
+
+RUN_FILE = "run.json"
+CONFIG: dict[str, str] = {
+    "group.min.session.timeout.ms": "1000",
+    "log.segment.bytes": "4194304",
+    "auto.create.topics.enable": "false",
+}
+SCAN_INTERVAL_MS = 1_000
+CALM_S = 2.0  # after the healing the load goes on so long
+WATCH_S = 0.25
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came out of a run, before the judge has spoken."""
+
+    faults: dict[str, int] = field(default_factory=dict[str, int])
+    tried: int = 0
+    missed: list[str] = field(default_factory=list[str])
+    broken: list[str] = field(default_factory=list[str])
+    bank: str = ""
+    is_balanced: bool = True
+    clients: int = 0
+    client_errors: dict[str, int] = field(default_factory=dict[str, int])
+    load_s: float = 0.0
+    rest_s: float = 0.0
+    batches: int = 0
+
+    @property
+    def has_hit(self) -> bool:
+        """Whether the schedule did what it was to do: most of what was tried was seen to happen."""
+        return sum(self.faults.values()) * 2 > self.tried
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing but the judge can say something against it."""
+        return not self.broken and self.is_balanced
+
+
+class ChaosRun:
+    """See the top of the file."""
+
+    def __init__(
+        self, out: Path, settings: RunSettings, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.out, self.settings, self._say = out.resolve(), settings, say
+        self.outcome = Outcome()
+
+    def go(self) -> Outcome:
+        """Do it. Failure when it could not be done at all."""
+        if self.out.exists() and any(self.out.iterdir()):
+            raise Failure(f"{self.out} is not empty. Name another directory with --out.")
+        self.out.mkdir(parents=True, exist_ok=True)
+        self._write_about(None)
+        settings = self.settings
+        cluster = FaultyCluster(
+            nodes=settings.nodes, data=self.out / "cluster", seed=settings.seed, config=CONFIG
+        )
+        workers, recorder = Workers(self.out), Recorder.open(self.out)
+        proxies: ClientProxies | None = None
+        try:
+            cluster.up()
+            self._say(f"{settings.nodes} nodes serve at {cluster.bootstrap}")
+            self._make_topics(cluster)
+            proxies = ClientProxies([entry.port for entry in cluster.file.nodes])
+            self._break_it(cluster, workers, proxies, recorder)
+            self._finish(cluster, recorder)
+            cluster.down()
+            self._say("all nodes are down; reading their disks")
+            self.outcome.batches = dump_remains(recorder, cluster.data)
+        finally:
+            workers.close()
+            if proxies is not None:
+                proxies.close()
+            recorder.close()
+            self._end(cluster)
+        workers.gather()
+        self.outcome.clients = workers.clients
+        self.outcome.client_errors = dict(workers.errors.most_common())
+        self._write_about(self.outcome)
+        return self.outcome
+
+    def remove_data(self) -> None:
+        """The nodes' data, when nobody needs to look at it."""
+        shutil.rmtree(self.out / "cluster", ignore_errors=True)
+
+    def _make_topics(self, cluster: FaultyCluster) -> None:
+        load = self.settings.load
+        for topic, partitions in load.topics.items():
+            cluster.ask(
+                lambda admin, topic=topic, partitions=partitions: admin.create_topic(
+                    topic, partitions=partitions, replication_factor=load.replication_factor
+                )
+            )
+        for topic in load.topics:
+            cluster.wait_for_isr(topic, load.replication_factor)
+
+    def _break_it(
+        self,
+        cluster: FaultyCluster,
+        workers: Workers,
+        proxies: ClientProxies,
+        recorder: Recorder,
+    ) -> None:
+        orders = self._orders(cluster.bootstrap, proxies)
+        ids = [f"append-{o.number}-0" for o in orders.values()]
+        extra = WorkerOrder(
+            run=str(self.out), bootstrap=cluster.bootstrap, number=900, workloads=("job",),
+            seed=f"{self.settings.seed}/extra", settings=self.settings.load.to_json(),
+        )  # fmt: skip
+        stage = Stage(
+            cluster, workers, proxies, recorder, self.settings.load,
+            seed=self.settings.seed, transactional_ids=ids, extra_order=extra,
+        )  # fmt: skip
+        for name, order in orders.items():
+            workers.start(name, order)
+        lanes = Lanes(stage, self.settings)
+        started = time.monotonic()
+        lanes.start()
+        try:
+            told = started
+            while (now := time.monotonic()) < started + self.settings.seconds:
+                stage.stopping.wait(WATCH_S)
+                if stage.problem is not None:
+                    break
+                workers.revive()
+                if now - told > 10:
+                    told = now
+                    self._say(f"{now - started:.0f} s, {sum(stage.hits.values())} faults")
+        finally:
+            lanes.stop()
+        if stage.problem is not None:
+            raise stage.problem
+        self._say("healed; the load goes on for a moment")
+        time.sleep(CALM_S)
+        workers.stop()
+        self.outcome.load_s = round(time.monotonic() - started, 1)
+        self.outcome.faults = dict(sorted(stage.hits.items()))
+        self.outcome.tried, self.outcome.missed = lanes.tried, stage.misses
+        self.outcome.broken = [*stage.broken, *workers.broken]
+
+    def _orders(self, bootstrap: str, proxies: ClientProxies) -> dict[str, WorkerOrder]:
+        settings, orders = self.settings, dict[str, WorkerOrder]()
+        load = settings.load.to_json()
+        for number in range(1, settings.workers + 1):
+            is_last = number == settings.workers
+            orders[f"oncelog-{number}"] = WorkerOrder(
+                run=str(self.out), bootstrap=bootstrap, number=number,
+                seed=f"{settings.seed}", workloads=("append", "job", "bank"), settings=load,
+                proxies={str(b): p for b, p in proxies.ports.items()} if is_last else {},
+            )  # fmt: skip
+        for number in range(101, 101 + settings.confluent_workers):
+            orders[f"confluent-{number - 100}"] = WorkerOrder(
+                run=str(self.out), bootstrap=bootstrap, number=number, library="confluent",
+                seed=f"{settings.seed}", workloads=("append",), settings=load,
+            )  # fmt: skip
+        return orders
+
+    def _finish(self, cluster: FaultyCluster, recorder: Recorder) -> None:
+        began = time.monotonic()
+        missing = wait_for_rest(cluster)
+        self.outcome.rest_s = round(time.monotonic() - began, 2)
+        word = (
+            "the cluster is at rest" if missing is None else f"it does not come to rest: {missing}"
+        )
+        self._say(f"{word} after {self.outcome.rest_s} s; reading everything once more")
+        if missing is not None:
+            self.outcome.broken.append(f"not at rest after the healing: {missing}")
+        probe_all(cluster, recorder, self.settings.load)
+        bank, is_whole = read_the_end(cluster, recorder, self.settings.load)
+        self.outcome.bank, self.outcome.is_balanced = bank.words(), bank.is_balanced
+        if not is_whole:
+            self.outcome.broken.append("the last reading did not come to the end of all partitions")
+
+    def _end(self, cluster: FaultyCluster) -> None:
+        """Whatever happened: no process, no socket; the words of the nodes are kept."""
+        try:
+            if any(status.pid for status in cluster.status()):
+                cluster.down()
+        except Failure:
+            cluster.down()
+        words = self.out / "nodes"
+        words.mkdir(exist_ok=True)
+        for node_id in cluster.node_ids:
+            log = cluster.node(node_id).log
+            if log.exists():
+                shutil.copyfile(log, words / f"node-{node_id}.log")
+
+    def _write_about(self, outcome: Outcome | None) -> None:
+        about: dict[str, Any] = {
+            "format": 1,
+            "seed": self.settings.seed,
+            "settings": self.settings.to_json(),
+            "scan_interval_ms": SCAN_INTERVAL_MS,
+            "versions": {
+                "oncelog": __version__,
+                "python": sys.version.split()[0],
+                "system": platform.platform(),
+            },
+            "replay": f"oncelog chaos replay {self.out}",
+        }
+        if outcome is not None:
+            from dataclasses import asdict
+
+            about["outcome"] = asdict(outcome)
+        (self.out / RUN_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def settings_of(run: Path) -> RunSettings:
+    """What a run was told; Failure when the directory is not one of a run."""
+    try:
+        about = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
+        return RunSettings.from_json(about["settings"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise Failure(f"{run} is not the directory of a chaos run ({problem}).") from None
+
+
+__all__ = ["ChaosRun", "LoadSettings", "Outcome", "settings_of"]

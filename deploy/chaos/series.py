@@ -1,0 +1,105 @@
+"""A run's history by the second: what was done, how long it took, what was broken when. Pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..history import Array, History
+from ..history_schema import Outcome
+
+NS_A_SECOND = 1_000_000_000
+BINS_MAX = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One curve: a value for each bin, nan where nothing is known."""
+
+    name: str
+    values: Array
+
+
+@dataclass(frozen=True, slots=True)
+class FaultBar:
+    """One fault on the axis of time, in seconds from the beginning."""
+
+    kind: str
+    target: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`bin_s`: how long a bin is; the first begins with the first operation."""
+
+    bin_s: float
+    seconds: float
+    rates: tuple[Line, ...]
+    latencies: tuple[Line, ...]  # ms
+    faults: tuple[FaultBar, ...]
+
+
+def series_of(history: History) -> Series:
+    """Everything that is drawn. The first invocation is second 0."""
+    invoked = history.column("sends", "invoked_ns")
+    acknowledged = history.column("sends", "acknowledged_ns")
+    polled = history.column("polls", "returned_ns")
+    asked = history.column("transactions", "commit_invoked_ns")
+    ended = history.column("transactions", "ended_ns")
+    is_committed = (history.column("transactions", "outcome") == Outcome.OK) & (asked >= 0)
+    starts = [int(each.min()) for each in (invoked, polled) if len(each)]
+    ends = [int(each.max()) for each in (acknowledged, polled, ended) if len(each)]
+    start, end = min(starts, default=0), max(ends, default=0)
+    seconds = max((end - start) / NS_A_SECOND, 1.0)
+    bin_s = max(1.0, float(np.ceil(seconds / BINS_MAX)))
+    bins = int(np.ceil(seconds / bin_s))
+
+    def places(times: Array) -> Array:
+        return np.clip(((times - start) / (bin_s * NS_A_SECOND)).astype(np.int64), 0, bins - 1)
+
+    def rate(times: Array) -> Array:
+        return np.bincount(places(times), minlength=bins)[:bins] / bin_s
+
+    def percentile(at: Array, took_ns: Array, which: float) -> Array:
+        found = np.full(bins, np.nan)
+        order = np.argsort(places(at), kind="stable")
+        at, took_ns = places(at)[order], took_ns[order]
+        edges = np.searchsorted(at, np.arange(bins + 1))
+        for number in np.flatnonzero(np.diff(edges)):
+            part = took_ns[edges[number] : edges[number + 1]]
+            found[number] = np.percentile(part, which) / 1e6
+        return found
+
+    known = acknowledged >= 0
+    committed_at, commit_ns = ended[is_committed], (ended - asked)[is_committed]
+    sent_at, sent_ns = acknowledged[known], (acknowledged - invoked)[known]
+    plain = history.column("sends", "transaction")[known] < 0
+    return Series(
+        bin_s,
+        seconds,
+        (
+            Line("records acknowledged/s", rate(acknowledged[known])),
+            Line("records polled/s", rate(polled)),
+            Line("transactions committed/s", rate(committed_at)),
+        ),
+        (
+            Line("commit p50, ms", percentile(committed_at, commit_ns, 50)),
+            Line("commit p99, ms", percentile(committed_at, commit_ns, 99)),
+            Line("plain send p50, ms", percentile(sent_at[plain], sent_ns[plain], 50)),
+            Line("plain send p99, ms", percentile(sent_at[plain], sent_ns[plain], 99)),
+        ),
+        _faults(history, start, seconds),
+    )
+
+
+def _faults(history: History, start: int, seconds: float) -> tuple[FaultBar, ...]:
+    found: list[FaultBar] = []
+    for row in range(history.count("faults")):
+        facts = history.row("faults", row)
+        begun, ended = int(facts["started_ns"] or 0), int(facts["ended_ns"] or -1)
+        end_s = seconds if ended < 0 else (ended - start) / NS_A_SECOND
+        found.append(
+            FaultBar(str(facts["kind"]), str(facts["target"]), (begun - start) / NS_A_SECOND, end_s)
+        )
+    return tuple(found)
