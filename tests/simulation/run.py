@@ -1,17 +1,19 @@
 """A whole cluster in one process under virtual time, from one seed.
 
-    python -m tests.simulation.run --seed 7            one seed, its faults, its verdict
+    python -m tests.simulation.run --seed 7            one seed: its faults, its verdict
     python -m tests.simulation.run --seeds 0:150       many
+    python -m tests.simulation.run --seed 7 --faults 'kill@1.5+2/0:1' 'cut@3+1/0:1>2'
 
-`run_seed` is what other tests use. Its signature is settled; the cluster behind it is being built.
+`run_seed` is what other tests use. A failing seed's schedule is shrunken before it is printed.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import argparse
+import sys
+import time
+from collections.abc import Sequence
 
 from .outcome import Fault, Outcome, Shape
-
-Install = Callable[[], AbstractContextManager[object]]
+from .simulation import Install, run
 
 
 def run_seed(
@@ -27,4 +29,47 @@ def run_seed(
     stays the seed's). install: makes a context that is entered before the first node is built and
     left after the judge; it may put broken behaviour into the brokers' and cores' classes.
     """
-    raise NotImplementedError("not built yet")
+    return run(seed, shape=shape, faults=faults, install=install)
+
+
+def report(outcome: Outcome) -> str:
+    """A run in words."""
+    head = (
+        f"seed {outcome.seed}: {outcome.virtual_s:.0f} virtual s in {outcome.cpu_s:.2f} CPU s, "
+        f"{outcome.events} events, {len(outcome.faults)} faults, {outcome.operations} operations, "
+        f"{outcome.transactions} transactions, trace {outcome.trace_hash}"
+    )
+    return "\n".join([head, *(f"  VIOLATION {each[:1500]}" for each in outcome.violations)])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when every seed was clean."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seeds", help="FIRST:BEHIND")
+    parser.add_argument("--faults", nargs="*", default=None)
+    parser.add_argument("--trace", help="write the trace in words to this file")
+    options = parser.parse_args(arguments)
+    faults = None if options.faults is None else [Fault.parse(text) for text in options.faults]
+    if options.seeds:
+        first, _, behind = options.seeds.partition(":")
+        seeds = range(int(first), int(behind))
+    else:
+        seeds = range(options.seed or 0, (options.seed or 0) + 1)
+    bad, started, total = 0, time.process_time(), 0.0
+    for seed in seeds:
+        log: list[str] | None = [] if options.trace else None
+        outcome = run(seed, faults=faults, log=log)
+        total += outcome.virtual_s
+        bad += not outcome.is_clean
+        print(report(outcome), flush=True)
+        if log is not None:
+            with open(options.trace, "w") as file:
+                file.write("\n".join(log))
+    cpu_s = time.process_time() - started
+    print(f"{len(seeds)} seeds, {bad} failed, {total / 3600:.2f} hours in {cpu_s:.1f} CPU s")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -69,7 +69,7 @@ class NodeDisk:
     is_full: bool = False
     sync_errors: int = 0
     operations_left: int | None = None
-    on_last_operation: Callable[[], None] = lambda: None
+    on_last_operation: Callable[[], bool] = lambda: False  # whether it stopped
     changes: dict[int, list[_Change]] = field(default_factory=dict)
     modified_ns: dict[int, int] = field(default_factory=dict)
     names: list[tuple[str, str, str, str | None]] = field(default_factory=list)
@@ -210,6 +210,14 @@ class Disks:
         disk.locks.clear()
         disk.operations_left = None
 
+    def wipe(self, number: int) -> None:
+        """A new, empty disk."""
+        disk = self.nodes[number]
+        shutil.rmtree(disk.path)
+        Path(disk.path).mkdir()
+        disk.changes.clear()
+        disk.names.clear()
+
     # -- whose it is
 
     def _disk_of(self, path: Any) -> tuple[NodeDisk | None, str]:
@@ -228,8 +236,8 @@ class Disks:
             disk.operations_left -= 1
             if disk.operations_left < 0:
                 disk.operations_left = None
-                disk.on_last_operation()
-                raise Stopped
+                if disk.on_last_operation():
+                    raise Stopped
 
     def _room(self, disk: NodeDisk) -> None:
         if disk.is_full:

@@ -13,7 +13,7 @@ from oncelog.node.surroundings import Surroundings
 
 from .virtual_disk import Disks
 from .virtual_links import Exchange, VirtualLinks
-from .virtual_loop import InlineExecutor, ProcessLoop, Timeline
+from .virtual_loop import InlineExecutor, ProcessLoop, Stopped, Timeline
 from .virtual_sockets import ListeningSocket, Sockets
 from .wires import PORT_BASE
 
@@ -120,6 +120,25 @@ class VirtualNode:
             self.disk.cut_power()
         self.loop = self.broker = None
         self.is_serving = False
+
+    def stop(self, then: Callable[[], object]) -> None:
+        """SIGTERM; `then` is called when the process has ended."""
+        loop, broker = self.loop, self.broker
+        assert loop is not None and broker is not None
+        self.is_serving = False
+
+        async def end() -> None:
+            await broker.stop()
+            if loop is self.loop:
+                self.kill()
+                then()
+
+        loop.create_task(end())
+
+    @staticmethod
+    def stop_here() -> None:
+        """End the step of a process that has just been killed."""
+        raise Stopped
 
     async def _serve(self, broker: Broker) -> None:
         await broker.start()

@@ -1,0 +1,321 @@
+"""Makes the faults of a schedule happen in a simulated cluster, and ends them.
+
+What would break a promise that nobody gave is left out when its time comes: power is cut on one
+machine only while all others have everything (docs/ARCHITECTURE.md, "What survives what").
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from oncelog.deploy.history_recorder import Recorder
+
+from .outcome import Fault
+from .virtual_cluster import VirtualCluster
+from .virtual_loop import ProcessLoop
+from .virtual_node import VirtualClient, VirtualNode
+
+GROUP_TOPIC = "__consumer_offsets"
+STUTTER_S = (0.05, 0.25)
+
+
+class Conductor:
+    """One run's faults. `clients` maps c1, c2 to processes; `replace` makes a killed one anew."""
+
+    def __init__(
+        self,
+        cluster: VirtualCluster,
+        recorder: Recorder,
+        clients: dict[str, VirtualClient],
+        replace: Callable[[str], None],
+    ) -> None:
+        self.cluster, self.recorder = cluster, recorder
+        self.clients, self._replace = clients, replace
+        self.made: list[Fault] = []
+        self.left_out: list[Fault] = []
+        self.hurt: set[int] = set()  # nodes whose disk failed: their processes may end by themselves
+        self._loop = ProcessLoop(cluster.timeline, 0)
+        self._is_over = False
+
+    def plan(self, faults: list[Fault]) -> None:
+        """Let these happen from now on."""
+        for fault in faults:
+            self._loop.call_later(fault.at_s, self._make, fault)
+
+    def heal(self) -> None:
+        """End all faults now, and start what is down."""
+        self._is_over = True
+        cluster = self.cluster
+        cluster.wires.heal()
+        for node in cluster.nodes.values():
+            node.disk.is_full, node.disk.sync_errors = False, 0
+            node.disk.operations_left = None
+            node.on_point = None
+            if node.loop is not None:
+                node.loop.slowness = 1.0
+                node.loop.resume()
+            if node.node_id in self.hurt:
+                node.kill()
+            self._start(node.node_id)
+
+    def is_whole(self) -> bool:
+        """Whether every replica of every partition is alive and in sync."""
+        nodes = self.cluster.nodes.values()
+        if any(not node.is_serving or node.node_id in self.hurt for node in nodes):
+            return False
+        state = next((n.broker.state for n in nodes if n.broker and _controls(n)), None)
+        if state is None:
+            return False
+        epochs = {n.node_id: n.broker._liveness.broker_epoch for n in nodes if n.broker}
+        known = {b.node_id: b.broker_epoch for b in state.brokers.values() if not b.is_fenced}
+        return epochs == known and all(
+            set(p.isr) == set(p.replicas) and p.leader >= 0
+            for topic in state.topics.values()
+            for p in topic.partitions
+        )
+
+    # -- inside
+
+    def _make(self, fault: Fault) -> None:
+        if self._is_over:
+            return
+        self.cluster.timeline.note(8, len(self.made), len(fault.kind))
+        done = getattr(self, "_" + fault.kind.replace("-", "_"))(fault)
+        if done is False:
+            self.left_out.append(fault)
+            return
+        self.made.append(fault)
+        row = self.recorder.fault_begun(fault.kind, fault.target, self.cluster.seed)
+        self._loop.call_later(fault.seconds, self.recorder.fault_ended, row)
+
+    def _later(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+        def end() -> None:
+            if not self._is_over:
+                call(*arguments)
+
+        self._loop.call_later(seconds, end)
+
+    def _nodes(self, target: str) -> list[VirtualNode]:
+        nodes = self.cluster.nodes
+        if target.replace(",", "").isdigit():
+            return [nodes[int(each)] for each in target.split(",")]
+        holder = None
+        serving = self.cluster.serving
+        if target == "controller":
+            holder = next((n for n in serving if _controls(n)), None)
+        elif target == "transactions":
+            holder = next((n for n in serving if _leads_shard(n)), None)
+        elif serving:
+            name = GROUP_TOPIC if target == "group" else "append"
+            state = serving[0].broker.state  # type: ignore[union-attr]
+            found = state.partition(name, 0)
+            holder = None if found is None else nodes.get(found.leader)
+        return [holder] if holder is not None else []
+
+    def _start(self, number: int) -> None:
+        self.hurt.discard(number)
+        self.cluster.nodes[number].start()
+
+    def _kill(self, fault: Fault, power: bool = False) -> bool:
+        victims = [node for node in self._nodes(fault.target) if node.is_alive]
+        for node in victims:
+            node.kill(power=power)
+            self._later(fault.seconds, self._start, node.node_id)
+        return bool(victims)
+
+    def _kill_all(self, fault: Fault, power: bool = False) -> None:
+        rng = self.cluster.random
+        for node in self.cluster.nodes.values():
+            node.kill(power=power)
+            self._later(fault.seconds * rng.uniform(0.5, 1.0), self._start, node.node_id)
+
+    def _power_all(self, fault: Fault) -> None:
+        self._kill_all(fault, power=True)
+
+    def _power(self, fault: Fault) -> bool:
+        return self._may_lose_power() and self._kill(fault, power=True)
+
+    def _may_lose_power(self) -> bool:
+        return self.cluster.shape.durable or self.is_whole()
+
+    def _crash_io(self, fault: Fault, power: bool = False) -> bool:
+        """The process ends in the middle of writing."""
+        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        if node is None:
+            return False
+
+        def last() -> bool:
+            if power and not self._may_lose_power():
+                return False
+            node.kill(power=power)
+            self._later(fault.seconds, self._start, node.node_id)
+            return True
+
+        node.disk.operations_left = int(fault.amount)
+        node.disk.on_last_operation = last
+        return True
+
+    def _power_io(self, fault: Fault) -> bool:
+        return self._crash_io(fault, power=True)
+
+    def _crash_point(self, fault: Fault) -> bool:
+        """The process ends at a fault point."""
+        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        if node is None:
+            return False
+        left = int(fault.amount)
+
+        def passed(number: int, _name: str) -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                node.on_point = None
+                node.kill()
+                self._later(fault.seconds, self._start, number)
+                node.stop_here()
+
+        node.on_point = passed
+        return True
+
+    def _pause(self, fault: Fault) -> bool:
+        victims = [n for n in self._nodes(fault.target) if n.loop is not None and not n.is_paused]
+        for node in victims:
+            assert node.loop is not None
+            node.loop.pause()
+            self._later(fault.seconds, node.loop.resume)
+        return bool(victims)
+
+    def _stutter(self, fault: Fault) -> bool:
+        node = next((n for n in self._nodes(fault.target) if n.loop is not None), None)
+        if node is None or node.loop is None:
+            return False
+        loop, rng = node.loop, self.cluster.random
+        end = self.cluster.timeline.now + fault.seconds
+
+        def halt() -> None:
+            if self.cluster.timeline.now < end and loop.is_alive and not self._is_over:
+                loop.pause()
+                pause = rng.uniform(*STUTTER_S)
+                self._later(pause, loop.resume)
+                self._later(pause + rng.uniform(*STUTTER_S), halt)
+
+        halt()
+        return True
+
+    def _links(self, target: str) -> list[tuple[int, int]]:
+        links = []
+        for each in target.split(","):
+            one, _, other = each.partition(">")
+            links.append((self._number(one), self._number(other)))
+        return [link for link in links if link[0] != link[1]]
+
+    def _number(self, name: str) -> int:
+        return self.clients[name].number if name.startswith("c") else int(name)
+
+    def _cut(self, fault: Fault) -> bool:
+        links = self._links(fault.target)
+        self.cluster.wires.cut(links)
+        self._later(fault.seconds, self.cluster.wires.mend, links)
+        return bool(links)
+
+    _cut_clients = _cut
+
+    def _slow_links(self, fault: Fault) -> bool:
+        links = self._links(fault.target)
+        self.cluster.wires.slow(links, fault.amount)
+        self._later(fault.seconds, self.cluster.wires.slow, links, 0.0)
+        return bool(links)
+
+    _hold_link = _slow_links
+
+    def _hold_client(self, fault: Fault) -> bool:
+        for source, target in self._links(fault.target):
+            self.cluster.sockets.hold(source, target, fault.seconds)
+        return True
+
+    def _reset_links(self, fault: Fault) -> bool:
+        numbers = [int(each) for each in fault.target.split(",")]
+        if len(numbers) == 2:
+            self.cluster.exchange.reset(*numbers)
+        return len(numbers) == 2
+
+    def _reset_clients(self, fault: Fault) -> None:
+        one, other = fault.target.split(",")
+        self.cluster.sockets.reset(self._number(one), self._number(other))
+
+    def _noise(self, fault: Fault) -> None:
+        wires = self.cluster.wires
+        wires.loss = wires.repetition = fault.amount
+        wires.disorder = 4 * fault.amount
+
+        def end() -> None:
+            wires.loss = wires.repetition = wires.disorder = 0.0
+
+        self._later(fault.seconds, end)
+
+    def _slow_disk(self, fault: Fault) -> bool:
+        node = next((n for n in self._nodes(fault.target) if n.loop is not None), None)
+        if node is None or node.loop is None:
+            return False
+        node.loop.slowness = fault.amount
+        self._later(fault.seconds, setattr, node.loop, "slowness", 1.0)
+        return True
+
+    def _disk_full(self, fault: Fault) -> bool:
+        return self._hurt_disk(fault, "is_full", True, False)
+
+    def _sync_error(self, fault: Fault) -> bool:
+        return self._hurt_disk(fault, "sync_errors", 1, 0)
+
+    def _hurt_disk(self, fault: Fault, name: str, during: object, after: object) -> bool:
+        """The disk fails; somebody repairs it later and starts the node again."""
+        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        if node is None:
+            return False
+        setattr(node.disk, name, during)
+        self.hurt.add(node.node_id)
+
+        def repair() -> None:
+            setattr(node.disk, name, after)
+            node.kill()
+            self._start(node.node_id)
+
+        self._later(fault.seconds, repair)
+        return True
+
+    def _clock(self, fault: Fault) -> bool:
+        for node in self._nodes(fault.target):
+            node.clock.skew_ms += int(fault.amount)
+        return True
+
+    def _stop(self, fault: Fault) -> bool:
+        """A service manager stops the node, and starts it again."""
+        node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
+        if node is None:
+            return False
+        node.stop(then=partial(self._later, fault.seconds, self._start, node.node_id))
+        return True
+
+    def _kill_client(self, fault: Fault) -> bool:
+        self.clients[fault.target].kill()
+        self._later(fault.seconds, self._replace, fault.target)
+        return True
+
+    def _wipe(self, fault: Fault) -> bool:
+        """A machine is replaced by an empty one."""
+        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        if node is None or not self.is_whole() or len(self.cluster.nodes) < 3:
+            return False
+        node.kill(power=True)
+        self.cluster.disks.wipe(node.node_id)
+        self._later(fault.seconds, self._start, node.node_id)
+        return True
+
+
+def _controls(node: VirtualNode) -> bool:
+    group = getattr(node.broker, "_group", None)
+    return group is not None and group.is_leader
+
+
+def _leads_shard(node: VirtualNode) -> bool:
+    engine = getattr(node.broker, "_engine", None)
+    return engine is not None and any(g.is_leader for i, g in engine.groups.items() if i)

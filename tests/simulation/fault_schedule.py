@@ -1,0 +1,128 @@
+"""Which faults a seed brings, and when. Pure: what they do is in `conductor`.
+
+A fault is words and numbers (see `outcome.Fault`), so a schedule can be printed, shrunken, and
+given back on the command line.
+"""
+
+import random
+
+from .outcome import Fault, Shape
+
+# kind: (weight, shortest, longest) in virtual seconds
+KINDS: dict[str, tuple[float, float, float]] = {
+    "kill": (16, 0.05, 6.0),
+    "kill-all": (3, 0.3, 3.0),
+    "crash-io": (7, 0.1, 3.0),
+    "crash-point": (8, 0.1, 3.0),
+    "pause": (10, 0.1, 7.0),
+    "stutter": (4, 1.0, 5.0),
+    "cut": (12, 0.2, 7.0),
+    "cut-clients": (6, 0.2, 5.0),
+    "slow-links": (5, 0.5, 5.0),
+    "hold-link": (5, 0.2, 1.0),
+    "hold-client": (6, 0.3, 5.0),
+    "reset-links": (4, 0.0, 0.0),
+    "reset-clients": (5, 0.0, 0.0),
+    "noise": (5, 1.0, 6.0),
+    "slow-disk": (4, 1.0, 6.0),
+    "disk-full": (3, 0.5, 4.0),
+    "sync-error": (3, 0.5, 2.0),
+    "power": (7, 0.3, 4.0),
+    "power-io": (4, 0.3, 4.0),
+    "clock": (3, 0.0, 0.0),
+    "stop": (5, 0.3, 3.0),
+    "kill-client": (4, 0.1, 2.0),
+    "wipe": (1, 0.2, 2.0),
+}
+POWER_ALL = ("power-all", (5.0, 0.3, 3.0))
+ROLES = ("controller", "transactions", "group", "leader")
+
+
+def draw(seed: int, shape: Shape) -> list[Fault]:
+    """The schedule of a seed, by time."""
+    rng = random.Random(f"faults of {seed}")
+    kinds = dict(KINDS)
+    if shape.durable:
+        kinds[POWER_ALL[0]] = POWER_ALL[1]
+    if shape.kinds:
+        kinds = {kind: kinds[kind] for kind in shape.kinds}
+    names = list(kinds)
+    weights = [kinds[name][0] for name in names]
+    found = []
+    for _ in range(shape.faults):
+        kind = rng.choices(names, weights)[0]
+        _, shortest, longest = kinds[kind]
+        seconds = round(shortest + (longest - shortest) * rng.random() ** 2, 3)
+        at_s = round(rng.uniform(0.0, max(0.5, shape.seconds - 1.0)), 3)
+        target, amount = _target(rng, kind, shape)
+        found.append(Fault(at_s=at_s, kind=kind, target=target, seconds=seconds, amount=amount))
+    return sorted(found, key=lambda fault: (fault.at_s, fault.kind, fault.target))
+
+
+def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
+    nodes = list(range(1, shape.nodes + 1))
+    node = rng.choice([str(rng.choice(nodes)), rng.choice(ROLES)])
+    match kind:
+        case "kill" | "pause":
+            if rng.random() < 0.15 and len(nodes) > 1:
+                return ",".join(map(str, sorted(rng.sample(nodes, 2)))), 0.0
+            return node, 0.0
+        case "cut":
+            return _cut(rng, nodes), 0.0
+        case "cut-clients" | "hold-client":
+            client, there = rng.choice(["c1", "c2"]), rng.choice(nodes)
+            ways = {
+                "both": f"{client}>{there},{there}>{client}",
+                "out": f"{client}>{there}",
+                "in": f"{there}>{client}",
+            }
+            way = rng.choice(["both", "out", "in"] if kind == "cut-clients" else ["out", "in"])
+            return ways[way], 0.0
+        case "slow-links":
+            return _cut(rng, nodes), round(rng.choice([0.02, 0.1, 0.4]), 3)
+        case "hold-link":
+            one, other = (rng.sample(nodes, 2) + [1, 1])[:2] if len(nodes) > 1 else (1, 1)
+            return f"{one}>{other}", round(rng.uniform(0.3, 3.0), 3)
+        case "reset-links":
+            return ",".join(map(str, rng.sample(nodes, min(2, len(nodes))))), 0.0
+        case "reset-clients":
+            return f"{rng.choice(['c1', 'c2'])},{rng.choice(nodes)}", 0.0
+        case "noise":
+            return "", round(rng.choice([0.01, 0.05, 0.2]), 3)
+        case "slow-disk":
+            return node, rng.choice([20.0, 100.0, 400.0])
+        case "crash-io" | "power-io":
+            return node, float(rng.randint(0, rng.choice([3, 40])))
+        case "crash-point":
+            return node, float(rng.randint(1, rng.choice([8, 80])))
+        case "clock":
+            return node, rng.choice([-3_600_000.0, -2_500.0, 2_500.0, 600_000.0])
+        case "kill-client":
+            return rng.choice(["c1", "c2"]), 0.0
+        case "kill-all" | "power-all":
+            return "", 0.0
+    return node, 0.0
+
+
+def _cut(rng: random.Random, nodes: list[int]) -> str:
+    """Directed links of some shape: halves, one node, one way, a ring, one direction of one link."""
+    shape = rng.choice(["halves", "halves", "deaf", "mute", "ring", "link", "one way"])
+    side = set(rng.sample(nodes, rng.randint(1, max(1, len(nodes) // 2))))
+    pairs = [(a, b) for a in nodes for b in nodes if a != b]
+    one = rng.choice(nodes)
+    count = len(nodes)
+    match shape:
+        case "halves":
+            chosen = [(a, b) for a, b in pairs if (a in side) != (b in side)]
+        case "one way":
+            chosen = [(a, b) for a, b in pairs if a in side and b not in side]
+        case "deaf":
+            chosen = [(a, b) for a, b in pairs if b == one]
+        case "mute":
+            chosen = [(a, b) for a, b in pairs if a == one]
+        case "ring" if count > 3:
+            chosen = [(a, b) for a, b in pairs if (a - b) % count not in (1, count - 1)]
+        case _:
+            other = rng.choice([n for n in nodes if n != one] or [one])
+            chosen = [(one, other), (other, one)] if rng.random() < 0.5 else [(one, other)]
+    return ",".join(f"{a}>{b}" for a, b in chosen)

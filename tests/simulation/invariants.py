@@ -1,0 +1,211 @@
+"""What must hold at every moment of a simulated cluster, looked at while it runs.
+
+  two leaders            one leader a partition and leader epoch; one a Raft group and term
+  watermark went back    a leader's high watermark rises within its epoch
+  watermarks crossed     log start <= last stable offset <= high watermark <= log end
+  leader lacks records   a leader of the newest epoch has everything that was ever committed
+  member lacks records   so has every live member of its in-sync set
+  replicas differ        the same bytes at the same place below the committed end, on every node
+  applied differs        every Raft entry is the same on every node, in every incarnation
+"""
+
+import contextlib
+import zlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from oncelog.coordinator.raft.applier import Applier
+from oncelog.coordinator.raft.library import LEADER
+from oncelog.storage.log_file import scan_batches
+
+from .virtual_cluster import VirtualCluster
+from .virtual_node import VirtualNode
+
+FOUND_MAX = 20
+COMPARED_BYTES = 1 << 16
+
+
+class Invariants:
+    """Looks at one cluster; `found` are (name, sentence)."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self.cluster = cluster
+        self.found: list[tuple[str, str]] = []
+        self.looks = 0
+        self._leaders: dict[tuple[Any, ...], int] = {}
+        self._watermarks: dict[tuple[Any, ...], int] = {}
+        self._committed: dict[tuple[bytes, int], int] = {}
+        self._epochs: dict[tuple[bytes, int], int] = {}
+        self._applied: dict[tuple[int, int], int] = {}
+        self._batches: dict[tuple[bytes, int, int], int] = {}
+        self._compared: dict[tuple[int, bytes, int], int] = {}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look at every few events, and at every entry that is applied."""
+        apply = Applier.apply
+        invariants = self
+
+        def watched(self: Applier, entry: bytes, index: int, term: int) -> Any:
+            invariants._entry(self._group_id, index, entry)
+            return apply(self, entry, index, term)
+
+        self.cluster.on_events = self.look
+        with mock.patch.object(Applier, "apply", watched):
+            try:
+                yield
+            finally:
+                self.cluster.on_events = None
+
+    def look(self) -> None:
+        """Check everything that is cheap; every eighth time, compare some bytes."""
+        self.looks += 1
+        if len(self.found) > FOUND_MAX:
+            return
+        for node in self.cluster.nodes.values():
+            if node.loop is not None and node.broker is not None:
+                self._raft(node)
+                self._partitions(node)
+        if self.looks % 4 == 0:
+            self._members()
+        if self.looks % 8 == 0:
+            self._compare_some()
+
+    def look_at_all(self) -> None:
+        """At the end: the bytes of all replicas."""
+        for node in self.cluster.nodes.values():
+            for partition in _hosted(node):
+                for _ in range(1000):
+                    if not self._compare(node, partition):
+                        break
+
+    def _violated(self, name: str, words: str) -> None:
+        self.found.append((name, f"{self.cluster.timeline.now:.3f}: {words}"))
+
+    def _entry(self, group: int, index: int, entry: bytes) -> None:
+        digest = zlib.crc32(entry)
+        known = self._applied.setdefault((group, index), digest)
+        if known != digest:
+            self._violated("applied differs", f"entry {index} of Raft group {group}")
+
+    def _raft(self, node: VirtualNode) -> None:
+        engine = getattr(node.broker, "_engine", None)
+        if engine is None:
+            return
+        for group_id, group in engine.groups.items():
+            core = getattr(group, "_core", None)
+            if core is not None and core.state == LEADER and not group._is_stopped:
+                known = self._leaders.setdefault(("raft", group_id, core.term), node.node_id)
+                if known != node.node_id:
+                    self._violated(
+                        "two leaders",
+                        f"Raft group {group_id}, term {core.term}: {known} and {node.node_id}",
+                    )
+
+    def _partitions(self, node: VirtualNode) -> None:
+        for hosted in _hosted(node):
+            log, leader, key = hosted.log, hosted.leader, hosted.key
+            if log.is_failed:
+                continue
+            if leader is None:
+                continue
+            high, epoch = leader.high_watermark, leader.leader_epoch
+            if not log.log_start_offset <= log.last_stable_offset <= high <= log.log_end_offset:
+                self._violated(
+                    "watermarks crossed",
+                    f"{hosted} on {node.node_id}: start {log.log_start_offset}, stable "
+                    f"{log.last_stable_offset}, high {high}, end {log.log_end_offset}",
+                )
+            known = self._leaders.setdefault((key, epoch), node.node_id)
+            if known != node.node_id:
+                self._violated(
+                    "two leaders", f"{hosted}, epoch {epoch}: {known} and {node.node_id}"
+                )
+            before = self._watermarks.get((key, epoch), 0)
+            if high < before:
+                self._violated(
+                    "watermark went back", f"{hosted}, epoch {epoch}: from {before} to {high}"
+                )
+            elif high > before:
+                self._watermarks[key, epoch] = high
+                if high > self._committed.get(key, 0):
+                    self._committed[key] = high
+            if epoch >= self._epochs.get(key, 0):
+                self._epochs[key] = epoch
+                if log.log_end_offset < self._committed.get(key, 0):
+                    self._violated(
+                        "leader lacks records",
+                        f"{hosted} on {node.node_id}, epoch {epoch}: its log ends at "
+                        f"{log.log_end_offset}, committed was {self._committed[key]}",
+                    )
+
+    def _members(self) -> None:
+        nodes = self.cluster.nodes
+        for node in nodes.values():
+            for hosted in _hosted(node):
+                leader = hosted.leader
+                if leader is None or leader.leader_epoch < self._epochs.get(hosted.key, 0):
+                    continue
+                for member in leader.isr:
+                    self._member(hosted, nodes.get(member))
+
+    def _member(self, hosted: Any, node: VirtualNode | None) -> None:
+        if node is None or not node.is_serving or node.broker is None:
+            return
+        broker = node.broker
+        state = broker.state.brokers.get(node.node_id)
+        if state is None or state.broker_epoch != broker._liveness.broker_epoch:
+            return
+        mine = broker._replicas.get(hosted.topic, hosted.index)
+        known = hosted.leader._peers.live.get(node.node_id)
+        if mine is None or mine.key != hosted.key or mine.log.is_failed:
+            return
+        if known != broker._liveness.broker_epoch and node.node_id != hosted.leader.node_id:
+            return  # the leader has not heard yet that it is another incarnation
+        if mine.log.log_end_offset < hosted.leader.high_watermark:
+            self._violated(
+                "member lacks records",
+                f"{hosted}: {node.node_id} is in sync with {hosted.leader.node_id} and ends at "
+                f"{mine.log.log_end_offset}, below {hosted.leader.high_watermark}",
+            )
+
+    def _compare_some(self) -> None:
+        nodes = [n for n in self.cluster.nodes.values() if n.is_serving]
+        if nodes:
+            node = nodes[self.looks // 8 % len(nodes)]
+            hosted = _hosted(node)
+            if hosted:
+                self._compare(node, hosted[self.looks // 8 // len(nodes) % len(hosted)])
+
+    def _compare(self, node: VirtualNode, hosted: Any) -> bool:
+        """Compare what this replica has below its high watermark with what others had."""
+        log, key = hosted.log, hosted.key
+        if log.is_failed or hosted.topic.startswith("__"):
+            return False  # compacted: each replica cleans alone
+        place = (node.node_id, *key)
+        start = max(self._compared.get(place, 0), log.log_start_offset)
+        end = min(log.high_watermark, log.log_end_offset)
+        if start >= end:
+            return False
+        segment = log.segments.floor(start) or log.segments.active
+        is_more = False
+        for _, header, batch in scan_batches(segment.file, 0, segment.size_bytes, COMPARED_BYTES):
+            if header.base_offset < start:
+                continue
+            if header.last_offset >= end:
+                break
+            digest = zlib.crc32(batch)
+            at = (*key, header.base_offset)
+            if self._batches.setdefault(at, digest) != digest:
+                self._violated(
+                    "replicas differ", f"{hosted} at {header.base_offset} on {node.node_id}"
+                )
+            self._compared[place] = header.last_offset + 1
+            is_more = True
+        return is_more
+
+
+def _hosted(node: VirtualNode) -> list[Any]:
+    replicas = getattr(node.broker, "_replicas", None)
+    return [] if replicas is None else list(replicas._by_name.values())

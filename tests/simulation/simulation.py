@@ -1,0 +1,198 @@
+"""One seed from its beginning to its verdict.
+
+A safety phase: clients, an administrator and faults, with the invariants watching. Then a liveness
+phase: everything is healed, and within a virtual deadline every node serves, every replica is in
+sync, every transaction is decided, every record readable, and a commit and a consume work through
+each broker. Then the cluster is stopped, and the judge reads the history and the log files.
+"""
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from oncelog.deploy.chaos.payloads import value_of
+from oncelog.deploy.checks.verdict import judge
+from oncelog.deploy.history import History
+from oncelog.deploy.history_recorder import Recorder
+from oncelog.deploy.history_scan import dump_logs, scan_topics
+
+from .conductor import Conductor
+from .fault_schedule import draw
+from .invariants import Invariants
+from .outcome import Fault, Outcome, Shape
+from .virtual_cluster import VirtualCluster
+from .workload import (
+    Workload,
+    administer,
+    probe,
+    settings_of,
+    stuck_partitions,
+    write_down_the_end,
+)
+
+Install = Callable[[], AbstractContextManager[object]]
+HEALED_S = 60.0
+DECIDED_S = 40.0
+EXAMPLES_MAX = 3
+CPU = time.process_time
+
+
+def shape_of(seed: int) -> Shape:
+    """What kind of cluster a seed has: some short and busy, some long and quiet."""
+    rng = random.Random(f"shape of {seed}")
+    nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3
+    durable = rng.random() < 0.15
+    if rng.random() < 0.5:
+        return Shape(nodes=nodes, seconds=12.0, faults=rng.randint(6, 14), durable=durable)
+    return Shape(
+        nodes=nodes, seconds=150.0, faults=rng.randint(8, 24), pace=24.0, durable=durable
+    )
+
+
+class _NotAlive(Exception):
+    """Something did not happen in time."""
+
+
+def run(
+    seed: int,
+    *,
+    shape: Shape | None = None,
+    faults: Sequence[Fault] | None = None,
+    install: Install | None = None,
+    log: list[str] | None = None,
+) -> Outcome:
+    """See run.run_seed; `log` takes the trace in words."""
+    shape = shape or shape_of(seed)
+    planned = list(draw(seed, shape) if faults is None else faults)
+    outcome = Outcome(seed=seed, shape=shape, faults=planned)
+    begun_s = CPU()
+    with VirtualCluster.made(seed, shape) as cluster:
+        cluster.timeline.log = log
+        with install() if install is not None else contextlib.nullcontext():
+            _Run(cluster, outcome, planned).carry_out()
+        outcome.trace_hash = f"{cluster.timeline.trace:016x}"
+        outcome.virtual_s = cluster.timeline.now - 1_000.0
+        outcome.events = cluster.timeline.events
+    outcome.cpu_s = CPU() - begun_s
+    return outcome
+
+
+class _Run:
+    """The phases of one run."""
+
+    def __init__(self, cluster: VirtualCluster, outcome: Outcome, faults: list[Fault]) -> None:
+        self.cluster, self.outcome, self.faults = cluster, outcome, faults
+        self.recorder = Recorder.in_memory(clock_ns=lambda: cluster.timeline.now_ns)
+        self.settings = settings_of(outcome.shape, outcome.seed)
+        self.workload = Workload(cluster, self.recorder, self.settings)
+        self.conductor = Conductor(
+            cluster, self.recorder, self.workload.clients, self.workload.begin
+        )
+        self.invariants = Invariants(cluster)
+
+    def carry_out(self) -> None:
+        """All of it."""
+        try:
+            with self.invariants.watching():
+                self.cluster.start()
+                self.cluster.finish(self.workload.prepare())
+                self._safety()
+                self._liveness()
+                self.invariants.look_at_all()
+            self._stop()
+        except (_NotAlive, TimeoutError, RuntimeError) as problem:
+            self._violated("not alive", str(problem))
+        for name, words in self.invariants.found:
+            self._violated(name, words)
+        for words in self.workload.problems():
+            self._violated("client failed", words)
+        for words in self.cluster.failures():
+            self._violated("unhandled", words)
+        for node in self.cluster.nodes.values():
+            for words in node.ends:
+                self._violated("node ended", words)
+        self._judge()
+
+    def _violated(self, name: str, words: str) -> None:
+        self.outcome.names.add(name)
+        self.outcome.violations.append(f"{name}: {words}")
+
+    def _safety(self) -> None:
+        cluster, shape = self.cluster, self.outcome.shape
+        self.workload.start()
+        dice = random.Random(cluster.random.getrandbits(64))
+        admin = cluster.new_client()
+        self._admin = admin.run(
+            administer(cluster, lambda: self.workload.is_over, dice, 1.5 * max(1.0, shape.pace / 4))
+        )
+        self.conductor.plan(self.faults)
+        cluster.run(shape.seconds)
+
+    def _liveness(self) -> None:
+        cluster = self.cluster
+        self.conductor.heal()
+        self.workload.stop()
+        if not cluster.run(HEALED_S, self._is_healed):
+            raise _NotAlive(f"{HEALED_S:.0f} s after the healing: {self._what_is_missing()}")
+        self._until_decided()
+        cluster.finish(probe(cluster, self.recorder), 120)
+        topics = list(self.settings.topics)
+        scanned = cluster.finish(
+            scan_topics(cluster.bootstrap, topics, self.recorder, lambda r: value_of(r.value)), 120
+        )
+        if not scanned:
+            raise _NotAlive("the last reading gave nothing for a minute")
+        cluster.finish(write_down_the_end(cluster, self.recorder, self.settings.group))
+
+    def _is_healed(self) -> bool:
+        return self.conductor.is_whole() and self.workload.has_ended() and self._admin.done()
+
+    def _what_is_missing(self) -> str:
+        parts = [f"{n.node_id}: serving {n.is_serving}" for n in self.cluster.nodes.values()]
+        for node in self.cluster.serving:
+            state = node.broker.state  # type: ignore[union-attr]
+            parts += [
+                f"{topic.name}/{i} leader {p.leader} isr {p.isr} of {p.replicas}"
+                for topic in state.topics.values()
+                for i, p in enumerate(topic.partitions)
+                if set(p.isr) != set(p.replicas) or p.leader < 0
+            ]
+            break
+        waiting = [name for name, task in self.workload.tasks.items() if not task.done()]
+        return "; ".join([*parts, f"clients that have not ended: {waiting}"])
+
+    def _until_decided(self) -> None:
+        cluster = self.cluster
+        end = cluster.timeline.now + DECIDED_S
+        while True:
+            stuck = cluster.finish(stuck_partitions(cluster))
+            if not stuck:
+                return
+            if cluster.timeline.now > end:
+                raise _NotAlive(f"not readable {DECIDED_S:.0f} s after the healing: {stuck}")
+            cluster.run(1.0)
+
+    def _stop(self) -> None:
+        """Stop all nodes as a service manager would, so that their files are complete."""
+        cluster = self.cluster
+        stopped: list[int] = []
+        for node in cluster.nodes.values():
+            node.stop(then=lambda i=node.node_id: stopped.append(i))
+        if not cluster.run(60, lambda: len(stopped) == len(cluster.nodes)):
+            raise _NotAlive(f"only the nodes {stopped} stopped")
+        dump_logs(self.recorder, cluster.root)
+
+    def _judge(self) -> None:
+        outcome = self.outcome
+        settings: dict[str, Any] = {"scan_interval_ms": 1_000}
+        history = outcome.history = History.of(self.recorder, settings=settings)
+        verdict = judge(history)
+        outcome.operations = verdict.operations
+        outcome.transactions = history.count("transactions")
+        outcome.faults = self.conductor.made
+        for finding in verdict.violations:
+            cases = "; ".join(str(case) for case in finding.cases[:EXAMPLES_MAX])
+            self._violated(finding.name, f"{finding.count} times: {cases}")

@@ -1,0 +1,279 @@
+"""The load on a simulated cluster: the workloads of chaos, and an administrator who never rests."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from oncelog.client.admin import EARLIEST, LATEST, Admin
+from oncelog.client.cluster_view import ClusterView
+from oncelog.client.consumer import Consumer
+from oncelog.client.producer import Producer
+from oncelog.coordinator.commands import AlterPartitionReassignments, Reassignment
+from oncelog.deploy.chaos.load_settings import APPEND, BANK, OUTPUTS, LoadSettings
+from oncelog.deploy.chaos.payloads import plain
+from oncelog.deploy.chaos.workloads import load
+from oncelog.deploy.history_recorder import Recorder
+from oncelog.deploy.history_schema import Outcome
+from oncelog.wire.errors import KafkaError
+
+from .outcome import Shape
+from .virtual_cluster import VirtualCluster
+from .virtual_node import WALL_MS, VirtualClient
+
+SEGMENT_BYTES = "12000"
+PROBE_TOPIC = "probe"
+PROBE_MS = 20_000
+
+
+def settings_of(shape: Shape, seed: int) -> LoadSettings:
+    """How hard a seed's clients work."""
+    rng = random.Random(f"load of {seed}")
+    return LoadSettings(
+        append_partitions=rng.choice([2, 3]),
+        output_partitions=3,
+        bank_partitions=rng.choice([2, 3]),
+        replication_factor=min(3, shape.nodes),
+        records_per_send_max=4,
+        steps_max=3,
+        filler_bytes_max=rng.choice([40, 400]),
+        pause_ms=int(250 * shape.pace),
+        poll_ms=150,
+        job_records_max=60,
+        behind_max=40,
+        life_ms_max=int(8_000 * max(1.0, shape.pace / 4)),
+        request_timeout_ms=2_500,
+        patience_ms=6_000,
+        transaction_timeout_ms=5_000,
+        session_timeout_ms=6_000,
+        v1_share=0.4,
+    )
+
+
+class Workload:
+    """Two processes of clients, c1 and c2, which may be killed and made anew."""
+
+    def __init__(
+        self, cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings
+    ) -> None:
+        self.cluster, self.recorder, self.settings = cluster, recorder, settings
+        self.clients: dict[str, VirtualClient] = {}
+        self.tasks: dict[str, asyncio.Task[Any]] = {}
+        self.is_over = False
+
+    async def prepare(self) -> None:
+        """Make the topics."""
+        topics = {**self.settings.topics, PROBE_TOPIC: self.cluster.shape.nodes}
+        async with Admin(self.cluster.bootstrap) as admin:
+            for name, partitions in topics.items():
+                await admin.create_topic(
+                    name,
+                    partitions=partitions,
+                    replication_factor=self.settings.replication_factor,
+                    configs={"internal.segment.bytes": SEGMENT_BYTES},
+                )
+
+    def start(self) -> None:
+        """Begin."""
+        for name in ("c1", "c2"):
+            self.begin(name)
+
+    def begin(self, name: str) -> None:
+        """A process of clients; the name tells which."""
+        if self.is_over:
+            return
+        client = self.clients[name] = self.cluster.new_client()
+        dice = random.Random(self.cluster.random.getrandbits(64))
+        workloads = ("append",) if name == "c1" else ("job", "bank")
+        self.tasks[name] = client.run(
+            load(
+                self.cluster.bootstrap,
+                self.recorder,
+                self.settings,
+                lambda: self.is_over,
+                dice,
+                number=int(name[1:]),
+                workloads=workloads,
+            )
+        )
+
+    def stop(self) -> None:
+        """Ask all clients to end."""
+        self.is_over = True
+
+    def has_ended(self) -> bool:
+        """Whether all that were not killed have ended."""
+        return all(
+            task.done() or not self.clients[name].loop.is_alive
+            for name, task in self.tasks.items()
+        )
+
+    def problems(self) -> list[str]:
+        """What made clients end that should not have."""
+        ended = [task for task in self.tasks.values() if task.done() and not task.cancelled()]
+        return [f"a client ended: {_words(e)}" for t in ended if (e := t.exception()) is not None]
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_words(one) for one in error.exceptions)
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        where = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{error!r} in {where}"
+
+
+async def administer(
+    cluster: VirtualCluster, stop: Callable[[], bool], dice: random.Random, mean_s: float
+) -> int:
+    """Change topics, partitions, configurations, places and leaders until `stop()`; how often."""
+    done = number = 0
+    async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
+        while not stop():
+            await asyncio.sleep(min(dice.expovariate(1 / mean_s), 4 * mean_s))
+            number += 1
+            try:
+                await _one_change(cluster, admin, dice, number)
+                done += 1
+            except (KafkaError, TimeoutError):
+                continue
+    return done
+
+
+async def _one_change(
+    cluster: VirtualCluster, admin: Admin, dice: random.Random, number: int
+) -> None:
+    topic = dice.choice([APPEND, OUTPUTS, BANK])
+    what = dice.choice(
+        ["create", "create", "delete", "extend", "config", "elect", "move", "move"]
+    )
+    match what:
+        case "create":
+            await admin.create_topic(
+                f"extra-{number}", partitions=dice.randint(1, 3),
+                replication_factor=min(3, len(cluster.ids)),
+            )  # fmt: skip
+        case "delete":
+            extras = {
+                p.topic for p in await admin.describe_topics() if p.topic.startswith("extra-")
+            }
+            if extras:
+                await admin.delete_topics([dice.choice(sorted(extras))])
+        case "extend":
+            count = len(await admin.describe_topics([topic]))
+            if topic != OUTPUTS and count < 5:
+                await admin.create_partitions(topic, count + 1)
+        case "config":
+            name, values = dice.choice(
+                [
+                    ("max.message.bytes", ("900000", None)),
+                    ("internal.segment.bytes", ("6000", "30000")),
+                    ("flush.messages", ("1", "10", None)),
+                    ("min.insync.replicas", ("2",)),
+                ]
+            )
+            await admin.alter_configs(topic, {name: dice.choice(values)})
+        case "elect":
+            described = await admin.describe_topics([topic])
+            await admin.elect_leaders([(p.topic, p.partition) for p in described])
+        case "move":
+            await _move(cluster, dice, topic)
+
+
+async def _move(cluster: VirtualCluster, dice: random.Random, topic: str) -> None:
+    """Reassign a partition (KIP-455): other nodes where there are more, or another preference."""
+    if not cluster.serving:
+        return
+    node = dice.choice(cluster.serving)
+    found = node.broker.state.topics.get(topic) if node.broker is not None else None
+    if found is None or node.loop is None:
+        return
+    index = dice.randrange(len(found.partitions))
+    wanted = tuple(dice.sample(cluster.ids, min(3, len(cluster.ids))))
+    command = AlterPartitionReassignments((Reassignment(topic, index, wanted),))
+    node.loop.create_task(_submit(node.broker, command))
+    await asyncio.sleep(0.5)
+
+
+async def _submit(broker: Any, command: Any) -> None:
+    try:
+        await broker._controller.submit(command, timeout_ms=3_000)
+    except KafkaError:
+        return
+
+
+async def probe(cluster: VirtualCluster, recorder: Recorder) -> None:
+    """A commit and a consume through every broker, written down as `probes`."""
+    for node_id in cluster.ids:
+        port = cluster.nodes[node_id].port
+        bootstrap = f"127.0.0.1:{port}"
+        for kind, work in (("produce", _produce), ("commit", _commit), ("consume", _consume)):
+            begun = recorder.now_ns()
+            error = None
+            try:
+                async with asyncio.timeout(PROBE_MS / 1000):
+                    await work(bootstrap, node_id)
+            except (KafkaError, TimeoutError) as problem:
+                error = f"{type(problem).__name__}: {problem}"
+            outcome = Outcome.OK if error is None else Outcome.FAIL
+            recorder.add("probes", kind, node_id, begun, recorder.now_ns(), outcome, error)
+
+
+async def _produce(bootstrap: str, node_id: int) -> None:
+    async with Producer(bootstrap, delivery_timeout_ms=PROBE_MS) as producer:
+        await (await producer.send(PROBE_TOPIC, plain(-1, 4), partition=node_id - 1))
+
+
+async def _commit(bootstrap: str, node_id: int) -> None:
+    async with Producer(bootstrap, transactional_id=f"probe-{node_id}") as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send(PROBE_TOPIC, plain(-1, 4), partition=node_id - 1)
+        await producer.commit_transaction()
+
+
+async def _consume(bootstrap: str, node_id: int) -> None:
+    async with Consumer(
+        bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([(PROBE_TOPIC, node_id - 1)])
+        count = 0
+        while count < 2:
+            count += len(await consumer.poll(500))
+
+
+async def write_down_the_end(cluster: VirtualCluster, recorder: Recorder, group: str) -> list[str]:
+    """What coordinators say at the end; the ids whose transactions are not decided."""
+    view = ClusterView(cluster.bootstrap)
+    undecided = []
+    try:
+        admin = Admin(view)
+        now_ns = recorder.now_ns()
+        listed = await admin.transactions.list_transactions()
+        for each in (await admin.transactions.describe_listed(listed)).values():
+            started_ns = -1 if each.start_ms < 0 else (each.start_ms - WALL_MS) * 1_000_000
+            recorder.add(
+                "decisions", each.transactional_id, each.producer_id, each.producer_epoch,
+                each.state, each.timeout_ms, started_ns, now_ns,
+            )  # fmt: skip
+            if each.state not in ("Empty", "CompleteCommit", "CompleteAbort", "Dead"):
+                undecided.append(f"{each.transactional_id} is {each.state}")
+        groups = {g.group_id for g in await admin.groups.list_groups()}
+        if group in groups:
+            for (topic, partition), found in (await admin.groups.committed(group)).items():
+                recorder.add("committed", group, f"{topic}/{partition}", found.offset, now_ns)
+    finally:
+        await view.close()
+    return undecided
+
+
+async def stuck_partitions(cluster: VirtualCluster) -> list[str]:
+    """Partitions whose last stable offset is not their end."""
+    async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
+        keys = [(p.topic, p.partition) for p in await admin.describe_topics()]
+        ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
+        stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
+        await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
+    return [f"{t}/{p}: {stable[t, p]} of {ends[t, p]}" for t, p in keys if stable[t, p] != ends[t, p]]
