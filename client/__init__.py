@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from .blocking_producer import BlockingProducer as BlockingProducer
     from .cluster_view import ClusterView as ClusterView
     from .consumer import Consumer as Consumer
+    from .delivery import Deliveries as Deliveries
     from .delivery import RecordMetadata as RecordMetadata
+    from .delivery import RecordRange as RecordRange
+    from .fetch_state import RawBatch as RawBatch
     from .prepared import PreparedTransaction as PreparedTransaction
     from .prepared import complete as complete
     from .producer import Producer as Producer
     from .producer_state import ProducerState as ProducerState
+    from .record_columns import RecordColumns as RecordColumns
     from .record_reader import ConsumerRecord as ConsumerRecord
     from .transaction_requests import GroupMetadata as GroupMetadata
     from .transaction_requests import OffsetAndMetadata as OffsetAndMetadata
@@ -36,12 +40,16 @@ _WHERE = {
     "ClusterView": "cluster_view",
     "Consumer": "consumer",
     "ConsumerRecord": "record_reader",
+    "Deliveries": "delivery",
     "GroupMetadata": "transaction_requests",
     "OffsetAndMetadata": "transaction_requests",
     "PreparedTransaction": "prepared",
     "Producer": "producer",
     "ProducerState": "producer_state",
+    "RawBatch": "fetch_state",
+    "RecordColumns": "record_columns",
     "RecordMetadata": "delivery",
+    "RecordRange": "delivery",
     "complete": "prepared",
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..wire.batch_builder import RECORD_BYTES_EXTRA, BatchBuilder, Headers, size_of_headers
+from ..wire.record_rows import Rows
 from .delivery import Delivery, Outcome
 
 IN_FLIGHT_MAX = 5  # brokers remember five batches (KAFKA-5494)
@@ -99,6 +100,24 @@ class Accumulator:
         builder.append(timestamp, key, value, headers)
         self.unfinished_bytes += builder.size_bytes - before
         return delivery, is_news
+
+    def append_rows(
+        self, topic: str, partition: int, rows: Rows, at: int, now_ms: int
+    ) -> tuple[Outcome, int, int]:
+        """Add rows from `at` on, as many as fit into one batch, at least one.
+
+        Returns where they are decided, the index of the first there, and how many there are.
+        """
+        where = (topic, partition)
+        batch = self._open.get(where) or self._begin(where, now_ms)
+        before = batch.builder.size_bytes
+        taken = batch.builder.extend(rows, at, self._batch_bytes)
+        if not taken:
+            batch = self._begin(where, now_ms)
+            before = batch.builder.size_bytes
+            taken = batch.builder.extend(rows, at, self._batch_bytes)
+        self.unfinished_bytes += batch.builder.size_bytes - before
+        return batch.outcome, batch.builder.count - taken, taken
 
     def _begin(self, where: TopicPartition, now_ms: int) -> Batch:
         batch = Batch(*where, now_ms, now_ms + self._delivery_timeout_ms)

@@ -18,6 +18,7 @@ from .blocking_producer import BlockingProducer
 from .consumer import Consumer, TopicPartition
 from .fetch_state import RawBatch
 from .loop_thread import LoopThread
+from .record_columns import RecordColumns
 from .record_reader import ConsumerRecord
 from .transaction_requests import GroupMetadata, OffsetAndMetadata
 from .view_source import Source
@@ -112,9 +113,15 @@ class BlockingConsumer:
         """As `Consumer.poll`."""
         return self._thread.run(self._consumer.poll(timeout_ms, max_records))
 
-    def poll_batches(self, timeout_ms: int = 500) -> list[RawBatch]:
+    def poll_columns(
+        self, timeout_ms: int = 500, max_records: int | None = None
+    ) -> list[RecordColumns]:
+        """As `Consumer.poll_columns`."""
+        return self._thread.run(self._consumer.poll_columns(timeout_ms, max_records))
+
+    def poll_batches(self, timeout_ms: int = 500, max_records: int | None = None) -> list[RawBatch]:
         """As `Consumer.poll_batches`."""
-        return self._thread.run(self._consumer.poll_batches(timeout_ms))
+        return self._thread.run(self._consumer.poll_batches(timeout_ms, max_records))
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None

@@ -14,12 +14,12 @@ Every other call waits for what was handed over before it.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError
-from .delivery import Delivery, RecordMetadata
+from .delivery import Deliveries, Delivery, RecordMetadata
 from .failures import ClientClosed, as_abortable
 from .loop_thread import LoopThread
 from .prepared import PreparedTransaction
@@ -136,6 +136,28 @@ class BlockingProducer:
             self._is_awake = True
             self._thread.loop.call_soon_threadsafe(self._work.set)
         return delivery
+
+    def send_many(
+        self,
+        topic: str,
+        values: Any,
+        *,
+        keys: Any = None,
+        partition: int | Sequence[int] | None = None,
+        timestamp_ms: int | Sequence[int] | None = None,
+        headers: Sequence[Headers] | None = None,
+    ) -> Deliveries:
+        """As `Producer.send_many`: returns when all stand in batches, or raises why not."""
+        return self._run(
+            self._producer.send_many(
+                topic,
+                values,
+                keys=keys,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+            )
+        )
 
     def _wait_for_room(self) -> None:
         while not self._is_closed and (

@@ -17,7 +17,7 @@ given up, and at the end. Errors are classes of `wire.errors`; retriable ones ar
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ..wire.errors import InvalidGroupId, KafkaError, OffsetOutOfRange
 from .cluster_view import ClusterView
@@ -26,17 +26,23 @@ from .fetch_state import FetchState, RawBatch
 from .fetcher import Fetcher, wait_for
 from .group_member import GroupMember, RebalanceListener
 from .offset_queries import EARLIEST, LATEST, list_offsets, offsets_for_times
+from .record_columns import RecordColumns
 from .record_reader import ConsumerRecord
 from .retries import now_ms
-from .settings import consumer_settings
+from .settings import LONG_MAX, consumer_settings
 from .transaction_requests import GroupMetadata, OffsetAndMetadata
 from .view_source import Source, open_view, split_source
 
 __all__ = ["Consumer", "ConsumerRecord"]
 
 UNKNOWN_POSITION = -1
+T = TypeVar("T")
 TopicPartition = tuple[str, int]
 Callback = Callable[[list[TopicPartition]], Any]
+
+
+def _count_of_columns(columns: RecordColumns) -> int:
+    return len(columns.values)
 
 
 class Consumer:
@@ -144,17 +150,51 @@ class Consumer:
             if not await self._wait(deadline_ms):
                 return []
 
-    async def poll_batches(self, timeout_ms: int = 500) -> list[RawBatch]:
+    async def poll_columns(
+        self, timeout_ms: int = 500, max_records: int | None = None
+    ) -> list[RecordColumns]:
+        """As `poll`, but columns, batch by batch, at a fraction of what records cost.
+
+        What the reader may not see is left out. Batches are whole, so there may be more than
+        `max_records` (default: no limit but what was fetched) by less than one batch.
+        """
+        is_committed = self._is_committed
+
+        def take(state: FetchState) -> RecordColumns | None:
+            return state.take_columns(read_committed=is_committed)
+
+        return await self._poll_by_batches(timeout_ms, max_records, take, _count_of_columns)
+
+    async def poll_batches(
+        self, timeout_ms: int = 500, max_records: int | None = None
+    ) -> list[RawBatch]:
         """As `poll`, but whole batches as they stand in the log, markers among them."""
+        return await self._poll_by_batches(
+            timeout_ms, max_records, FetchState.take_raw, lambda batch: batch.header.record_count
+        )
+
+    async def _poll_by_batches(
+        self,
+        timeout_ms: int,
+        max_records: int | None,
+        take: Callable[[FetchState], T | None],
+        count: Callable[[T], int],
+    ) -> list[T]:
         deadline_ms = now_ms() + timeout_ms
         while True:
             await self._prepare(deadline_ms)
-            found: list[RawBatch] = []
-            for state in self._states.values():
-                while not state.is_paused and (batch := state.take_raw()) is not None:
+            found: list[T] = []
+            left = max_records if max_records is not None else LONG_MAX
+            for state in self._in_turn():
+                while left > 0 and (batch := take(state)) is not None:
                     found.append(batch)
-            if found or not await self._wait(deadline_ms):
+                    left -= count(batch)
+            if found:
+                self._fetcher.start(self._states.values())  # the next ones come meanwhile
+                await asyncio.sleep(0)
                 return found
+            if not await self._wait(deadline_ms):
+                return []
 
     async def _prepare(self, deadline_ms: int) -> None:
         """Everything that has to be settled before records are given out."""
@@ -186,20 +226,24 @@ class Consumer:
         return topics | set(self._member.topics if self._member is not None else ())
 
     def _take(self, limit: int) -> list[ConsumerRecord]:
-        """From one partition after the other, beginning with another one each time."""
+        """From one partition after the other."""
         found: list[ConsumerRecord] = []
-        states = [s for s in self._states.values() if s.has_data and not s.is_paused]
-        if not states:
-            return found
-        self._turn += 1
-        first = self._turn % len(states)
-        for state in (*states[first:], *states[:first]):
+        for state in self._in_turn():
             while len(found) < limit:
                 records = state.take(limit - len(found), read_committed=self._is_committed)
                 if not records:
                     break
                 found = records if not found else found + records
         return found
+
+    def _in_turn(self) -> list[FetchState]:
+        """Partitions with something to give out, beginning with another one each time."""
+        states = [s for s in self._states.values() if s.has_data and not s.is_paused]
+        if not states:
+            return states
+        self._turn += 1
+        first = self._turn % len(states)
+        return states[first:] + states[:first]
 
     # --- positions
 

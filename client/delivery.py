@@ -5,7 +5,7 @@ only a place in it. It is awaitable, and may be looked at from any thread.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 NO_OFFSET, NO_TIMESTAMP = -1, -1
@@ -20,6 +20,19 @@ class RecordMetadata(NamedTuple):
     topic: str
     partition: int
     offset: int
+    timestamp: int = NO_TIMESTAMP
+
+
+class RecordRange(NamedTuple):
+    """Where some records of one `send_many` were written, one behind the other.
+
+    timestamp: as in `RecordMetadata`.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    record_count: int
     timestamp: int = NO_TIMESTAMP
 
 
@@ -49,6 +62,17 @@ class Outcome:
             start, part = next(p for p in reversed(outcome._parts) if p[0] <= index)
             outcome, index = part, index - start
         return outcome, index
+
+    def leaves(self, index: int, count: int) -> Iterator[tuple["Outcome", int, int]]:
+        """Where `count` records from this index on are decided: (outcome, first index, count)."""
+        last = index + count
+        for at, (start, part) in enumerate(self._parts):
+            following = self._parts[at + 1][0] if at + 1 < len(self._parts) else last
+            first, end = max(start, index), min(following, last)
+            if first < end:
+                yield from part.leaves(first - start, end - first)
+        if not self._parts:
+            yield self, index, count
 
     def listen(self, index: int, listener: Callable[[], object]) -> None:
         """Call `listener` when the record at this index is decided; it is not yet."""
@@ -119,10 +143,65 @@ class Delivery:
         else:
             outcome.listen(index, lambda: callback(self))
 
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+    async def settled(self) -> None:
+        """Return when it is decided, well or badly."""
         outcome, index = self._outcome.of(self._index)
         if not outcome.is_decided:
             waiter = asyncio.get_running_loop().create_future()
             outcome.listen(index, lambda: waiter.done() or waiter.set_result(None))
-            yield from waiter.__await__()
+            await waiter
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        yield from self.settled().__await__()
+        return self.result()
+
+
+class Deliveries:
+    """What becomes of the records of one `send_many`; like a `Delivery`, but of all of them."""
+
+    __slots__ = ("_parts", "count")
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Outcome, int, int]] = []
+        self.count = 0  # of records
+
+    def add(self, outcome: Outcome, index: int, count: int) -> None:
+        """So many more records stand in a batch, from this index on."""
+        self._parts.append((outcome, index, count))
+        self.count += count
+
+    def _leaves(self) -> Iterator[tuple[Outcome, int, int]]:
+        for part in self._parts:
+            yield from part[0].leaves(*part[1:])
+
+    def done(self) -> bool:
+        """Whether all are decided."""
+        return all(outcome.is_decided for outcome, _, _ in self._leaves())
+
+    def exception(self) -> Exception | None:
+        """Why some record was not written; None when all were. InvalidStateError before that."""
+        for outcome, _, _ in self._leaves():
+            if not outcome.is_decided:
+                raise asyncio.InvalidStateError("not all of the records are decided yet")
+            if outcome.problem is not None:
+                return outcome.problem
+        return None
+
+    def result(self) -> list[RecordRange]:
+        """Where the records stand. Raises why some do not; InvalidStateError before it is done."""
+        problem = self.exception()
+        if problem is not None:
+            raise problem
+        ranges: list[RecordRange] = []
+        for outcome, index, count in self._leaves():
+            base = outcome.base
+            assert base is not None
+            first = base.offset + index if base.offset >= 0 else base.offset
+            ranges.append(RecordRange(base.topic, base.partition, first, count, base.timestamp))
+        return ranges
+
+    def __await__(self) -> Generator[Any, None, list[RecordRange]]:
+        while not self.done():
+            outcome, index, _ = next(p for p in self._leaves() if not p[0].is_decided)
+            yield from Delivery(outcome, index).settled().__await__()
         return self.result()

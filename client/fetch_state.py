@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..wire.control_record import ControlType, decode_marker
+from ..wire.errors import InvalidRecord
 from ..wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -22,6 +23,7 @@ from ..wire.record_batch import (
     decode_header,
     iterate_batches,
 )
+from .record_columns import RecordColumns, read_columns
 from .record_reader import ConsumerRecord, read_records
 
 
@@ -33,6 +35,13 @@ class RawBatch(NamedTuple):
     header: BatchHeader
     data: memoryview
     is_aborted: bool
+
+    def columns(self, from_offset: int = 0, until_offset: int | None = None) -> RecordColumns:
+        """Its records between two offsets. Raises InvalidRecord, and for a marker, too."""
+        if self.header.is_control:
+            raise InvalidRecord("a control batch holds a marker, no records")
+        whole = read_columns(self.topic, self.partition, self.data, 0, self.header)
+        return whole.between(from_offset, until_offset)
 
 
 class FetchState:
@@ -46,7 +55,7 @@ class FetchState:
         self._answers: deque[tuple[memoryview, Sequence[tuple[int, int]]]] = deque()
         self._ready: deque[ConsumerRecord] = deque()  # of a batch that was cut by a limit
         self._data: memoryview | None = None
-        self._at = 0
+        self._at = self._batch_at = 0
         self._next_offset = position  # behind the last batch that was taken apart
         self._upcoming: deque[tuple[int, int]] = deque()
         self._aborting: set[int] = set()
@@ -105,8 +114,30 @@ class FetchState:
         self.position = ready[0].offset if ready else self._next_offset
         return taken
 
+    def take_columns(self, *, read_committed: bool) -> RecordColumns | None:
+        """The rest of the batch that is next, if the reader may see it; None when all is used up.
+
+        Raises as `take` does.
+        """
+        self._rewind()
+        while (raw := self._next_batch()) is not None:
+            at, header, is_aborted = raw
+            self._next_offset = header.next_offset
+            if header.is_control or (read_committed and is_aborted):
+                self.position = header.next_offset
+                continue
+            data = self._data
+            assert data is not None
+            columns = read_columns(self.topic, self.partition, data, at, header)
+            columns = columns.between(self.position)
+            self.position = header.next_offset
+            if columns.values:
+                return columns
+        return None
+
     def take_raw(self) -> RawBatch | None:
         """The next batch as it is, whatever it holds; None when all answers are used up."""
+        self._rewind()
         raw = self._next_batch()
         if raw is None:
             return None
@@ -115,6 +146,12 @@ class FetchState:
         data = self._data[at : at + header.size_bytes]
         self._next_offset = self.position = header.next_offset
         return RawBatch(self.topic, self.partition, header, data, is_aborted)
+
+    def _rewind(self) -> None:
+        """A batch that `take` has begun is taken once more from its bytes."""
+        if self._ready:
+            self._ready.clear()
+            self._at = self._batch_at
 
     def _next_batch(self) -> tuple[int, BatchHeader, bool] | None:
         """(place, header, whether its transaction was aborted) of the next batch of interest."""
@@ -125,7 +162,7 @@ class FetchState:
                 self._data = None
                 continue
             header = decode_header(data, at)
-            self._at = at + header.size_bytes
+            self._batch_at, self._at = at, at + header.size_bytes
             if self._at > len(data):  # a partial last batch
                 self._data = None
                 continue

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 SEED, MULTIPLIER = 0x9747B28C, 0x5BD1E995
 MASK = 0xFFFFFFFF
 STICKY_BYTES = 64 * 1024
+KEYS_KEPT = 20_000
+KEY_BYTES_KEPT = 64
 Partitioner = Callable[[bytes | None, int], int]
 
 
@@ -35,6 +37,22 @@ def partition_for_key(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
+class KeyPartitions(dict[bytes, int]):
+    """Partitions by key for one number of partitions, of keys that were met not long ago."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        self.partitions = partitions
+
+    def __missing__(self, key: bytes) -> int:
+        partition = partition_for_key(key, self.partitions)
+        if len(key) <= KEY_BYTES_KEPT:
+            if len(self) >= KEYS_KEPT:
+                self.clear()
+            self[key] = partition
+        return partition
+
+
 class StickyPartitioner:
     """Chooses partitions for one topic; `bytes_max` is how long it stays with one."""
 
@@ -52,7 +70,11 @@ class StickyPartitioner:
             return partition_for_key(key, partitions)
         if self._bytes >= self._bytes_max:
             self._current, self._bytes = self._current + 1, 0
-        self._bytes += size_bytes
+        self.took(size_bytes)
         if led:
             return led[self._current % len(led)]
         return self._current % partitions
+
+    def took(self, size_bytes: int) -> None:
+        """So many more bytes went to the partition that was chosen last."""
+        self._bytes += size_bytes

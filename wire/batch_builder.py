@@ -6,7 +6,6 @@ the same bytes from records that are there already.
 """
 
 import struct
-from collections.abc import Sequence
 
 from crc32c import crc32c
 
@@ -20,9 +19,9 @@ from .record_batch import (
     MAGIC,
     TRANSACTIONAL_BIT,
 )
+from .record_rows import Headers, Rows, encode_headers
 
 RECORD_BYTES_EXTRA = 36  # the most that a record without headers takes beside key and value
-Headers = Sequence[tuple[str, bytes | None]]
 _header = struct.Struct(">qiibIhiqqqhii")
 _crc = struct.Struct(">I")
 _ROOM = bytes(HEADER_BYTES)  # its header is written at last
@@ -31,11 +30,6 @@ _NO_HEADERS = b"\0"
 _TABLE_SIZE = 1 << 14
 # Zigzag varints of small numbers that are not negative stand at twice the number.
 _VARINTS = tuple(encode_unsigned_varint(value) for value in range(_TABLE_SIZE))
-
-
-def _varint(value: int) -> bytes:
-    zigzag = value << 1 if value >= 0 else (-value << 1) - 1
-    return _VARINTS[zigzag] if zigzag < _TABLE_SIZE else encode_unsigned_varint(zigzag)
 
 
 class BatchBuilder:
@@ -80,13 +74,33 @@ class BatchBuilder:
             key,
             middle,
             value,
-            _encode_headers(headers) if headers else _NO_HEADERS,
+            encode_headers(headers) if headers else _NO_HEADERS,
         ))  # fmt: skip
         twice = len(record) << 1
         length = _VARINTS[twice] if twice < _TABLE_SIZE else encode_unsigned_varint(twice)
         self._chunks += (length, record)
         self.count = count + 1
         self.size_bytes += len(length) + len(record)
+
+    def extend(self, rows: Rows, at: int, batch_bytes: int) -> int:
+        """Add rows from `at` on while the batch stays within so many bytes; how many were added.
+
+        An empty batch takes one row in any case.
+        """
+        taken = rows.fitting(at, batch_bytes - self.size_bytes, self.count)
+        if taken <= 0:
+            return 0
+        times = rows.timestamps
+        base = times if isinstance(times, int) else times[at]
+        if self.count:
+            base = self._base_timestamp
+        encoded, newest = rows.encode(at, taken, self.count, base)
+        self._max_timestamp = max(newest, self._max_timestamp) if self.count else newest
+        self._base_timestamp = base
+        self._chunks.append(encoded)
+        self.count += taken
+        self.size_bytes += len(encoded)
+        return taken
 
     def build(
         self,
@@ -126,12 +140,3 @@ class BatchBuilder:
 def size_of_headers(headers: Headers) -> int:
     """The most bytes that these headers take in a record."""
     return sum(len(name) * 4 + len(value or b"") + 10 for name, value in headers)
-
-
-def _encode_headers(headers: Headers) -> bytes:
-    pieces = [_varint(len(headers))]
-    for name, value in headers:
-        encoded = name.encode()
-        pieces += (_varint(len(encoded)), encoded)
-        pieces += (_NULL,) if value is None else (_varint(len(value)), value)
-    return b"".join(pieces)

@@ -26,6 +26,7 @@ from oncelog.wire.messages.control import API_NAMES
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LONGEST = {str(2**31 - 1): "2^31 - 1", str(2**63 - 1): "2^63 - 1"}
+MADE = "<!-- From here on made from the code. -->\n"
 REMARKS = {
     0: "acks 0, 1 and all; batches of format 2 only; from version 13 topics by id",
     1: "to the high watermark; from version 13 topics by id; no incremental sessions",
@@ -114,36 +115,18 @@ is 2 by default.
 
 
 def client_page() -> str:
-    """docs/client.md."""
+    """docs/client.md: what stands above the line is written by hand."""
     sections = (("Producer", PRODUCER), ("Consumer", CONSUMER), ("Admin", ADMIN))
     tables = "".join(f"## {name}\n\n{client_table(rows)}\n" for name, rows in sections)
     steps = [(f"`{s.name}`", names(ALLOWED[s])) for s in ProducerState]
     calls = [(f"`{call.value}`", names(CALLS[call])) for call in Call]
-    return f"""# The Python client
-
-Made from the tables of `client/settings.py` and `client/producer_state.py`;
-`tests/tidy/test_docs.py` keeps it so. `from oncelog.client import Producer, Consumer, Admin` are
-asyncio; `BlockingProducer`, `BlockingConsumer`, `BlockingAdmin` have the same calls for programs
-without an event loop. All of it speaks to any Kafka-compatible cluster.
-
-Settings are given by Kafka's dotted names in a mapping, by keywords with underscores, or both:
-`Producer({{"bootstrap.servers": "127.0.0.1:9092"}}, linger_ms=20)`; the address alone will do for a
-start. What would not be honoured is refused with a sentence.
-
-## Errors
-
-Every error has `.code`, `.retriable`, `.abortable`, `.fatal`, and its text is a sentence.
-
-{table(("it is", "what a producer does"), (
-    ("abortable", "`abort_transaction()`, then begin again"),
-    ("fatal", "close the producer: another one has its place, or it may not do this"),
-    ("neither, from a commit or an abort", "the same call again: it was not decided in time"),
-))}
+    by_hand = (ROOT / "docs/client.md").read_text(encoding="utf-8").partition(MADE)[0]
+    return f"""{by_hand}{MADE}
 ## States of a producer
 
 {table(("state", "next"), steps)}
 {table(("call", "in"), calls)}
-{tables}"""  # fmt: skip
+{tables}"""
 
 
 def names(states: Iterable[ProducerState]) -> str:

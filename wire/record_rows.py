@@ -1,0 +1,207 @@
+"""Many records at once as columns: the writing side of a producer that has them so already.
+
+`BatchBuilder.append` costs a function's call and a dozen steps of the interpreter for each record.
+Here a record costs a few steps inside the interpreter's own C code (`map`, `zip`, `join`), since
+nothing but lookups is left to do: what stands before a value depends on its length alone, and on
+its place in the batch. The bytes are those that `BatchBuilder.append` makes.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, repeat
+from operator import add, sub
+from typing import Any
+
+from .primitives import encode_unsigned_varint
+
+Headers = Sequence[tuple[str, bytes | None]]
+Column = Sequence[bytes | None]
+ROWS_MAX = 8192  # of one batch: their places have a table, and take at most two bytes
+CACHED_MAX = 1 << 14  # of each table below: lengths are a peer's choice
+NO_HEADERS = b"\0"
+BYTES_LIKE = frozenset({bytes, bytearray, memoryview, type(None)})
+
+
+def varint(value: int) -> bytes:
+    """Zigzag."""
+    return encode_unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+class _Table(dict[int, Any]):
+    """Answers by number, computed when they are first asked for; keeps so many."""
+
+    def __missing__(self, number: int) -> Any:
+        answer = self.answer(number)
+        if len(self) < CACHED_MAX:
+            self[number] = answer
+        return answer
+
+    def answer(self, number: int) -> Any:
+        """What belongs to the number."""
+        return varint(number)
+
+
+class _Cost(_Table):
+    """What a field of this length takes with its length before it; -1: null."""
+
+    def answer(self, number: int) -> int:
+        return max(number, 0) + len(varint(number))
+
+
+class _AfterNullKey(_Table):
+    """A null key, and the length of the value that follows."""
+
+    def answer(self, number: int) -> bytes:
+        return b"\x01" + varint(number)
+
+
+class _Head(_Table):
+    """The end of the record before (no headers), a record's length, attributes, timestamp delta.
+
+    The number is that of the record's bytes behind the timestamp delta.
+    """
+
+    def __init__(self, delta: bytes, closes: bytes) -> None:
+        super().__init__()
+        self._delta, self._closes = delta, closes
+
+    def answer(self, number: int) -> bytes:
+        return self._closes + varint(1 + len(self._delta) + number) + b"\0" + self._delta
+
+
+_SIZED, _COST, _AFTER_NULL_KEY, _DELTAS = _Table(), _Cost(), _AfterNullKey(), _Table()
+_PLACES = tuple(varint(place) for place in range(ROWS_MAX))
+_HEADS_MAX = 64
+_heads: dict[tuple[bytes, bytes], _Head] = {}
+
+
+def _heads_for(delta: bytes, closes: bytes) -> _Head:
+    found = _heads.get((delta, closes))
+    if found is None:
+        if len(_heads) >= _HEADS_MAX:
+            _heads.clear()
+        found = _heads[(delta, closes)] = _Head(delta, closes)
+    return found
+
+
+class Rows:
+    """Records of one partition. Columns are as long as `values`, or None: null keys, no headers.
+
+    timestamps: wall ms, one for all or one for each. Raises TypeError for what is not bytes,
+    ValueError for columns of different lengths.
+    """
+
+    __slots__ = ("_edges", "_headers", "_keys", "_sizes", "_values", "timestamps")
+
+    def __init__(
+        self,
+        values: Column,
+        keys: Column | None = None,
+        headers: Sequence[Headers] | None = None,
+        timestamps: int | Sequence[int] = 0,
+    ) -> None:
+        for column in (keys, headers, timestamps):
+            if isinstance(column, Sequence) and len(column) != len(values):
+                raise ValueError(f"columns of {len(values)} and {len(column)} records")
+        self.timestamps = timestamps
+        self._values, lengths = _measure(values)
+        sizes: Iterable[int] = map(_COST.__getitem__, lengths)
+        self._keys: tuple[Sequence[bytes], list[int]] | None = None
+        if keys is not None:
+            self._keys = _measure(keys)
+            sizes = map(add, sizes, map(_COST.__getitem__, self._keys[1]))
+        self._headers: list[bytes] | None = None
+        if headers is not None:
+            self._headers = list(map(encode_headers, headers))
+            sizes = map(add, sizes, map(len, self._headers))
+        # Behind the timestamp delta, but for the place: null key and no headers take a byte each.
+        extra = (keys is None) + (headers is None)
+        self._sizes = (lengths, list(map(add, sizes, repeat(extra))))
+        # Attributes, and the most that place and timestamp usually take.
+        bound = map(add, self._sizes[1], repeat(1 + 2 + self._delta_bytes()))
+        self._edges = list(accumulate(map(_COST.__getitem__, bound), initial=0))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _delta_bytes(self) -> int:
+        times = self.timestamps
+        if isinstance(times, int) or not times:
+            return 2
+        return len(varint(max(times) - min(times)))
+
+    def bytes_between(self, first: int, last: int) -> int:
+        """About what the rows from `first` on, before `last`, take."""
+        return self._edges[last] - self._edges[first]
+
+    def largest_bytes(self) -> int:
+        """Of key, value and headers of a single row; 0 without rows."""
+        return max(self._sizes[1], default=0)
+
+    def fitting(self, at: int, room_bytes: int, place: int) -> int:
+        """How many rows from `at` on fit behind `place` records that stand in a batch already."""
+        edges = self._edges
+        last = bisect_right(edges, edges[at] + room_bytes) - 1
+        if place == 0:
+            last = max(last, at + 1)  # a record larger than a batch has one of its own
+        return max(0, min(last - at, ROWS_MAX - place))
+
+    def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[bytes, int]:
+        """(bytes, newest timestamp) of `count` rows, behind `place` others in a batch."""
+        last = at + count
+        lengths, sizes = self._sizes[0][at:last], self._sizes[1][at:last]
+        places = _PLACES[place : place + count]
+        times, headers = self.timestamps, self._headers
+        closes = b"" if headers is not None else NO_HEADERS  # by the next record's head
+        inner: Iterable[int] = map(add, sizes, map(len, places))
+        columns: list[Iterable[Any]] = []
+        if isinstance(times, int):
+            newest = times
+            columns.append(
+                map(_heads_for(varint(times - base_timestamp), closes).__getitem__, inner)
+            )
+        else:
+            times = times[at:last]
+            newest = max(times)
+            deltas = list(map(_DELTAS.__getitem__, map(sub, times, repeat(base_timestamp))))
+            inner = map(add, inner, map(len, deltas))
+            columns += (map(_heads_for(b"", closes).__getitem__, inner), deltas)
+        columns.append(places)
+        if self._keys is None:
+            columns.append(map(_AFTER_NULL_KEY.__getitem__, lengths))
+        else:
+            key_lengths = self._keys[1][at:last]
+            columns += (map(_SIZED.__getitem__, key_lengths), self._keys[0][at:last])
+            columns.append(map(_SIZED.__getitem__, lengths))
+        columns.append(self._values[at:last])
+        if headers is not None:
+            columns.append(headers[at:last])
+        chunks = list(chain.from_iterable(zip(*columns, strict=True)))
+        if headers is None:
+            chunks[0] = chunks[0][1:]
+            chunks.append(NO_HEADERS)
+        return b"".join(chunks), newest
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """Their number, and each name and value with its length before it."""
+    if not headers:
+        return NO_HEADERS
+    pieces = [varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        pieces += (_SIZED[len(encoded)], encoded)
+        pieces += (b"\x01",) if value is None else (_SIZED[len(value)], value)
+    return b"".join(pieces)
+
+
+def _measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
+    """The column with nothing in the place of nulls, and lengths with -1 there."""
+    kinds = set(map(type, column))
+    if not kinds <= BYTES_LIKE:
+        wrong = ", ".join(sorted(kind.__name__ for kind in kinds - BYTES_LIKE))
+        raise TypeError(f"keys and values are bytes or None, not {wrong}")
+    if type(None) in kinds:
+        lengths = [-1 if field is None else len(field) for field in column]
+        return [b"" if field is None else field for field in column], lengths
+    return column, list(map(len, column))  # type: ignore[return-value,arg-type]
