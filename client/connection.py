@@ -51,6 +51,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     42: (0, 2),  # DeleteGroups
     43: (0, 2),  # ElectLeaders
     44: (0, 1),  # IncrementalAlterConfigs
+    45: (0, 1),  # AlterPartitionReassignments
     47: (0, 0),  # OffsetDelete
     55: (0, 2),  # DescribeQuorum
     60: (0, 2),  # DescribeCluster
