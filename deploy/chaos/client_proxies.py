@@ -17,6 +17,7 @@ from ..failure import Failure
 FRAME_BYTES_MAX = 128 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 START_TIMEOUT_S = 10.0
+TURNS_TO_CLOSE = 5  # of the loop: a transport is closed by the turn after the next
 
 
 class ClientProxies:
@@ -31,6 +32,7 @@ class ClientProxies:
         self._is_whole = asyncio.Event()
         self._is_whole.set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -87,6 +89,7 @@ class ClientProxies:
                 self._tasks.discard(task)
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        self._servers.append(server)
         self.ports[broker_port] = server.sockets[0].getsockname()[1]
 
     async def _serve(
@@ -144,9 +147,13 @@ class ClientProxies:
         return True
 
     async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for _ in range(TURNS_TO_CLOSE):
+            await asyncio.sleep(0)
 
     def _call(self, *steps) -> None:
         def all_steps() -> None:

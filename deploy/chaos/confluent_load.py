@@ -98,6 +98,7 @@ class _Client:
         self._load, self._recorder, self._dice = load, load.recorder, load.dice
         self._settings = settings = load.settings
         self._process = load.recorder.new_process()
+        self.is_over = False
         self._id: str | None = None
         options: dict[str, Any] = {"enable.idempotence": True}
         if load.dice.random() < TRANSACTIONAL_SHARE:
@@ -108,6 +109,7 @@ class _Client:
             }
         common = {
             "bootstrap.servers": load.order.bootstrap,
+            "error_cb": self._met,  # without it whatever call comes next would raise it
             "socket.timeout.ms": settings.request_timeout_ms,
             **BOTH,
         }
@@ -121,12 +123,15 @@ class _Client:
             "isolation.level": "read_committed", "auto.offset.reset": "error",
             "fetch.wait.max.ms": 100,
         })  # fmt: skip
-        self.is_over = False
         self._session = 0  # of the consumer
         self._sending_session = 0
         self._begun_at: dict[int, int] = {}
         self._unsettled = 0
         self._failed: KafkaError | None = None
+
+    def _met(self, error: KafkaError) -> None:
+        self._load.tally.errors[_name(error)] += 1
+        self.is_over |= error.fatal()
 
     def open(self) -> None:
         if self._id is not None:

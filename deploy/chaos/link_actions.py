@@ -8,9 +8,10 @@ import contextlib
 
 from ..failure import Failure
 from .schedule import Planned
-from .stage import Action, Fault, NotHit, Stage
+from .stage import Action, Fault, Stage
 
 SEEN_WITHIN_S = 2.5
+WHOLE_WITHIN_S = 10.0
 
 
 def _isolate(stage: Stage, planned: Planned, fault: Fault) -> None:
@@ -149,11 +150,20 @@ def _links(stage: Stage, node_id: int) -> dict[str, int]:
 
 
 def _nodes(stage: Stage) -> list[int]:
-    """Those that can be asked now; a shape needs at least three."""
-    nodes = stage.running()
-    if len(nodes) < 3:
-        raise NotHit("too few nodes run at the moment")
-    return nodes
+    """All nodes, once all of them can be asked: one that starts has no gate yet."""
+
+    def all_answer() -> bool:
+        try:
+            for node in stage.cluster.node_ids:
+                if stage.cluster.node(node).status().state != "running":
+                    return False
+                _links(stage, node)
+        except Failure:
+            return False
+        return True
+
+    stage.until(all_answer, WHOLE_WITHIN_S, "a moment at which all nodes run")
+    return stage.cluster.node_ids
 
 
 LINK_ACTIONS: dict[str, Action] = {

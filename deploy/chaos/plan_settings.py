@@ -17,6 +17,7 @@ class RunSettings:
     faults_per_minute: float = 24.0  # the aim; a fault takes as long as it takes
     workers: int = 2  # processes with our client; the last one's connections go through proxies
     confluent_workers: int = 1
+    transactional_clients: int = 4  # of `append`, in each process with our client
     kinds: tuple[str, ...] = KINDS
     keeps_data: bool = False
     load: LoadSettings = field(default_factory=LoadSettings)

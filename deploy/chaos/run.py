@@ -181,6 +181,7 @@ class ChaosRun:
             orders[f"oncelog-{number}"] = WorkerOrder(
                 run=str(self.out), bootstrap=bootstrap, number=number,
                 seed=f"{settings.seed}", workloads=("append", "job", "bank"), settings=load,
+                transactional_clients=settings.transactional_clients,
                 proxies={str(b): p for b, p in proxies.ports.items()} if is_last else {},
             )  # fmt: skip
         for number in range(101, 101 + settings.confluent_workers):

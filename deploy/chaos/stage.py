@@ -70,6 +70,8 @@ class Stage:
         """Wait until an effect is seen; NotHit when it is not in time."""
         deadline = time.monotonic() + timeout_s
         while not is_seen():
+            if self.stopping.is_set():
+                raise NotHit(f"the run was over before {what} was seen")
             if time.monotonic() > deadline:
                 raise NotHit(f"{what} was not seen in {timeout_s:.1f} s")
             time.sleep(POLL_S)
