@@ -1,0 +1,84 @@
+"""`oncelog chaos run`: faults of every kind under load from real clients, and nothing is broken.
+
+The default run takes half of the full size, which stands under the marker `chaos`. The long run
+(1,000 faults, 2 million operations, 45 minutes) is the command in docs/chaos.md.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from oncelog.deploy import layout
+from oncelog.deploy.chaos.run import settings_of
+from oncelog.deploy.ports import is_refused
+
+pytestmark = [pytest.mark.cluster]
+SEED = 20_261
+PACE = ["--rate", "50", "--pause", "4"]
+
+
+def chaos(*arguments: str, timeout_s: float) -> tuple[int, str, str]:
+    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "chaos", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def assert_nothing_is_left(run: Path) -> None:
+    """No process that was told this directory, no port, no socket, no file beside it."""
+    file = layout.read(run / "cluster")
+    assert file is not None
+    assert not Path(file.peer_directory).exists()
+    assert all(is_refused(node.port, node.host) for node in file.nodes)
+    for process in psutil.process_iter():
+        try:
+            assert str(run) not in " ".join(process.cmdline()), process
+        except psutil.Error:
+            continue
+    assert list(run.parent.iterdir()) == [run]
+
+
+def run_and_judge(run: Path, *, seconds: int, timeout_s: float) -> dict[str, Any]:
+    code, told, words = chaos(
+        "run", "--out", str(run), "--seconds", str(seconds), "--seed", str(SEED), *PACE,
+        "--keep", "--format", "json", timeout_s=timeout_s,
+    )  # fmt: skip
+    assert code in (0, 1, 3), words
+    found = json.loads(told)
+    print(json.dumps({key: found[key] for key in ("counts", "outcome")}, indent=1))
+    assert found["is_clean"] and code == 0, told + words
+    return found
+
+
+def test_faults_of_every_kind_break_no_promise(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    found = run_and_judge(run, seconds=55, timeout_s=240)
+    faults = found["outcome"]["faults"]
+    assert sum(faults.values()) >= 30 and len(faults) >= 10, found["outcome"]
+    assert found["verdict"]["operations"] >= 18_000
+    assert found["counts"]["transactions"] >= 2_500
+    assert not found["verdict"]["not_judged"]
+    assert {path.name for path in run.iterdir()} == {
+        "run.json", "history", "nodes", "workers", "cluster",
+    }  # fmt: skip
+    assert_nothing_is_left(run)
+    assert settings_of(run).seed == SEED
+    code, page, words = chaos("report", str(run), timeout_s=120)
+    assert code == 0, words
+    html = Path(page.strip()).read_text()
+    assert "<svg" in html and "http://" not in html and "https://" not in html
+    assert all(kind in html for kind in faults)
+
+
+@pytest.mark.chaos
+def test_the_full_size(tmp_path: Path) -> None:
+    found = run_and_judge(tmp_path / "run", seconds=120, timeout_s=400)
+    faults = found["outcome"]["faults"]
+    assert sum(faults.values()) >= 60 and len(faults) >= 15, found["outcome"]
+    assert found["verdict"]["operations"] >= 36_000
+    assert found["counts"]["transactions"] >= 5_000
+    assert_nothing_is_left(tmp_path / "run")
