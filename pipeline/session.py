@@ -60,8 +60,7 @@ def decide(given: Mapping[str, str], elsewhere: Mapping[str, str], cores: int) -
     master = given.get("spark.master") or elsewhere.get("spark.master") or LOCAL_MASTER
     defaults = {"spark.master": LOCAL_MASTER, **DEFAULTS}
     if master.startswith("local"):
-        shuffles = {"spark.sql.shuffle.partitions": str(max(2, cores))}
-        defaults |= LOCAL_DEFAULTS | shuffles
+        defaults |= {**LOCAL_DEFAULTS, "spark.sql.shuffle.partitions": str(max(2, cores))}
     return {name: value for name, value in defaults.items() if name not in elsewhere} | dict(given)
 
 

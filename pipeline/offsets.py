@@ -1,0 +1,321 @@
+"""Which offsets a micro-batch reads: places, limits, ranges, and what must not go unnoticed.
+
+Pure. A `Position` is the next offset to read in every partition, with the id of every topic, as it
+stands in Spark's checkpoint. What has been put there is read exactly as it says or the query stops:
+below the last stable offset a log never changes, so a range that is read again gives the same rows.
+Three things break that, and each is reported: a topic that was deleted and made anew (its id is
+another one), offsets that retention has removed, and a log that ends before what was read already.
+
+Where a query began is not in Spark's checkpoint before its first batch is complete, and Spark asks
+for it again whenever it needs it. "latest" would then be another place, and what lies between would
+be lost. So the end of the first batch says since where it reads.
+
+Offsets are counted, not records: transaction markers and aborted records take offsets, too.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .options import EARLIEST, LATEST, AtTime, OptionError, Place, Where
+
+VERSION = 1
+NO_TOPIC_ID = ""  # of clusters before KIP-516
+TopicPartition = tuple[str, int]
+Report = Callable[[str], None]  # takes a loss of data in words; raises where losses stop the query
+
+
+class DataLost(RuntimeError):
+    """Records that were to be read are gone; the text says which, and what can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset of every partition, and the id (hex) of every topic.
+
+    is_initial: it is where a query begins. since: where it began, at the end of its first batch.
+    """
+
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_initial: bool = False
+    since: Mapping[TopicPartition, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the checkpoint; equal positions give equal texts."""
+        topics: dict[str, Any] = {}
+        for (topic, partition), offset in sorted(self.offsets.items()):
+            entry = topics.setdefault(
+                topic, {"id": self.topic_ids.get(topic, NO_TOPIC_ID), "offsets": {}}
+            )
+            entry["offsets"][str(partition)] = offset
+            if self.since is not None and (topic, partition) in self.since:
+                entry.setdefault("since", {})[str(partition)] = self.since[(topic, partition)]
+        value: dict[str, Any] = {"version": VERSION, "topics": topics}
+        return value | {"initial": True} if self.is_initial else value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Position":
+        """From a checkpoint. Raises OptionError when it is not ours."""
+        if value.get("version") != VERSION or not isinstance(value.get("topics"), dict):
+            raise OptionError(
+                "the checkpoint does not hold offsets of this source (its offsets look like "
+                f"{str(value)[:80]}): use another checkpointLocation"
+            )
+        offsets: dict[TopicPartition, int] = {}
+        since: dict[TopicPartition, int] = {}
+        topic_ids: dict[str, str] = {}
+        for topic, entry in value["topics"].items():
+            topic_ids[topic] = entry["id"]
+            for found, listed in ((offsets, entry["offsets"]), (since, entry.get("since", {}))):
+                for partition, offset in listed.items():
+                    found[(topic, int(partition))] = int(offset)
+        return cls(offsets, topic_ids, bool(value.get("initial")), since or None)
+
+    def before(self, end: "Position") -> "Position":
+        """Where the batch begins that ends there; this is where Spark thinks that it does."""
+        if not self.is_initial or end.since is None:
+            return self
+        return Position(end.since, end.topic_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """What a partition has at a moment: from log_start_offset up to, not including, `end`.
+
+    end: the last stable offset for readers of committed records, else the high watermark.
+    """
+
+    log_start_offset: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The partitions that are to be read, as the cluster described them at a moment."""
+
+    bounds: Mapping[TopicPartition, LogBounds]
+    topic_ids: Mapping[str, str]
+
+    def at(self, offsets: Mapping[TopicPartition, int]) -> Position:
+        """These offsets with the ids of their topics."""
+        topics = {topic for topic, _ in offsets}
+        ids = {t: self.topic_ids.get(t, NO_TOPIC_ID) for t in sorted(topics)}
+        return Position(dict(sorted(offsets.items())), ids)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets start..end, end not included, of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_id: str = NO_TOPIC_ID
+
+    @property
+    def size(self) -> int:
+        """How many offsets."""
+        return self.end - self.start
+
+
+def resolve(
+    place: Place,
+    known: Known,
+    by_time: Mapping[TopicPartition, int],
+    *,
+    name: str,
+    is_strict_about_times: bool,
+    report: Report,
+) -> Position:
+    """Where a reader begins or ends in each partition.
+
+    by_time: the offsets that belong to the times of an AtTime; a missing one is the end, or with
+    is_strict_about_times an OptionError. name: of the option, for what is said.
+    """
+    found: dict[TopicPartition, int] = {}
+    if not isinstance(place, Where | AtTime):
+        _check_names(place, known, name)
+    for key, bounds in known.bounds.items():
+        if place is Where.EARLIEST:
+            found[key] = bounds.log_start_offset
+        elif place is Where.LATEST:
+            found[key] = bounds.end
+        elif isinstance(place, AtTime):
+            offset = by_time.get(key, LATEST)
+            if offset == LATEST and is_strict_about_times:
+                raise OptionError(
+                    f"{name}: {_named(key)} has no record at or after that time; with "
+                    "startingOffsetsByTimestampStrategy=latest it begins at the end"
+                )
+            found[key] = bounds.end if offset == LATEST else min(offset, bounds.end)
+        else:
+            found[key] = _by_offset(place[key], key, bounds, name, report)
+    return known.at(found)
+
+
+def _check_names(place: Mapping[TopicPartition, int], known: Known, name: str) -> None:
+    if missing := sorted(known.bounds.keys() - place.keys()):
+        raise OptionError(f"{name} says nothing about {_listed(missing)}; -2 there means earliest")
+    if unknown := sorted(place.keys() - known.bounds.keys()):
+        raise OptionError(f"{name} speaks of {_listed(unknown)}, which is not read here")
+
+
+def _by_offset(
+    offset: int, key: TopicPartition, bounds: LogBounds, name: str, report: Report
+) -> int:
+    if offset == EARLIEST:
+        return bounds.log_start_offset
+    if offset == LATEST:
+        return bounds.end
+    if offset > bounds.end:
+        raise OptionError(
+            f"{name}: {_named(key)} has no offset {offset} yet, it ends at {bounds.end}"
+        )
+    if offset < bounds.log_start_offset:
+        report(f"{name}: {_named(key)} begins at {bounds.log_start_offset}, not at {offset}")
+        return bounds.log_start_offset
+    return offset
+
+
+def check_identity(start: Position, known: Known, report: Report) -> None:
+    """Report topics that were made anew, and partitions that are no longer there.
+
+    A topic with another id always raises DataLost: its offsets mean other records.
+    """
+    for topic, was in start.topic_ids.items():
+        now = known.topic_ids.get(topic, NO_TOPIC_ID)
+        if NO_TOPIC_ID not in (was, now) and was != now:
+            raise DataLost(
+                f"topic {topic} was deleted and made anew (its id was {was}, now it is {now}), so "
+                "the offsets in the checkpoint mean nothing: begin with another checkpointLocation"
+            )
+    if gone := sorted(start.offsets.keys() - known.bounds.keys()):
+        report(f"{_listed(gone)} was being read and is no longer there")
+
+
+def ends_before(start: Position, known: Known) -> list[TopicPartition]:
+    """Partitions whose log ends before what was read already.
+
+    After a change of leader that passes within moments (the new one has yet to learn the high
+    watermark); where it lasts, records were lost.
+    """
+    return [key for key, bounds in known.bounds.items() if bounds.end < start.offsets.get(key, 0)]
+
+
+def latest(
+    start: Position,
+    known: Known,
+    *,
+    offsets_max: int | None = None,
+    until: Position | None = None,
+) -> Position:
+    """The end of the next micro-batch; `start` itself when there is nothing to read.
+
+    Partitions that are new begin at 0. until: no partition goes beyond (AvailableNow), and those
+    that are not in it wait. offsets_max: shared out by what each partition has to offer.
+    """
+    ends: dict[TopicPartition, int] = {}
+    for key, bounds in known.bounds.items():
+        begin = start.offsets.get(key)
+        end = bounds.end
+        if until is not None:
+            if begin is None and key not in until.offsets:
+                continue
+            end = min(end, until.offsets.get(key, 0))
+        ends[key] = max(end, begin or 0)
+    if offsets_max is not None:
+        backlog = {key: end - start.offsets.get(key, 0) for key, end in ends.items()}
+        for key, count in share_out(backlog, offsets_max).items():
+            ends[key] = start.offsets.get(key, 0) + count
+    if ends == start.offsets:
+        return start
+    end = known.at(ends)
+    if not start.is_initial:
+        return end
+    return replace(end, since={key: start.offsets.get(key, 0) for key in end.offsets})
+
+
+def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
+    """count_max (or less, if there is less) shared out in proportion, to the last one."""
+    total = sum(backlog.values())
+    if total <= count_max:
+        return dict(backlog)
+    shares = {key: count * count_max // total for key, count in backlog.items()}
+    left = count_max - sum(shares.values())
+    by_remainder = sorted(backlog, key=lambda key: (-(backlog[key] * count_max % total), key))
+    for key in by_remainder[:left]:
+        shares[key] += 1
+    return shares
+
+
+def ranges_between(
+    start: Position, end: Position, known: Known, report: Report
+) -> list[OffsetRange]:
+    """What a micro-batch reads, partition by partition, empty ranges left out.
+
+    Reports what retention has removed from it meanwhile, and reads the rest if that returns.
+    """
+    found: list[OffsetRange] = []
+    for (topic, partition), stop in sorted(end.offsets.items()):
+        key = (topic, partition)
+        begin = start.offsets.get(key, 0)
+        if stop <= begin:
+            continue
+        bounds = known.bounds.get(key)
+        if bounds is None:
+            report(
+                f"{_named(key)} is no longer there; offsets {begin} to {stop - 1} were to be read"
+            )
+            continue
+        if begin < bounds.log_start_offset:
+            new = "" if key in start.offsets else " (a partition that is new to this query)"
+            report(
+                f"{_named(key)}: offsets {begin} to {min(stop, bounds.log_start_offset) - 1} are "
+                f"gone, the log begins at {bounds.log_start_offset}{new}; raise retention.ms or "
+                "retention.bytes, or read more often"
+            )
+            begin = bounds.log_start_offset
+        if begin < stop:
+            topic_id = end.topic_ids.get(topic, NO_TOPIC_ID)
+            found.append(OffsetRange(topic, partition, begin, stop, topic_id))
+    return found
+
+
+def split(
+    ranges: Iterable[OffsetRange], *, partitions_min: int | None, records_max: int | None
+) -> list[OffsetRange]:
+    """The same offsets in more ranges: at least so many, and none with more offsets than that.
+
+    Fewer than partitions_min only where there are not so many offsets.
+    """
+    listed = list(ranges)
+    total = sum(each.size for each in listed)
+    found: list[OffsetRange] = []
+    for each in listed:
+        pieces = 1
+        if partitions_min is not None and partitions_min > len(listed):
+            pieces = -(-each.size * partitions_min // total)
+        if records_max is not None:
+            pieces = max(pieces, -(-each.size // records_max))
+        found += _cut(each, min(pieces, each.size))
+    return found
+
+
+def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
+    cuts = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
+    return [
+        OffsetRange(whole.topic, whole.partition, begin, end, whole.topic_id)
+        for begin, end in itertools.pairwise(cuts)
+    ]
+
+
+def _named(key: TopicPartition) -> str:
+    return f"{key[0]}/{key[1]}"
+
+
+def _listed(keys: list[TopicPartition]) -> str:
+    shown = ", ".join(_named(key) for key in keys[:5])
+    return shown if len(keys) <= 5 else f"{shown} and {len(keys) - 5} more"

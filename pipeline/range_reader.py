@@ -1,0 +1,157 @@
+"""All batches of a range of offsets, as they stand in the log; runs in Spark's tasks.
+
+Rules of this file. A range is read to its end or an error is raised: never less. It ends where a
+batch reaches beyond its last offset, or where the log has nothing more below a bound that is known
+to lie behind it (compaction leaves such holes). What retention takes away meanwhile is reported.
+Fetches run ahead in the client's thread while the caller works on what has come, but never ahead of
+the range.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+
+from ..client.cluster_view import ClusterView
+from ..client.fetch_state import FetchState, RawBatch
+from ..client.fetcher import Fetcher, wait_for
+from ..client.loop_thread import LoopThread
+from ..client.settings import Settings, consumer_settings
+from ..client.view_source import open_view
+from ..wire.errors import OffsetOutOfRange, RequestTimedOut
+from .offsets import NO_TOPIC_ID, DataLost, OffsetRange, Report
+
+ANSWER_MS = 500  # between two looks at the clock
+EMPTY_ANSWERS = 2  # that say the same, before the rest of a range counts as empty
+
+
+class RangeReader:
+    """Iterates over lists of batches; close it, or use it as a context manager."""
+
+    def __init__(
+        self, client: Mapping[str, str], wanted: OffsetRange, *, is_committed: bool, report: Report
+    ) -> None:
+        isolation = "read_committed" if is_committed else "read_uncommitted"
+        self._settings: Settings = consumer_settings(
+            client, {"isolation_level": isolation, "enable_auto_commit": False}
+        )
+        self._wanted, self._report, self._is_committed = wanted, report, is_committed
+        self._state = FetchState(wanted.topic, wanted.partition, wanted.start)
+        self._empty_answers = 0
+        self._thread = LoopThread("oncelog-range")
+        try:
+            self._view: ClusterView
+            self._fetcher: Fetcher
+            self._thread.run(self._open())
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __enter__(self) -> "RangeReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up what is on its way, and end the thread."""
+        if not self._thread.loop.is_closed():
+            try:
+                self._thread.run(self._close())
+            finally:
+                self._thread.close()
+
+    def __iter__(self) -> Iterator[list[RawBatch]]:
+        while batches := self._thread.run(self._next()):
+            yield batches
+
+    async def _open(self) -> None:
+        self._view, _ = open_view(None, self._settings)
+        self._fetcher = Fetcher(self._view, self._settings)
+        topic, topic_id = self._wanted.topic, self._wanted.topic_id
+        snapshot = await self._view.retrying(
+            lambda: self._view.refresh([topic]), timeout_ms=self._settings.default_api_timeout_ms
+        )
+        now = snapshot.topic_ids.get(topic, b"").hex()
+        if topic_id != NO_TOPIC_ID and now.strip("0") and now != topic_id:
+            raise DataLost(
+                f"topic {topic} was deleted and made anew while it was read (its id was "
+                f"{topic_id}, now it is {now}): begin with another checkpointLocation"
+            )
+        self._ask()
+
+    async def _close(self) -> None:
+        await self._fetcher.close()
+        await self._view.close()
+
+    def _ask(self) -> None:
+        if self._state.fetch_offset < self._wanted.end:
+            self._fetcher.start([self._state])
+
+    async def _next(self) -> list[RawBatch]:
+        """The batches of the next answer; none when the range is read."""
+        state, end, fetcher = self._state, self._wanted.end, self._fetcher
+        deadline_ms = _now_ms() + self._settings.default_api_timeout_ms
+        while state.position < end:
+            found = self._take()
+            if found:
+                self._empty_answers = 0
+                self._ask()
+                return found
+            if fetcher.problems:
+                raise fetcher.problems.pop(0)
+            if fetcher.out_of_range:
+                self._jump()
+            elif self._is_empty_from_here():
+                return []
+            if _now_ms() > deadline_ms:
+                raise RequestTimedOut(
+                    f"{state.topic}/{state.partition}: no broker gave what stands at offset "
+                    f"{state.position} for {self._settings.default_api_timeout_ms} ms; the range "
+                    f"goes to {end}, and readers are let to {self._bound()}"
+                )
+            state.high_watermark = state.last_stable_offset = -1
+            fetcher.arrived.clear()
+            self._ask()
+            await wait_for(fetcher.arrived, ANSWER_MS)
+        return []
+
+    def _take(self) -> list[RawBatch]:
+        found: list[RawBatch] = []
+        while self._state.position < self._wanted.end:
+            batch = self._state.take_raw()
+            if batch is None:
+                break
+            found.append(batch)
+        return found
+
+    def _bound(self) -> int:
+        """How far readers are let, by the last answer; -1 before it came."""
+        state = self._state
+        return state.last_stable_offset if self._is_committed else state.high_watermark
+
+    def _is_empty_from_here(self) -> bool:
+        """Whether answers say that no batch is left below the end of the range."""
+        if self._bound() < self._wanted.end or self._state.has_data:
+            return False
+        self._empty_answers += 1
+        return self._empty_answers >= EMPTY_ANSWERS
+
+    def _jump(self) -> None:
+        """The offset is not in the log: gone, or not yet known to a new leader."""
+        self._fetcher.out_of_range.clear()
+        state, wanted = self._state, self._wanted
+        first = state.log_start_offset
+        if first <= state.position:
+            return
+        try:
+            self._report(
+                f"{wanted.topic}/{wanted.partition}: offsets {state.position} to "
+                f"{min(first, wanted.end) - 1} were removed while they were to be read, the log "
+                f"begins at {first}; raise retention.ms or retention.bytes"
+            )
+        except DataLost as lost:
+            raise lost from OffsetOutOfRange(f"the log begins at {first}")
+        state.seek(min(first, wanted.end))
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000
