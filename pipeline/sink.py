@@ -1,0 +1,311 @@
+"""Exactly once from Spark into topics of any Kafka-compatible cluster.
+
+    from oncelog.pipeline import exactly_once
+
+    query = exactly_once(
+        rows,                                   # a streaming DataFrame with a column `value`
+        sink_id="billing",                      # names this output for as long as it lives
+        bootstrap="127.0.0.1:9092",
+        topic="invoices",
+        checkpoint="/data/billing-checkpoint",
+    )
+
+Readers with isolation.level=read_committed see the rows of each batch once, whatever was killed
+meanwhile. mode="prepared": every task writes by itself, into a prepared transaction, and the driver
+decides (sink_protocol.py); the cluster has to serve KIP-939. mode="driver": all rows of a batch go
+through the driver, in one transaction that also holds the decision; any Kafka from 0.11 on.
+
+Within a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else:
+
+    sink = ExactlyOnceSink("billing", "127.0.0.1:9092", "invoices")
+
+    def each_batch(frame, batch_id):
+        sink(frame.select(...), batch_id)
+
+What the sink cannot square with the checkpoint stops the query with a SinkStopped, which says what
+was found and what to do. This is about classic Spark: with Spark Connect foreachBatch runs in
+another process, which is not tried.
+"""
+
+import functools
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..client import ClusterView, Producer
+from ..client.loop_thread import LoopThread
+from ..client.settings import producer_settings
+from .sink_checks import check_prepared, check_timeout, ready_topic
+from .sink_cluster import CONTROL_TIMEOUT_MS, SinkCluster
+from .sink_columns import prepare, rows_by_topic
+from .sink_decision import Child
+from .sink_judgement import SinkStopped, Terms
+from .sink_protocol import Mode, Phase, SinkProtocol
+from .sink_steps import (
+    AbortChildren,
+    BatchGiven,
+    BatchOver,
+    CommitChildren,
+    Effect,
+    Event,
+    Failed,
+    Fence,
+    ListOpen,
+    ReadDecision,
+    RunTasks,
+    TaskReport,
+    TasksDone,
+    TasksFailed,
+    WriteBatch,
+    WriteDecision,
+)
+from .sink_task import REPORT, Order, write_attempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["ExactlyOnceSink", "SinkStopped", "exactly_once"]
+
+log = logging.getLogger("oncelog.sink")
+
+DRIVER_TIMEOUT_MS = 600_000  # of the transaction that holds a whole batch
+QUERY_ID = "sql.streaming.queryId"
+OUR_KEYS = ("bootstrap_servers", "transactional_id", "transaction_two_phase_commit_enable")
+CHUNK_ROWS = 10_000
+
+
+def exactly_once(
+    frame: "DataFrame",
+    *,
+    sink_id: str,
+    bootstrap: str,
+    topic: str | None = None,
+    checkpoint: str,
+    mode: str = "prepared",
+    output_mode: str = "append",
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+    **options: Any,
+) -> "StreamingQuery":
+    """Start a query that writes a streaming DataFrame; see the top of the file.
+
+    topic: None when the rows have a column `topic`. trigger: the arguments of Spark's `trigger()`,
+    `{"availableNow": True}`. options: those of ExactlyOnceSink. Raises ValueError for columns that
+    cannot be written.
+    """
+    sink = ExactlyOnceSink(sink_id, bootstrap, topic, mode=mode, checkpoint=checkpoint, **options)
+    sink.check(frame)
+    writer = (
+        frame.writeStream.foreachBatch(sink)
+        .outputMode(output_mode)
+        .option("checkpointLocation", checkpoint)
+    )
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    return writer.start()
+
+
+class ExactlyOnceSink:
+    """A sink for foreachBatch; one for each query, in the driver.
+
+    checkpoint: of the query; with it the sink also notices a checkpoint that was set back by a
+    single batch. replaces_query, first_batch: see sink_judgement.py. transaction_timeout_ms: of
+    mode "driver", how long a batch may take. settings: of the producers (compression_type,
+    linger_ms, batch_size...; client/settings.py).
+    """
+
+    def __init__(
+        self,
+        sink_id: str,
+        bootstrap: str,
+        topic: str | None = None,
+        *,
+        mode: str = "prepared",
+        checkpoint: str | None = None,
+        replaces_query: str | None = None,
+        first_batch: int | None = None,
+        transaction_timeout_ms: int | None = None,
+        **settings: Any,
+    ) -> None:
+        self.sink_id, self.bootstrap, self.topic = sink_id, bootstrap, topic
+        self.mode, self._checkpoint = Mode(mode), checkpoint
+        for key in OUR_KEYS:
+            if key in settings:
+                raise ValueError(f"{key} is the sink's own to set")
+        producer_settings(None, {"transactional_id": sink_id, **settings})  # raises what is wrong
+        terms = Terms(replaces_query=replaces_query, first_batch=first_batch)
+        self.protocol = SinkProtocol(sink_id, mode=self.mode, terms=terms)
+        default_ms = CONTROL_TIMEOUT_MS if self.mode is Mode.PREPARED else DRIVER_TIMEOUT_MS
+        self._timeout_ms = transaction_timeout_ms or default_ms
+        self._settings = settings
+        self._thread: LoopThread | None = None
+        self._cluster: SinkCluster | None = None
+        self.record_count = 0  # of the last batch
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError(
+            "an exactly-once sink lives in the driver and cannot be sent elsewhere; Spark Connect, "
+            "which runs foreachBatch in another process, is not supported"
+        )
+
+    def check(self, frame: "DataFrame") -> None:
+        """Raises ValueError when rows of this form cannot be written."""
+        prepare(frame, self.topic)
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Write a batch, unless it was written. Raises SinkStopped, and what tasks raised."""
+        given = self._given(frame, batch_id)
+        rows = prepare(frame, self.topic)
+        if self.protocol.phase is Phase.IDLE:
+            self._run(self._ready)
+        problem: BaseException | None = None
+        event: Event = given
+        try:
+            while True:
+                effect = self.protocol.step(event)
+                if isinstance(effect, BatchOver):
+                    break
+                try:
+                    event = self.perform(effect, rows)
+                except BaseException as caught:  # also a query that is stopped meanwhile
+                    problem = problem or caught
+                    is_work = isinstance(effect, RunTasks | WriteBatch)
+                    event = TasksFailed() if is_work else Failed()
+        except SinkStopped:
+            self._run(SinkCluster.close)
+            raise
+        if problem is not None:
+            self._run(SinkCluster.close)
+            raise problem
+        self.record_count = self.record_count if effect.was_written else 0
+        log.info(
+            "sink %s: batch %s %s, %s records",
+            self.sink_id,
+            batch_id,
+            "is written" if effect.was_written else "was written before",
+            self.record_count,
+        )
+
+    def close(self) -> None:
+        """End the sink's thread and connections; a query that goes on opens them anew."""
+        thread, self._thread = self._thread, None
+        cluster, self._cluster = self._cluster, None
+        if thread is not None and cluster is not None:
+            thread.run(cluster.close())
+            thread.run(cluster.view.close())
+            thread.close()
+
+    # --- carrying out
+
+    def perform(self, effect: Effect, rows: "DataFrame") -> Event:
+        """Do it and say what came of it."""
+        match effect:
+            case ReadDecision():
+                return self._run(SinkCluster.read_decision)
+            case Fence():
+                return self._run(SinkCluster.fence)
+            case ListOpen():
+                return self._run(SinkCluster.list_open)
+            case WriteDecision(decision):
+                return self._run(lambda cluster: cluster.write_decision(decision))
+            case CommitChildren(children):
+                return self._run(lambda cluster: cluster.commit_children(children))
+            case AbortChildren(names):
+                return self._run(lambda cluster: cluster.abort_children(names))
+            case RunTasks():
+                return self._run_tasks(effect, rows)
+            case WriteBatch():
+                return self._write_batch(effect, rows)
+            case _:
+                raise AssertionError(effect)
+
+    def _run_tasks(self, effect: RunTasks, rows: "DataFrame") -> Event:
+        order = Order(
+            sink_id=self.sink_id,
+            generation=effect.generation,
+            batch_id=effect.batch_id,
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            committed=effect.committed,
+            settings=self._settings,
+        )
+        # Spark's signature asks for an iterator of batches where ours is one of one row.
+        found = rows.mapInArrow(functools.partial(write_attempt, order), REPORT).collect()
+        self.record_count = sum(row.record_count for row in found)
+        return TasksDone(tuple(map(_report, found)))
+
+    def _write_batch(self, effect: WriteBatch, rows: "DataFrame") -> Event:
+        table = rows.toArrow()
+        self.record_count = table.num_rows
+
+        async def write(producer: Producer) -> None:
+            for batch in table.to_batches(max_chunksize=CHUNK_ROWS):
+                for topic, columns in rows_by_topic(batch, self.topic):
+                    await producer.send_many(topic, **columns)
+
+        return self._run(lambda cluster: cluster.write_decision(effect.decision, write))
+
+    def _run(self, work: Callable[[SinkCluster], Any]) -> Any:
+        if self._thread is None:
+            self._thread = LoopThread("oncelog-sink-driver")
+
+        async def on_loop() -> Any:
+            if self._cluster is None:
+                self._cluster = SinkCluster(
+                    ClusterView(self.bootstrap, client_id="oncelog-sink-driver"),
+                    self.sink_id,
+                    control_timeout_ms=self._timeout_ms,
+                    settings=self._settings,
+                )
+            return await work(self._cluster)
+
+        return self._thread.run(on_loop())
+
+    async def _ready(self, cluster: SinkCluster) -> None:
+        if self.mode is Mode.PREPARED:
+            await check_prepared(cluster.admin)
+        await check_timeout(cluster.admin, self._timeout_ms, "transaction_timeout_ms")
+        await ready_topic(cluster.admin)
+
+    def _given(self, frame: "DataFrame", batch_id: int) -> BatchGiven:
+        spark = frame.sparkSession
+        query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+        if query_id is None:
+            raise RuntimeError(
+                "the sink was called outside of a streaming query: it belongs into foreachBatch, "
+                "which tells it the query and the batch"
+            )
+        digest = "" if self._checkpoint is None else _digest(spark, self._checkpoint, batch_id)
+        return BatchGiven(query_id=query_id, batch_id=batch_id, digest=digest)
+
+
+def _report(row: Any) -> TaskReport:
+    child = None
+    if row.transactional_id is not None:
+        child = Child(row.transactional_id, row.producer_id, row.producer_epoch, row.is_v2)
+    return TaskReport(partition_id=row.partition_id, record_count=row.record_count, child=child)
+
+
+def _digest(spark: "SparkSession", checkpoint: str, batch_id: int) -> str:
+    """Of what Spark has written about the batch before it gave it out; "" where that is not to be
+    had. The file is written once, so another one means another plan.
+    """
+    from py4j.protocol import Py4JError
+
+    jvm: Any = spark._jvm
+    context: Any = spark._jsc
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets/{batch_id}")
+        stream = path.getFileSystem(context.hadoopConfiguration()).open(path)
+        try:
+            data = bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+    except Py4JError as problem:
+        log.info("offsets/%s of %s cannot be read: %s", batch_id, checkpoint, problem)
+        return ""
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -1,0 +1,215 @@
+"""The sink's requests to a cluster: the control transaction, the decision, the children's ends.
+
+All by Kafka's protocol. What an answer means to the protocol stands here, and nothing else: a
+request is tried for as long as it can still be decided; one that is refused becomes an event, and
+only what leaves nothing in doubt is raised.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from ..client import Admin, ClusterView, Consumer, PreparedTransaction, Producer, ProducerState
+from ..client import complete as complete_prepared
+from ..client.offset_queries import EARLIEST, LATEST
+from ..wire.errors import ErrorCode, KafkaError
+from .sink_decision import TOPIC, Child, Decision, decode, encode, newest_by_key
+from .sink_names import child_prefix, control_id
+from .sink_steps import (
+    ChildRefused,
+    ChildrenAborted,
+    ChildrenCommitted,
+    ControlCommitted,
+    ControlInDoubt,
+    DecisionRead,
+    Event,
+    Fenced,
+    OpenListed,
+)
+
+log = logging.getLogger("oncelog.sink")
+
+CONTROL_TIMEOUT_MS = 60_000
+CONTROL_TRIES = 5  # of a transaction that had to be aborted
+READ_PATIENCE_S = 180.0  # another sink's control transaction may hold the topic until it times out
+LIST_PATIENCE_S = 60.0
+ENDS_AT_ONCE = 32
+END_PATIENCE_MS = 60_000
+PLACE = (TOPIC, 0)
+Write = Callable[[Producer], Awaitable[None]]
+ENDED_OTHERWISE = {
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+}
+
+
+class SinkCluster:
+    """One sink's dealings with its cluster; on one event loop. The view is the caller's."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        sink_id: str,
+        *,
+        control_timeout_ms: int = CONTROL_TIMEOUT_MS,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.view, self.sink_id = view, sink_id
+        self.admin = Admin(view)
+        self._control: Producer | None = None
+        self._timeout_ms, self._settings = control_timeout_ms, settings or {}
+
+    async def close(self) -> None:
+        """Close the control producer, without a word to the cluster about what it has open."""
+        control, self._control = self._control, None
+        if control is not None:
+            await control.close()
+
+    async def fence(self) -> Event:
+        """Take the control id. Raises when no coordinator could be found for a long time."""
+        await self.close()
+        control = Producer(
+            self.view,
+            transactional_id=control_id(self.sink_id),
+            transaction_timeout_ms=self._timeout_ms,
+            **self._settings,
+        )
+        await control.init_transactions()  # waits while its last transaction is being ended
+        self._control = control
+        return Fenced()
+
+    async def read_decision(self) -> Event:
+        """The decision as of now: everything that was acknowledged before this call counts."""
+        return DecisionRead(decode(self.sink_id, await read_topic(self.admin)))
+
+    async def list_open(self) -> Event:
+        """Open children; asked again while a coordinator cannot be reached."""
+        prefix = child_prefix(self.sink_id)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LIST_PATIENCE_S
+        while True:
+            try:
+                found = await self.admin.transactions.list_transactions(
+                    prefix=prefix, states=["Ongoing"]
+                )
+            except KafkaError as problem:
+                if not problem.retriable or loop.time() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return OpenListed(tuple(each.transactional_id for each in found))
+
+    async def write_decision(self, decision: Decision, write: Write | None = None) -> Event:
+        """Commit the decision's records, and what `write` sends, in one control transaction."""
+        control = self._control
+        if control is None or control.state is ProducerState.FATAL_ERROR:
+            return ControlInDoubt("the control id was lost before")
+        last: KafkaError | None = None
+        for _ in range(CONTROL_TRIES):
+            try:
+                await control.begin_transaction()
+                if write is not None:
+                    await write(control)
+                for key, value in encode(self.sink_id, decision):
+                    await control.send(TOPIC, value, key=key, partition=0)
+                await _commit(control)
+            except KafkaError as problem:
+                if control.state is ProducerState.FATAL_ERROR:
+                    return ControlInDoubt(str(problem))
+                log.warning("sink %s: a control transaction is aborted: %s", self.sink_id, problem)
+                last = problem
+                try:
+                    await control.abort_transaction()
+                except KafkaError as second:
+                    if control.state is ProducerState.FATAL_ERROR:
+                        return ControlInDoubt(str(second))
+                    raise
+            else:
+                return ControlCommitted()
+        assert last is not None
+        raise last
+
+    async def commit_children(self, children: Iterable[Child]) -> Event:
+        """Commit all, as long as it takes; the first refusal ends it."""
+        gate = asyncio.Semaphore(ENDS_AT_ONCE)
+        refusals: list[ChildRefused] = []
+
+        async def one(child: Child) -> None:
+            async with gate:
+                reason = await self._commit_child(child)
+            if reason is not None:
+                refusals.append(ChildRefused(child.transactional_id, reason))
+
+        await _all(one(child) for child in children)
+        return refusals[0] if refusals else ChildrenCommitted()
+
+    async def _commit_child(self, child: Child) -> str | None:
+        token = PreparedTransaction(
+            child.transactional_id, child.producer_id, child.producer_epoch, child.is_v2
+        )
+        while True:
+            try:
+                await complete_prepared(self.view, token, commit=True, timeout_ms=END_PATIENCE_MS)
+            except KafkaError as problem:
+                if problem.number == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                    return None  # it was committed, and its id has expired since
+                if problem.number in ENDED_OTHERWISE:
+                    return str(problem)
+                if not problem.retriable:
+                    raise
+                log.warning("sink %s: %s waits: %s", self.sink_id, child.transactional_id, problem)
+            else:
+                return None
+
+    async def abort_children(self, names: Iterable[str]) -> Event:
+        """End what these have open."""
+        gate = asyncio.Semaphore(ENDS_AT_ONCE)
+
+        async def one(name: str) -> None:
+            async with gate:
+                await self.admin.transactions.end(name)
+
+        await _all(one(name) for name in names)
+        return ChildrenAborted()
+
+
+async def read_topic(admin: Admin) -> dict[bytes, bytes | None]:
+    """The newest committed value of each key of the topic of decisions.
+
+    To the high watermark of this moment, which a leader tells only when it is sure of it; so a
+    transaction that holds readers back below it is waited for. Raises TimeoutError.
+    """
+    end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]
+    start = (await admin.list_offsets({PLACE: EARLIEST}))[PLACE]
+    newest: dict[bytes, bytes | None] = {}
+    async with Consumer(
+        admin.view, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign({PLACE: start})
+        async with asyncio.timeout(READ_PATIENCE_S):
+            while consumer.position(*PLACE) < end:
+                records = await consumer.poll(500)
+                newest |= newest_by_key((r.key, r.value) for r in records)
+    return newest
+
+
+async def _commit(control: Producer) -> None:
+    """The same EndTxn until it is decided."""
+    while True:
+        try:
+            await control.commit_transaction()
+        except KafkaError as problem:
+            if control.state is not ProducerState.COMMITTING_TRANSACTION:
+                raise
+            log.warning("the end of a control transaction is not known yet: %s", problem)
+        else:
+            return
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """All of them to their end, then the first problem."""
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,104 @@
+"""Rows for the sink: the columns of Spark's Kafka sink, and a timestamp.
+
+    value      binary or text; null is a tombstone                    must be there
+    key        binary or text
+    topic      text; needed where the sink is given no topic
+    partition  int; without it Kafka's partitioner decides
+    headers    array<struct<key: string, value: binary>>
+    timestamp  timestamp of the record; without it the time of writing
+
+`prepare` brings a data frame into that form before it goes to the workers; `rows_by_topic` takes
+its Arrow batches apart there. A topic that is given to the sink wins over the column, as in Spark.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+KNOWN = ("value", "key", "topic", "partition", "headers", "timestamp")
+BYTES = {"binary", "string"}
+
+
+def check_columns(types: dict[str, str], topic: str | None) -> None:
+    """Raises ValueError when rows with these columns (name: Spark's type) cannot be written."""
+    unknown = [name for name in types if name not in KNOWN]
+    if unknown:
+        raise ValueError(
+            f"the sink has no column {', '.join(unknown)}; it knows {', '.join(KNOWN)}. "
+            "Put what a record says into value, e.g. to_json(struct(*)) AS value"
+        )
+    if "value" not in types:
+        raise ValueError("a column `value` (binary or string) is missing")
+    for name in ("value", "key"):
+        if types.get(name, "binary") not in BYTES:
+            raise ValueError(f"column {name} is {types[name]}; it has to be binary or string")
+    for name, wanted in (("topic", "string"), ("partition", "int"), ("timestamp", "timestamp")):
+        if types.get(name, wanted) != wanted:
+            raise ValueError(f"column {name} is {types[name]}; it has to be {wanted}")
+    if topic is None and "topic" not in types:
+        raise ValueError("no topic: give the sink one (topic=...), or the rows a column `topic`")
+
+
+def prepare(frame: "DataFrame", topic: str | None) -> "DataFrame":
+    """The same rows with plain columns; raises ValueError when that cannot be."""
+    from pyspark.sql import functions as F
+
+    types = {each.name: each.dataType.simpleString() for each in frame.schema.fields}
+    check_columns(types, topic)
+    columns = [F.col(name).cast("binary").alias(name) for name in ("value", "key") if name in types]
+    if topic is None:
+        columns.append(F.col("topic"))
+    if "partition" in types:
+        columns.append(F.col("partition"))
+    if "headers" in types:
+        columns.append(F.col("headers"))
+    if "timestamp" in types:
+        columns.append(F.unix_millis(F.col("timestamp")).alias("timestamp"))
+    return frame.select(*columns)
+
+
+def rows_by_topic(
+    batch: "pa.RecordBatch", topic: str | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of each topic, as arguments of `Producer.send_many`."""
+    if topic is not None:
+        yield topic, _arguments(batch)
+        return
+    import pyarrow.compute as pc
+
+    compute: Any = pc  # its functions are made when it is imported
+    names = batch.column("topic")
+    for name in names.unique().to_pylist():
+        if name is None:
+            raise ValueError("a row has no topic: the column is null, and the sink was given none")
+        yield name, _arguments(batch.filter(compute.equal(names, name)))
+
+
+def _arguments(batch: "pa.RecordBatch") -> dict[str, Any]:
+    import pyarrow.compute as pc
+
+    names = batch.schema.names
+    found: dict[str, Any] = {"values": batch.column("value")}
+    if "key" in names:
+        found["keys"] = batch.column("key")
+    if "partition" in names:
+        found["partition"] = pc.fill_null(batch.column("partition"), -1).to_pylist()
+    if "timestamp" in names:
+        found["timestamp_ms"] = _times(batch.column("timestamp"))
+    if "headers" in names:
+        rows = batch.column("headers").to_pylist()
+        found["headers"] = [tuple((h["key"], h["value"]) for h in row or ()) for row in rows]
+    return found
+
+
+def _times(column: "pa.Array") -> list[int]:
+    import time
+
+    import pyarrow.compute as pc
+
+    if column.null_count:
+        column = pc.fill_null(column, time.time_ns() // 1_000_000)
+    return column.to_pylist()

@@ -1,0 +1,186 @@
+"""What a sink has decided, and its form in the topic of decisions.
+
+Pure. The topic `oncelog.spark.decisions` has one partition and is compacted; the newest record of
+the key `sink_id` is the decision of that sink, as JSON that a person can read. Children above
+CHUNK_BYTES_MAX go to further keys, `sink_id#1`, `sink_id#2`...; each of these names the batch and
+the generation that it belongs to, so what is left over from a larger, older decision is not
+mistaken for a part of this one. All records of a decision are written in one transaction of the
+control id.
+
+Group offsets would not do in place of the topic: they expire, and a query that stopped that long
+would write its last batch twice.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+TOPIC = "oncelog.spark.decisions"
+FORM = 1
+CHUNK_BYTES_MAX = 512 * 1024
+CHUNKS_MAX = 1_000
+NO_BATCH = -1
+Record = tuple[bytes, bytes]
+
+
+class UnreadableDecision(ValueError):
+    """What stands in the topic was not written by this sink, or not by this version of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A prepared transaction of one task attempt; whoever knows these can end it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_v2: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The state of a sink.
+
+    generation: of the driver that was last in office. decided_by: of the one that decided the
+    batch. batch_id: NO_BATCH before the first. is_done: all children are known to be committed.
+    digest: of what Spark's checkpoint says about the batch, "" when it was not known.
+    """
+
+    generation: int
+    query_id: str
+    batch_id: int = NO_BATCH
+    decided_by: int = 0
+    children: tuple[Child, ...] = ()
+    is_done: bool = True
+    digest: str = ""
+
+    @property
+    def unfinished(self) -> tuple[Child, ...]:
+        """Children that may have to be committed yet."""
+        return () if self.is_done else self.children
+
+    def claimed(self, generation: int) -> "Decision":
+        """The same under a new driver."""
+        return replace(self, generation=generation)
+
+    def done(self) -> "Decision":
+        """The same, finished."""
+        return replace(self, is_done=True)
+
+
+def encode(sink_id: str, decision: Decision) -> list[Record]:
+    """The records of a decision. Raises ValueError when it has too many children."""
+    chunks = _chunks(decision.children)
+    if len(chunks) > CHUNKS_MAX:
+        raise ValueError(
+            f"{len(decision.children)} tasks wrote records, too many for one decision: "
+            "coalesce() the batch to fewer partitions"
+        )
+    head: dict[str, Any] = {
+        "form": FORM,
+        "generation": decision.generation,
+        "query_id": decision.query_id,
+        "batch_id": decision.batch_id,
+        "decided_by": decision.decided_by,
+        "is_done": decision.is_done,
+        "digest": decision.digest,
+        "chunks": len(chunks),
+        "children": chunks[0] if chunks else [],
+    }
+    records = [(sink_id.encode(), _json(head))]
+    for index, children in enumerate(chunks[1:], 1):
+        part = {
+            "form": FORM,
+            "batch_id": decision.batch_id,
+            "decided_by": decision.decided_by,
+            "children": children,
+        }
+        records.append((f"{sink_id}#{index}".encode(), _json(part)))
+    return records
+
+
+def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | None:
+    """The decision among the newest records by key; None when the sink has none.
+
+    Raises UnreadableDecision.
+    """
+    value = newest.get(sink_id.encode())
+    if value is None:
+        return None
+    try:
+        head = _parse(value)
+        batch_id, decided_by = int(head["batch_id"]), int(head["decided_by"])
+        children = list(head["children"])
+        for index in range(1, _count(head["chunks"])):
+            part = _parse(newest.get(f"{sink_id}#{index}".encode()) or b"null")
+            if (part["batch_id"], part["decided_by"]) != (batch_id, decided_by):
+                raise ValueError(f"part {index} belongs to batch {part['batch_id']}")
+            children += part["children"]
+        return Decision(
+            generation=int(head["generation"]),
+            query_id=str(head["query_id"]),
+            batch_id=batch_id,
+            decided_by=decided_by,
+            children=tuple(_child(each) for each in children),
+            is_done=bool(head["is_done"]),
+            digest=str(head["digest"]),
+        )
+    except (ValueError, KeyError, TypeError) as problem:
+        raise UnreadableDecision(
+            f"the decision of sink {sink_id} in {TOPIC} cannot be read ({problem!r}): it was "
+            "written by something else, or by a newer oncelog"
+        ) from None
+
+
+def decode_all(newest: Mapping[bytes, bytes | None]) -> dict[str, Decision]:
+    """The decisions of all sinks. Raises UnreadableDecision."""
+    names = sorted(key.decode() for key in newest if b"#" not in key)
+    found = {name: decode(name, newest) for name in names}
+    return {name: decision for name, decision in found.items() if decision is not None}
+
+
+def newest_by_key(
+    records: Iterable[tuple[bytes | None, bytes | None]],
+) -> dict[bytes, bytes | None]:
+    """What compaction would leave of records in the order of their offsets."""
+    return {key: value for key, value in records if key is not None}
+
+
+def _chunks(children: Iterable[Child]) -> list[list[list[Any]]]:
+    chunks: list[list[list[Any]]] = []
+    room = 0
+    for child in children:
+        row = [child.transactional_id, child.producer_id, child.producer_epoch, child.is_v2]
+        size = len(_json(row)) + 1
+        if not chunks or size > room:
+            chunks.append([])
+            room = CHUNK_BYTES_MAX
+        chunks[-1].append(row)
+        room -= size
+    return chunks
+
+
+def _child(row: Any) -> Child:
+    name, producer_id, epoch, is_v2 = row
+    return Child(str(name), int(producer_id), int(epoch), bool(is_v2))
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if not 0 <= count <= CHUNKS_MAX:
+        raise ValueError(f"{count} parts")
+    return count
+
+
+def _parse(value: bytes) -> dict[str, Any]:
+    found = json.loads(value)
+    if not isinstance(found, dict):
+        raise ValueError("a part is missing")
+    if found.get("form") != FORM:
+        raise ValueError(f"form {found.get('form')!r} is not known here")
+    return found
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

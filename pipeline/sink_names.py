@@ -1,0 +1,77 @@
+"""The transactional ids of a sink: one for its drivers, one for each task attempt that writes.
+
+Pure. All begin with `oncelog.spark.<sink_id>.`:
+
+    oncelog.spark.SINK.ctl               the control id; whoever initializes it fences older drivers
+    oncelog.spark.SINK.g7.1f0c..9a.3     a child: of generation 7, the worker's fourth
+
+Rules of this file. The first thing that a task does to its child id is InitProducerId, which aborts
+whatever the id has open. So an id belongs to one worker process for ever (the word in its middle is
+drawn by the process): an attempt that froze before that request, and wakes much later, can hurt
+nobody but itself. (With ids made of partition and attempt number, such a sleeper would abort the
+transaction of the attempt that bears the same number in a later batch.) Within its process an id is
+used again only when the driver has said that its last transaction was committed, and never for a
+batch that is not newer than its last one. So a long query keeps to a few ids; one whose attempt was
+not wanted is left to expire.
+"""
+
+import re
+from collections.abc import Iterable
+
+PREFIX = "oncelog.spark."
+SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_CHILD = re.compile(r"g(\d{1,15})\.[0-9a-f]{8,32}\.\d{1,9}")
+
+
+def check_sink_id(sink_id: str) -> str:
+    """The same. Raises ValueError when it cannot be part of a transactional id."""
+    if not SINK_ID.fullmatch(sink_id):
+        raise ValueError(
+            f"sink_id={sink_id!r} will not do: it is 1 to 100 letters, digits, dots, dashes and "
+            "underscores, and it stays the same for the life of the query's output"
+        )
+    return sink_id
+
+
+def control_id(sink_id: str) -> str:
+    """The transactional id of the sink's drivers."""
+    return f"{PREFIX}{sink_id}.ctl"
+
+
+def child_prefix(sink_id: str) -> str:
+    """What the sink's child ids begin with; those of other sinks may, too (see generation_of)."""
+    return f"{PREFIX}{sink_id}.g"
+
+
+def generation_of(sink_id: str, transactional_id: str) -> int | None:
+    """The generation of a child of this sink; None for every other id."""
+    start = f"{PREFIX}{sink_id}."
+    found = _CHILD.fullmatch(transactional_id.removeprefix(start))
+    return int(found[1]) if found is not None and transactional_id.startswith(start) else None
+
+
+class WorkerIds:
+    """The child ids of one worker process. `word`: hexadecimal, drawn by the process itself."""
+
+    def __init__(self, word: str) -> None:
+        assert re.fullmatch("[0-9a-f]{8,32}", word)
+        self._word = word
+        self._used: dict[str, int] = {}  # of the newest generation: the last batch of each id
+        self._place: tuple[str, int] = ("", -1)
+        self._made = 0
+
+    def take(
+        self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
+    ) -> str:
+        """An id for one attempt. committed: ids that the driver gives back."""
+        place = (sink_id, generation)
+        if place != self._place:
+            self._place, self._used = place, {}
+        for name in committed:
+            if self._used.get(name, batch_id) < batch_id:
+                self._used[name] = batch_id
+                return name
+        name = f"{child_prefix(sink_id)}{generation}.{self._word}.{self._made}"
+        self._made += 1
+        self._used[name] = batch_id
+        return name
