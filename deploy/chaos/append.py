@@ -20,6 +20,7 @@ from .payloads import plain
 from .recorded_consumer import RecordedConsumer, TopicPartition
 from .recorded_producer import RecordedProducer
 
+PARTITIONS_READ_MAX = 3  # by one client, besides those that nobody has read
 Mode = Literal["plain", "idempotent", "transactional"]
 
 
@@ -153,7 +154,7 @@ class _Client:
 
     async def _assign(self) -> None:
         dice, count = self._dice, self._settings.append_partitions
-        chosen = dice.sample(range(count), dice.randint(1, count))
+        chosen = dice.sample(range(count), dice.randint(1, min(count, PARTITIONS_READ_MAX)))
         wanted = self._unread.widen([f"{APPEND}/{p}" for p in chosen], dice.random())
         await self._consumer.assign_near_end([_partition(name) for name in wanted], dice)
         self._has_assignment = True

@@ -19,6 +19,7 @@ from ..history_outcomes import outcome_of_send
 from ..history_recorder import Begun, Recorder
 from ..history_rows import Handle
 from ..history_schema import Outcome
+from .append import PARTITIONS_READ_MAX
 from .incarnations import Tally
 from .load_settings import APPEND, LoadSettings
 from .payloads import plain, value_of
@@ -248,7 +249,8 @@ class _Client:
 
     def _assign(self) -> None:
         count = self._settings.append_partitions
-        chosen = self._dice.sample(range(count), self._dice.randint(1, count))
+        most = min(count, PARTITIONS_READ_MAX)
+        chosen = self._dice.sample(range(count), self._dice.randint(1, most))
         wanted = []
         for partition in chosen:
             low, high = self._consumer.get_watermark_offsets(

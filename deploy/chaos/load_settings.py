@@ -19,13 +19,13 @@ class LoadSettings:
     steps_max: int = 4  # sends and polls of one transaction
     filler_bytes_max: int = 120
     pause_ms: int = 20  # on average, between two operations of one client
-    poll_ms: int = 100
+    poll_ms: int = 50
     job_records_max: int = 200  # inputs of one transaction of the job
     abort_share: float = 0.1
     reassign_share: float = 1 / 64
     stolen_share: float = 1 / 12  # of new clients: those that take another one's transactional id
     life_ms_max: int = 20_000  # of a client; then a new one takes its place
-    behind_max: int = 400  # how many records before the end a new reader begins
+    behind_max: int = 200  # how many records before the end a new reader begins
     request_timeout_ms: int = 2_500
     patience_ms: int = 6_000  # for one call, and for the delivery of a record
     transaction_timeout_ms: int = 5_000
