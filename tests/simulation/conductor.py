@@ -272,6 +272,7 @@ class Conductor:
         if node is None:
             return False
         setattr(node.disk, name, during)
+        node.may_end = True
         self.hurt.add(node.node_id)
 
         def repair() -> None:

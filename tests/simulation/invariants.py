@@ -17,6 +17,8 @@ from unittest import mock
 
 from oncelog.coordinator.raft.applier import Applier
 from oncelog.coordinator.raft.library import LEADER
+from oncelog.coordinator.transactions.shard import TransactionShard
+from oncelog.deploy.history_recorder import Recorder
 from oncelog.storage.log_file import scan_batches
 
 from .virtual_cluster import VirtualCluster
@@ -27,10 +29,10 @@ COMPARED_BYTES = 1 << 16
 
 
 class Invariants:
-    """Looks at one cluster; `found` are (name, sentence)."""
+    """Looks at one cluster; `found` are (name, sentence). Writes down what coordinators decide."""
 
-    def __init__(self, cluster: VirtualCluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: VirtualCluster, recorder: Recorder) -> None:
+        self.cluster, self.recorder = cluster, recorder
         self.found: list[tuple[str, str]] = []
         self.looks = 0
         self._leaders: dict[tuple[Any, ...], int] = {}
@@ -40,19 +42,25 @@ class Invariants:
         self._applied: dict[tuple[int, int], int] = {}
         self._batches: dict[tuple[bytes, int, int], int] = {}
         self._compared: dict[tuple[int, bytes, int], int] = {}
+        self._is_first_to_apply = False
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Look at every few events, and at every entry that is applied."""
-        apply = Applier.apply
+        apply, put = Applier.apply, TransactionShard._put
         invariants = self
 
         def watched(self: Applier, entry: bytes, index: int, term: int) -> Any:
             invariants._entry(self._group_id, index, entry)
             return apply(self, entry, index, term)
 
+        def watched_put(self: TransactionShard, write: Any, index: int) -> None:
+            invariants._decision(write.transactional_id, write.record)
+            put(self, write, index)
+
         self.cluster.on_events = self.look
-        with mock.patch.object(Applier, "apply", watched):
+        patch = mock.patch.object
+        with patch(Applier, "apply", watched), patch(TransactionShard, "_put", watched_put):
             try:
                 yield
             finally:
@@ -85,9 +93,19 @@ class Invariants:
 
     def _entry(self, group: int, index: int, entry: bytes) -> None:
         digest = zlib.crc32(entry)
+        self._is_first_to_apply = (group, index) not in self._applied
         known = self._applied.setdefault((group, index), digest)
         if known != digest:
             self._violated("applied differs", f"entry {index} of Raft group {group}")
+
+    def _decision(self, transactional_id: str, record: Any) -> None:
+        """The coordinators' log, in its order."""
+        if self._is_first_to_apply and record is not None:
+            now_ns = self.cluster.timeline.now_ns
+            self.recorder.add(
+                "decisions", transactional_id, record.producer_id, record.producer_epoch,
+                record.state.kafka_name, record.timeout_ms, now_ns, now_ns,
+            )  # fmt: skip
 
     def _raft(self, node: VirtualNode) -> None:
         engine = getattr(node.broker, "_engine", None)

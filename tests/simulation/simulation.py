@@ -91,7 +91,7 @@ class _Run:
         self.conductor = Conductor(
             cluster, self.recorder, self.workload.clients, self.workload.begin
         )
-        self.invariants = Invariants(cluster)
+        self.invariants = Invariants(cluster, self.recorder)
 
     def carry_out(self) -> None:
         """All of it."""
@@ -145,7 +145,11 @@ class _Run:
         )
         if not scanned:
             raise _NotAlive("the last reading gave nothing for a minute")
-        cluster.finish(write_down_the_end(cluster, self.recorder, self.settings.group))
+        undecided = cluster.finish(
+            write_down_the_end(cluster, self.recorder, self.settings.group)
+        )
+        if undecided:
+            raise _NotAlive(f"transactions without an end: {undecided}")
 
     def _is_healed(self) -> bool:
         return self.conductor.is_whole() and self.workload.has_ended() and self._admin.done()

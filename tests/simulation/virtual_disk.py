@@ -31,7 +31,7 @@ REAL = {
     name: getattr(os, name)
     for name in (
         "open", "close", "pread", "pwrite", "write", "ftruncate", "truncate", "fsync", "fdatasync",
-        "fstat", "rename", "replace", "unlink", "mkdir", "posix_fallocate", "utime", "urandom",
+        "fstat", "rename", "replace", "unlink", "mkdir", "posix_fallocate", "utime", "urandom", "getpid",
     )
 }  # fmt: skip
 REAL_FLOCK = fcntl.flock
@@ -189,7 +189,7 @@ class Disks:
         names = [
             "open", "close", "pread", "pwrite", "write", "ftruncate", "truncate", "fsync",
             "fdatasync", "fstat", "rename", "replace", "unlink", "mkdir", "posix_fallocate",
-            "utime", "urandom",
+            "utime", "urandom", "getpid",
         ]  # fmt: skip
         with contextlib.ExitStack() as stack:
             for name in names:
@@ -438,6 +438,10 @@ class Disks:
         if any(lock.startswith(f"{opened.path}:") for lock in opened.disk.locks):
             raise BlockingIOError(errno.EAGAIN, "it is locked")
         opened.disk.locks.add(f"{opened.path}:{fd}")
+
+    @staticmethod
+    def getpid() -> int:
+        return 4_242
 
     def urandom(self, size: int) -> bytes:
         return self._timeline.random.randbytes(size)

@@ -8,7 +8,7 @@ the engine must bear is its own promise, not ZeroMQ's.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from zlib import crc32
 
@@ -16,18 +16,20 @@ from oncelog.replication.link_state import GRACE_MS, LinkState
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer_handlers import (
     Buffer,
+    PeerError,
     PeerHandlers,
     PeerTimeout,
     PeerUnavailable,
     What,
 )
 
-from .virtual_loop import ProcessLoop
+from .virtual_loop import Handle, ProcessLoop
 from .wires import Wires
 
 RECONNECT_S = (0.015, 0.1)
 QUEUE_MESSAGES = {False: 4096, True: 64}
 Body = tuple[bytes, list[Buffer]]
+Answered = Callable[[Body | PeerError], object]
 
 
 class _Dialled:
@@ -89,7 +91,7 @@ class VirtualLinks(PeerHandlers):
         self._exchange = exchange
         self._dialled = {peer: _Dialled() for peer in sorted(self.peers)}
         self._known: dict[int, int] = {}  # peer -> the incarnation that we are connected to
-        self._pending: dict[int, tuple[asyncio.Future[Body], int]] = {}
+        self._pending: dict[int, tuple[Answered, int, Handle]] = {}
         self._count = 0
         self._last_arrival: dict[tuple[int, bool, bool], float] = {}
         self._is_listening = False
@@ -108,9 +110,8 @@ class VirtualLinks(PeerHandlers):
     async def stop(self) -> None:
         """Close everything; requests under way end with PeerUnavailable."""
         self._is_listening = False
-        for future, _ in list(self._pending.values()):
-            _fail(future, PeerUnavailable("this broker is stopping"))
-        self._pending.clear()
+        for number in list(self._pending):
+            self._end(number, PeerUnavailable("this broker is stopping"))
         if self._exchange.nodes.get(self.node_id) is self:
             self._exchange.died(self.node_id, power=False)
 
@@ -131,6 +132,32 @@ class VirtualLinks(PeerHandlers):
             self._post(peer, dialled, False, (What.ONE_WAY, kind, 0, payload, ()), in_order)
         return True
 
+    def ask(
+        self,
+        peer: int,
+        kind: int,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        *,
+        answered: Answered,
+        timeout_ms: int,
+        bulk: bool = False,
+    ) -> None:
+        """See PeerHandlers."""
+        self._count = number = self._count + 1
+        late = PeerTimeout(f"broker {peer} did not answer within {timeout_ms} ms")
+        timer = self.loop.call_later(timeout_ms / 1000, self._end, number, late)
+        self._pending[number] = (answered, peer, timer)
+        dialled = self._dialled.get(peer)
+        if dialled is None or not self._is_listening:
+            reason = f"broker {peer} is not a peer, or this one is stopped"
+            self.loop.call_soon(self._end, number, PeerUnavailable(reason))
+        elif not dialled.is_up or dialled.under_way[bulk] >= QUEUE_MESSAGES[bulk]:
+            reason = f"no connection to broker {peer}"
+            self.loop.call_soon(self._end, number, PeerUnavailable(reason))
+        else:
+            self._post(peer, dialled, bulk, (What.REQUEST, kind, number, header, frames), True)
+
     async def request(
         self,
         peer: int,
@@ -141,23 +168,28 @@ class VirtualLinks(PeerHandlers):
         timeout_ms: int,
         bulk: bool = False,
     ) -> Body:
-        """See PeerTransport."""
-        dialled = self._dialled.get(peer)
-        if dialled is None or not self._is_listening:
-            raise PeerUnavailable(f"broker {peer} is not a peer, or this one is stopped")
-        if not dialled.is_up or dialled.under_way[bulk] >= QUEUE_MESSAGES[bulk]:
-            raise PeerUnavailable(f"no connection to broker {peer}")
-        self._count = number = self._count + 1
+        """See PeerHandlers."""
         future: asyncio.Future[Body] = self.loop.create_future()
-        self._pending[number] = (future, peer)
-        late = PeerTimeout(f"broker {peer} did not answer within {timeout_ms} ms")
-        timer = self.loop.call_later(timeout_ms / 1000, _fail, future, late)
-        try:
-            self._post(peer, dialled, bulk, (What.REQUEST, kind, number, header, frames), True)
-            return await future
-        finally:
-            timer.cancel()
-            self._pending.pop(number, None)
+
+        def settle(outcome: Body | PeerError) -> None:
+            if future.done():
+                return
+            if isinstance(outcome, PeerError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.ask(peer, kind, header, frames, answered=settle, timeout_ms=timeout_ms, bulk=bulk)
+        return await future
+
+    def _end(self, number: int, outcome: Body | PeerError) -> bool:
+        """A request ends, once."""
+        waiting = self._pending.pop(number, None)
+        if waiting is None:
+            return False
+        waiting[2].cancel()
+        waiting[0](outcome)
+        return True
 
     # -- connections
 
@@ -201,9 +233,10 @@ class VirtualLinks(PeerHandlers):
         dialled.is_up = False
         dialled.number += 1
         dialled.under_way = {False: 0, True: 0}
-        for future, asked in list(self._pending.values()):
-            if asked == peer:
-                _fail(future, PeerUnavailable(f"the connection to broker {peer} broke"))
+        broke = PeerUnavailable(f"the connection to broker {peer} broke")
+        for number, waiting in self._pending.items():
+            if waiting[1] == peer:
+                self.loop.call_soon(self._end, number, broke)
         dialled.state.closed(self._now_ms())
         self.loop.call_later((GRACE_MS + 1) / 1000, self._grace_over, peer, dialled.state)
         self._link_changed(peer, False)
@@ -295,21 +328,14 @@ class VirtualLinks(PeerHandlers):
     ) -> None:
         if dialled.number != number or self._exchange.wires.is_cut(peer.node_id, self.node_id):
             return
-        pending = self._pending.get(message[2])
-        if pending is None or pending[0].done():
-            self.dropped["late"] += 1
-        elif message[0] == What.REPLY:
-            pending[0].set_result(body)
-        else:
+        outcome: Body | PeerError = body
+        if message[0] != What.REPLY:
             reason = body[0].decode(errors="replace")
-            _fail(pending[0], PeerUnavailable(f"broker {peer.node_id} failed: {reason}"))
+            outcome = PeerUnavailable(f"broker {peer.node_id} failed: {reason}")
+        if not self._end(message[2], outcome):
+            self.dropped["late"] += 1
 
 
 def _owned(frames: Sequence[Buffer]) -> list[Buffer]:
     """What a receiver gets: bytes of its own."""
     return [memoryview(bytes(frame)) for frame in frames]
-
-
-def _fail(future: "asyncio.Future[Body]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

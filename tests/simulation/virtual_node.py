@@ -55,6 +55,7 @@ class VirtualNode:
         self.broker: Broker | None = None
         self.is_serving = False
         self.ends: list[str] = []  # why processes of this node ended by themselves
+        self.may_end = False  # its disk fails: it has a reason to
         self.points: dict[str, int] = {}  # how often each fault point was passed, in this process
         self.on_point: Callable[[int, str], None] | None = None
         self.remains: list[Any] = []  # of dead processes: nothing of them may be cleaned up
@@ -83,6 +84,7 @@ class VirtualNode:
             self._exchange.wires.silent.discard(self.node_id)
             self._sockets.power_is_back(self.node_id)
         self.points.clear()
+        self.may_end = self.disk.is_full or self.disk.sync_errors > 0
         surroundings = Surroundings(
             clock=self.clock,
             boot_id=lambda: f"boot-{self.node_id}-{self._boots}",
@@ -148,7 +150,8 @@ class VirtualNode:
     def _ended(self, loop: ProcessLoop, error: BaseException | None) -> None:
         """The process ends by itself."""
         if loop is self.loop:
-            self.ends.append(f"node {self.node_id} ended: {error!r}")
+            if not self.may_end:
+                self.ends.append(f"node {self.node_id} ended: {error!r}")
             self.kill()
 
     def _make_links(self, node_id: int, _directory: Any, peers: Any, **_: Any) -> VirtualLinks:

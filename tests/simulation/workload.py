@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from oncelog.client.admin import EARLIEST, LATEST, Admin
-from oncelog.client.cluster_view import ClusterView
 from oncelog.client.consumer import Consumer
 from oncelog.client.producer import Producer
 from oncelog.coordinator.commands import AlterPartitionReassignments, Reassignment
@@ -19,11 +18,12 @@ from oncelog.wire.errors import KafkaError
 
 from .outcome import Shape
 from .virtual_cluster import VirtualCluster
-from .virtual_node import WALL_MS, VirtualClient
+from .virtual_node import VirtualClient
 
 SEGMENT_BYTES = "12000"
 PROBE_TOPIC = "probe"
 PROBE_MS = 20_000
+FINAL_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
 def settings_of(shape: Shape, seed: int) -> LoadSettings:
@@ -245,28 +245,15 @@ async def _consume(bootstrap: str, node_id: int) -> None:
 
 
 async def write_down_the_end(cluster: VirtualCluster, recorder: Recorder, group: str) -> list[str]:
-    """What coordinators say at the end; the ids whose transactions are not decided."""
-    view = ClusterView(cluster.bootstrap)
-    undecided = []
-    try:
-        admin = Admin(view)
-        now_ns = recorder.now_ns()
+    """What the group has committed; the transactions that are not decided."""
+    async with Admin(cluster.bootstrap) as admin:
         listed = await admin.transactions.list_transactions()
-        for each in (await admin.transactions.describe_listed(listed)).values():
-            started_ns = -1 if each.start_ms < 0 else (each.start_ms - WALL_MS) * 1_000_000
-            recorder.add(
-                "decisions", each.transactional_id, each.producer_id, each.producer_epoch,
-                each.state, each.timeout_ms, started_ns, now_ns,
-            )  # fmt: skip
-            if each.state not in ("Empty", "CompleteCommit", "CompleteAbort", "Dead"):
-                undecided.append(f"{each.transactional_id} is {each.state}")
         groups = {g.group_id for g in await admin.groups.list_groups()}
         if group in groups:
             for (topic, partition), found in (await admin.groups.committed(group)).items():
-                recorder.add("committed", group, f"{topic}/{partition}", found.offset, now_ns)
-    finally:
-        await view.close()
-    return undecided
+                where = f"{topic}/{partition}"
+                recorder.add("committed", group, where, found.offset, recorder.now_ns())
+    return [f"{t.transactional_id} is {t.state}" for t in listed if t.state not in FINAL_STATES]
 
 
 async def stuck_partitions(cluster: VirtualCluster) -> list[str]:
