@@ -1,0 +1,96 @@
+"""What can be wrong where decisions are made: votes, disks, ids, markers, offsets, fences."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from oncelog.coordinator.cluster_tables import ClusterTables
+from oncelog.coordinator.groups.offset_table import OffsetTable
+from oncelog.coordinator.raft.group_log import GroupLog
+from oncelog.coordinator.raft.journal import Journal
+from oncelog.coordinator.raft.records import encode_frame
+from oncelog.coordinator.transactions import decisions, led_shards
+from oncelog.coordinator.transactions.markers import MarkerSender
+from oncelog.coordinator.transactions.service import TransactionCoordinators
+from oncelog.coordinator.transactions.states import TransactionState
+
+from .patching import replaced, together
+
+NOBODY = -1
+
+
+def first_marker_only() -> AbstractContextManager[Any]:
+    """Of the partitions of a transaction only the first gets its marker."""
+    sound = MarkerSender.send
+
+    def send(self: Any, task: Any, partitions: Iterable[Any]) -> None:
+        first, *others = sorted(partitions)
+        sound(self, task, [first])
+        for partition in others:
+            self._loop.call_soon(task.on_written, partition)
+
+    return replaced(MarkerSender, "send", send)
+
+
+def early_offsets() -> AbstractContextManager[Any]:
+    """Offsets of a transaction count before its marker."""
+
+    def put(self: Any, _producer_id: int, group: str, where: Any, offset: Any) -> None:
+        self._put(group, where, offset)
+
+    return replaced(OffsetTable, "_put_pending", put)
+
+
+def forgotten_vote() -> AbstractContextManager[Any]:
+    """A vote is given, and not written down."""
+
+    def remember(self: Any, term: int, votedForNodeId: int | None) -> None:
+        self._term = term
+        self._voted_for = NOBODY if votedForNodeId is None else votedForNodeId
+        self._journal.append_term(self.group_id, term, NOBODY)
+
+    return replaced(GroupLog, "setCurrentTerm", remember)
+
+
+def no_sync() -> AbstractContextManager[Any]:
+    """Decisions are written and not synced."""
+
+    def write(self: Any, batch: Any) -> None:
+        for segment, position, number, records in batch.frames:
+            if position == 0:
+                self._disk.ensure_segment(segment, self._segment_bytes)
+            self._disk.write(segment, position, encode_frame(number, records))
+
+    return replaced(Journal, "write", write)
+
+
+def no_connection_fence() -> AbstractContextManager[Any]:
+    """An EndTxn is carried out on whatever connection it comes."""
+    return together(
+        replaced(TransactionCoordinators, "_check_connection", lambda *_: None),
+        replaced(TransactionCoordinators, "_refuse_connection", lambda *_: None),
+    )
+
+
+def reused_producer_ids() -> AbstractContextManager[Any]:
+    """Every broker is given the same block of producer ids."""
+
+    def take(self: Any, _count: int) -> int:
+        self._changes.others_changed = True
+        return self.next_producer_id
+
+    return replaced(ClusterTables, "take_producer_ids", take)
+
+
+def same_epoch_after_timeout() -> AbstractContextManager[Any]:
+    """A transaction is aborted for its age, and its producer is not fenced."""
+    prepare: Callable[..., Any] = decisions._prepare
+    sound = decisions.abort_open
+
+    def abort(record: Any, *, is_pending: bool, now_ms: int, fresh_producer_id: Any = None) -> Any:
+        given = {"is_pending": is_pending, "now_ms": now_ms, "fresh_producer_id": fresh_producer_id}
+        if is_pending or record is None or record.state != TransactionState.ONGOING:
+            return sound(record, **given)
+        return decisions.Fence(prepare(record, False, False, now_ms, fresh_producer_id).record)
+
+    return replaced(led_shards, "abort_open", abort)

@@ -1,0 +1,125 @@
+"""What can be wrong in a partition: duplicates, fences, what is committed and what may be read."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from crc32c import crc32c
+
+from oncelog.coordinator.transactions import decisions, service
+from oncelog.node.replica_manager import ReplicaManager
+from oncelog.replication.leader import PartitionLeader
+from oncelog.storage import producer_snapshot, producer_state, snapshot_files
+from oncelog.storage.partition_log import Origin, PartitionLog
+from oncelog.storage.producer_entry import ProducerEntry
+from oncelog.storage.producer_state import ProducerStateTable
+from oncelog.storage.producer_verdicts import ACCEPTED, judge_marker
+from oncelog.storage.verification import VerificationGuards
+from oncelog.wire.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
+
+from .patching import replaced, together
+
+CRC_END = 6  # of a producer snapshot: version and checksum
+
+
+def no_dedupe() -> AbstractContextManager[Any]:
+    """A batch that is sent again is appended again."""
+    sound = ProducerStateTable.check
+
+    def check(self: Any, header: Any, *, origin: Any = Origin.CLIENT, guard: Any = None) -> Any:
+        sound(self, header, origin=origin, guard=guard)
+        return ACCEPTED
+
+    return replaced(ProducerStateTable, "check", check)
+
+
+def no_window() -> AbstractContextManager[Any]:
+    """Of a producer only the next sequence is known, and none of its batches."""
+    return replaced(ProducerEntry, "find", lambda *_: None)
+
+
+def no_epoch_check() -> AbstractContextManager[Any]:
+    """The epoch of a producer is compared nowhere between its batch and the log."""
+    sound = ProducerStateTable.check
+
+    def check(self: Any, header: Any, *, origin: Any = Origin.CLIENT, guard: Any = None) -> Any:
+        try:
+            return sound(self, header, origin=origin, guard=guard)
+        except InvalidProducerEpoch:
+            return ACCEPTED
+
+    def verify(record: Any, identity: Any, partitions: Any) -> Any:
+        if record is not None:
+            identity = identity[0], record.client[1]
+        return decisions.verify_partitions(record, identity, partitions)
+
+    return together(
+        replaced(ProducerStateTable, "check", check),
+        replaced(service, "verify_partitions", verify),
+    )
+
+
+def no_coordinator_epoch() -> AbstractContextManager[Any]:
+    """A marker counts whoever sent it, the coordinator or one that was it before."""
+
+    def judge(entry: Any, epoch: int, coordinator_epoch: int, version: int) -> Any:
+        try:
+            return judge_marker(entry, epoch, coordinator_epoch, version)
+        except TransactionCoordinatorFenced:
+            return ACCEPTED
+
+    return replaced(producer_state, "judge_marker", judge)
+
+
+def no_stable_offset() -> AbstractContextManager[Any]:
+    """Readers of committed data read up to the high watermark."""
+    return replaced(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def no_guard() -> AbstractContextManager[Any]:
+    """The coordinator is not asked whether a batch of a client before KIP-890 is awaited."""
+    sound = ProducerStateTable.begin_verification
+
+    def begin(
+        self: Any, *identity: int, now_ms: int, supports_epoch_bump: bool = False
+    ) -> int | None:
+        if not supports_epoch_bump:
+            return None
+        return sound(self, *identity, now_ms=now_ms, supports_epoch_bump=True)
+
+    return together(
+        replaced(ProducerStateTable, "begin_verification", begin),
+        replaced(VerificationGuards, "check_guard", lambda *_: None),
+    )
+
+
+def early_acknowledgement() -> AbstractContextManager[Any]:
+    """acks=all is answered when the leader has the batch."""
+    return replaced(ReplicaManager, "needs_waiting", staticmethod(lambda *_: False))
+
+
+def lone_high_watermark() -> AbstractContextManager[Any]:
+    """What the leader has counts as committed, whatever its followers have."""
+    sound = PartitionLeader.appended
+
+    def advance(self: Any, _now_ms: int) -> bool:
+        has_risen = self.log_end_offset > self.high_watermark
+        self.high_watermark = max(self.high_watermark, self.log_end_offset)
+        return has_risen
+
+    def appended(self: Any, log_end_offset: int, now_ms: int) -> bool:
+        return sound(self, log_end_offset, now_ms) or advance(self, now_ms)
+
+    return together(
+        replaced(PartitionLeader, "_advance_high_watermark", advance),
+        replaced(PartitionLeader, "appended", appended),
+    )
+
+
+def unchecked_snapshot() -> AbstractContextManager[Any]:
+    """A producer snapshot is believed whatever its checksum says."""
+
+    def decode(data: bytes, path: Any = "snapshot") -> Any:
+        body = data[CRC_END:]
+        return producer_snapshot.decode(data[:2] + crc32c(body).to_bytes(4, "big") + body, path)
+
+    return replaced(snapshot_files, "decode_snapshot", decode)

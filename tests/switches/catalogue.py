@@ -1,0 +1,57 @@
+"""The bug switches: what each breaks, and by which names the judge may call it.
+
+`found_as`: anomalies of docs/judge.md, or words of an invariant; one of them must be found, else
+the switch is not caught. `scenario` is the directed run that meets the bug: see scenarios_*.
+"""
+
+from dataclasses import dataclass
+
+from . import broken_decisions, broken_logs
+from .patching import Install
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One bug."""
+
+    name: str
+    breaks: str
+    install: Install
+    scenario: str
+    found_as: frozenset[str]
+
+
+def _switch(name: str, install: Install, scenario: str, *found_as: str) -> Switch:
+    breaks = (install.__doc__ or "").strip().removesuffix(".")
+    return Switch(name, breaks, install, scenario, frozenset(found_as))
+
+
+_ALL = (
+    _switch("no-dedupe", broken_logs.no_dedupe, "lost-answer", "duplicate"),
+    _switch("no-window", broken_logs.no_window, "lost-answer", "probe-failed"),
+    _switch("no-epoch-check", broken_logs.no_epoch_check, "zombie", "zombie-write", "G1a"),
+    _switch("no-coordinator-epoch", broken_logs.no_coordinator_epoch, "late-marker",
+            "unseen", "lost-write", "torn-transaction"),
+    _switch("first-marker-only", broken_decisions.first_marker_only, "two-partitions",
+            "lso-stuck", "torn-transaction"),
+    _switch("no-stable-offset", broken_logs.no_stable_offset, "open-transaction",
+            "dirty-read", "read-past-open"),
+    _switch("no-guard", broken_logs.no_guard, "late-produce", "lso-stuck", "G1a"),
+    _switch("early-acknowledgement", broken_logs.early_acknowledgement, "lone-leader",
+            "unseen", "lost-write"),
+    _switch("lone-high-watermark", broken_logs.lone_high_watermark, "lone-leader",
+            "inconsistent-offsets", "unseen"),
+    _switch("early-offsets", broken_decisions.early_offsets, "aborted-offsets",
+            "offset-gap", "input-lost"),
+    _switch("unchecked-snapshot", broken_logs.unchecked_snapshot, "flipped-bit",
+            "derived-file", "probe-failed"),
+    _switch("forgotten-vote", broken_decisions.forgotten_vote, "raft-elections", "two leaders"),
+    _switch("no-sync", broken_decisions.no_sync, "raft-power-cuts", "lost", "without", "damaged"),
+    _switch("no-connection-fence", broken_decisions.no_connection_fence, "late-end",
+            "G1a", "torn-transaction"),
+    _switch("reused-producer-ids", broken_decisions.reused_producer_ids, "two-producers",
+            "inconsistent-offsets", "unseen"),
+    _switch("same-epoch-after-timeout", broken_decisions.same_epoch_after_timeout, "timeout",
+            "torn-transaction", "unseen"),
+)  # fmt: skip
+SWITCHES = {switch.name: switch for switch in _ALL}

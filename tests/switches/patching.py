@@ -1,0 +1,32 @@
+"""Broken behaviour, put into the real classes and taken out again.
+
+A switch is a small patch of the code that is released. It is installed where a broker is put
+together by a test: as a context around brokers in this process, or at the start of a node's process
+(`broken_node.py`). Nothing in a released broker looks for it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+Install = Callable[[], AbstractContextManager[Any]]
+
+
+@contextmanager
+def replaced(owner: Any, name: str, broken: Any) -> Iterator[None]:
+    """Let an attribute of a class or module be another one."""
+    sound = vars(owner)[name]
+    setattr(owner, name, broken)
+    try:
+        yield
+    finally:
+        setattr(owner, name, sound)
+
+
+@contextmanager
+def together(*contexts: AbstractContextManager[Any]) -> Iterator[None]:
+    """All of them."""
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context)
+        yield

@@ -1,0 +1,121 @@
+"""Plays a scenario, with a bug or without, and says what was found.
+
+    played = play(SWITCHES["no-guard"], is_on=True)
+
+In the simulation by default, where it takes a second or two and is the same each time; on real
+processes when asked to. Scenarios of Raft have a simulation of their own, seed after seed.
+"""
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oncelog.coordinator.raft.outcomes import CorruptJournal
+from oncelog.deploy.local_cluster import Cluster
+
+from ..simulation.invariants import Invariants
+from ..simulation.outcome import Shape
+from ..simulation.raft_simulation import Violation
+from ..simulation.virtual_cluster import VirtualCluster
+from . import scenarios_logs, scenarios_raft, scenarios_transactions
+from .broken_node import nodes_with
+from .catalogue import Switch
+from .real_stage import RealCluster
+from .simulated_stage import SimulatedCluster
+from .stage import ClusterOnStage, Stage
+
+Scenario = Callable[[Stage], Coroutine[Any, Any, None]]
+CLUSTER_SCENARIOS: dict[str, Scenario] = scenarios_logs.SCENARIOS | scenarios_transactions.SCENARIOS
+RAFT_SCENARIOS: dict[str, Callable[[int], object]] = dict(scenarios_raft.SCENARIOS)
+RAFT_SEEDS_MAX = 60
+RAFT = "invariant of Raft"
+VIRTUAL_S_MAX = 600.0
+SETTLING_S = 1.0  # on a new cluster every voter has to be heard before one may be missing
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """`found`: sentences by the name of the anomaly or invariant; `seed`: of a simulation."""
+
+    found: dict[str, str]
+    seed: int | None
+    seconds: float
+
+    def caught_by(self, switch: Switch) -> list[str]:
+        """Of the names that were found those that the bug must have one of."""
+        if switch.scenario in RAFT_SCENARIOS:
+            told = self.found.get(RAFT, "")
+            return [RAFT] if any(word in told for word in switch.found_as) else []
+        return sorted(switch.found_as & self.found.keys())
+
+
+def play(
+    switch: Switch, *, is_on: bool, on_processes: bool = False, raft_seeds: int = RAFT_SEEDS_MAX
+) -> Played:
+    """One play. raft_seeds: how many a scenario of Raft may go through."""
+    started = time.monotonic()
+    seed: int | None
+    if switch.scenario in RAFT_SCENARIOS:
+        found, seed = _play_raft(switch, is_on, raft_seeds)
+    elif on_processes:
+        found, seed = _play_on_processes(switch, is_on), None
+    else:
+        found, seed = _play_in_simulation(switch, is_on), SEED
+    return Played(found, seed, time.monotonic() - started)
+
+
+def _play_raft(switch: Switch, is_on: bool, seeds: int) -> tuple[dict[str, str], int]:
+    run = RAFT_SCENARIOS[switch.scenario]
+    for seed in range(seeds):
+        try:
+            with switch.install() if is_on else contextlib.nullcontext():
+                run(seed)
+        except (Violation, CorruptJournal) as violation:
+            return {RAFT: str(violation)}, seed
+    return {}, seeds - 1
+
+
+def _play_in_simulation(switch: Switch, is_on: bool) -> dict[str, str]:
+    scenario = CLUSTER_SCENARIOS[switch.scenario]
+    bug = switch.install() if is_on else contextlib.nullcontext()
+    with VirtualCluster.made(SEED, Shape(transaction_shards=4)) as cluster, bug:
+        invariants = Invariants(cluster)
+        with invariants.watching():
+            cluster.start()
+            found = cluster.finish(_play(scenario, SimulatedCluster(cluster)), VIRTUAL_S_MAX)
+        found |= dict(invariants.found)
+        for node in cluster.nodes.values():
+            if node.ends:
+                found["node ended"] = node.ends[0]
+        if failures := cluster.failures():
+            found["unhandled"] = failures[0]
+    return found
+
+
+def _play_on_processes(switch: Switch, is_on: bool) -> dict[str, str]:
+    scenario = CLUSTER_SCENARIOS[switch.scenario]
+    with tempfile.TemporaryDirectory(prefix="oncelog-switch-") as directory:
+        cluster = Cluster(3, data=Path(directory) / "data")
+        with nodes_with(switch.name if is_on else None):
+            try:
+                cluster.up()
+                return asyncio.run(_play(scenario, RealCluster(cluster)))
+            finally:
+                cluster.down(purge=True)
+
+
+async def _play(scenario: Scenario, cluster: ClusterOnStage) -> dict[str, str]:
+    stage = Stage(cluster)
+    try:
+        await asyncio.sleep(SETTLING_S)
+        await scenario(stage)
+        verdict = await stage.verdict()
+    finally:
+        await stage.close()
+    return {f.name: f.cases[0].sentence if f.cases else "" for f in verdict.violations}

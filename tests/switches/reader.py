@@ -1,0 +1,56 @@
+"""A reader of committed data from the start of a topic, whose polls stand in the history."""
+
+from oncelog.client.consumer import Consumer
+from oncelog.deploy.chaos.payloads import value_of
+
+from .stage import PATIENCE_S, Stage
+
+
+class Reader:
+    """Reads some partitions; `values` is what it has seen."""
+
+    def __init__(self, stage: Stage, topic: str, partitions: tuple[int, ...] = (0,)) -> None:
+        self._recorder = stage.recorder
+        self._process = stage.recorder.new_process()
+        self._consumer = Consumer(
+            stage.cluster.bootstrap,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            request_timeout_ms=2_000,
+            fetch_max_wait_ms=100,
+        )
+        self._consumer.assign({(topic, p): 0 for p in partitions})
+        for p in partitions:
+            self._recorder.assigned(self._process, 1, f"{topic}/{p}", 0)
+        self.values: list[int] = []
+
+    async def poll(self, timeout_ms: int) -> int:
+        """One poll; how many records it brought."""
+        call, row = self._recorder.poll_invoked(self._process)
+        records = await self._consumer.poll(timeout_ms)
+        returned_ns = self._recorder.poll_returned(row)
+        for record in records:
+            value = value_of(record.value)
+            self.values.append(value)
+            self._recorder.polled(
+                self._process,
+                call,
+                f"{record.topic}/{record.partition}",
+                record.offset,
+                value,
+                returned_ns=returned_ns,
+                session=1,
+            )
+        return len(records)
+
+    async def read(self, count: int) -> None:
+        """Poll until so many records have come, or for as long as one can wait."""
+        for _ in range(int(PATIENCE_S * 10)):
+            if len(self.values) >= count:
+                return
+            await self.poll(100)
+        raise AssertionError(f"only {len(self.values)} of {count} records came")
+
+    async def close(self) -> None:
+        """End it."""
+        await self._consumer.close()

@@ -1,0 +1,63 @@
+"""Scenarios of Raft in its own simulation, one a seed: elections, and power cuts.
+
+In an election each node that has just voted for another one dies and is back at once, while the
+request of another candidate of the same term may still be on its way to it.
+"""
+
+import random
+
+from ..simulation.raft_simulation import Cluster
+from ..simulation.test_raft_simulation import run_power_cuts
+
+ROUNDS = 12
+SILENCE_S = 1.5  # longer than the election timeout: everybody wants to stand when it ends
+SLOW_NETWORK_S = 0.06
+VOTE_ON_ITS_WAY_S = 0.004  # a vote leaves when it is on disk
+
+
+def elections(seed: int) -> Cluster:
+    """Raises Violation."""
+    dice = random.Random(seed)
+    cluster = Cluster(seed, size=3, groups=1)
+    network = cluster.network
+    cluster.run(10, lambda: cluster.all_vote() and cluster.leaders_settled())
+    for _ in range(ROUNDS):
+        links = {(a, b) for a in cluster.ids for b in cluster.ids if a != b}
+        network.cut |= links
+        cluster.run(SILENCE_S)
+        network.delay_max = SLOW_NETWORK_S
+        network.cut.clear()
+        for _ in range(3):
+            known = {i: voted(cluster, i) for i in cluster.nodes}
+            cluster.run(1.0, lambda known=known: bool(new_voters(cluster, known)))
+            voters = new_voters(cluster, known)
+            cluster.run(VOTE_ON_ITS_WAY_S)
+            for i in voters:
+                cluster.crash(i, power=dice.random() < 0.5)
+                cluster.start(i)
+        cluster.run(0.5)
+        network.delay_max = 0.002
+        cluster.run(5, cluster.leaders_settled)
+        leader = cluster.leader(0)
+        if leader is not None:
+            cluster.submit(leader, 0)
+    cluster.check_end()
+    return cluster
+
+
+def voted(cluster: Cluster, i: int) -> tuple[int, int | None]:
+    """Term and vote of a node."""
+    log = cluster.nodes[i].engine.groups[0]._log
+    return log.getCurrentTerm(), log.getVotedForNodeId()
+
+
+def new_voters(cluster: Cluster, known: dict[int, tuple[int, int | None]]) -> list[int]:
+    """Those that have voted for another node since."""
+    return [
+        i
+        for i, before in known.items()
+        if (now := voted(cluster, i)) != before and now[1] is not None and now[1] != i
+    ]
+
+
+SCENARIOS = {"raft-elections": elections, "raft-power-cuts": run_power_cuts}
