@@ -287,7 +287,7 @@ class Cluster:
         """Return when every partition of the topic has a leader and `size` replicas in sync."""
         deadline = time.monotonic() + timeout_s
         while True:
-            found = self.ask(lambda admin: admin.describe_topics([topic]))
+            found = self.ask(lambda admin: _described(admin, topic))
             short = [p for p in found if p.leader < 0 or len(p.isr) < size]
             if found and not short:
                 return
@@ -356,6 +356,16 @@ class Cluster:
             if self._admin is not None:
                 self._admin.close()
                 self._admin = None
+
+
+async def _described(admin: Any, topic: str) -> list[Any]:
+    """Its partitions; none while a broker that answers has not heard of the topic yet."""
+    from ..wire.errors import UnknownTopicOrPartition
+
+    try:
+        return await admin.describe_topics([topic])
+    except UnknownTopicOrPartition:
+        return []
 
 
 def _end(node: NodeProcess, is_graceful: bool) -> None:
