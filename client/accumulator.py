@@ -1,8 +1,13 @@
 """Records on their way: batches by partition, linger, and the order of retries.
 
 Pure; `now_ms` is monotonic. A partition has a queue of batches and a few in flight. Order is kept
-in this way: a batch that has to be sent again goes back to its place by sequence number, and while
-such a batch waits, or is on its way again, nothing else of its partition leaves.
+in this way: a batch that has to be sent again goes back to its place, and while such a batch waits,
+or is on its way again, nothing else of its partition leaves. Places are counted apart from sequence
+numbers, which begin again at 0.
+
+A broker that knows nothing of a producer id takes whatever number comes first (Kafka's too). So a
+partition has one batch in flight until it has acknowledged one of the id: a second one could be
+taken before the first.
 """
 
 from collections import deque
@@ -25,13 +30,16 @@ class Batch:
     partition: int
     created_ms: int
     deadline_ms: int
+    place: tuple[int, ...] = ()  # among all batches; a part stands within its whole
     builder: BatchBuilder = field(default_factory=BatchBuilder)
     outcome: Outcome = field(default_factory=Outcome)
+    producer_id: int = -1
     base_sequence: int = -1
     attempts: int = 0
     not_before_ms: int = 0
     encoded: bytes | bytearray | None = None
     is_given_up: bool = False  # nobody waits for its answer any more
+    is_doubtful: bool = False  # an answer was lost: it may stand in the log
 
     @property
     def size_bytes(self) -> int:
@@ -43,6 +51,7 @@ class Batch:
 class _Queue:
     waiting: deque[Batch] = field(default_factory=deque[Batch])
     in_flight: list[Batch] = field(default_factory=list[Batch])
+    known_id: int | None = None  # the producer id that its leader has acknowledged
 
     @property
     def is_retrying(self) -> bool:
@@ -65,10 +74,15 @@ class Accumulator:
         self._delivery_timeout_ms, self._in_flight_max = delivery_timeout_ms, in_flight_max
         self._queues: dict[TopicPartition, _Queue] = {}
         self._open: dict[TopicPartition, Batch] = {}
+        self._begun = 0
+        self.producer_id: int | None = None  # whom leaders must know; None: that does not matter
         self.unfinished_bytes = 0  # what undecided records take in memory
 
     def __bool__(self) -> bool:
-        return any(q.waiting or q.in_flight for q in self._queues.values())
+        """Whether anything is undecided."""
+        return any(
+            q.waiting or any(not b.is_given_up for b in q.in_flight) for q in self._queues.values()
+        )
 
     @property
     def has_in_flight(self) -> bool:
@@ -120,7 +134,8 @@ class Accumulator:
         return batch.outcome, batch.builder.count - taken, taken
 
     def _begin(self, where: TopicPartition, now_ms: int) -> Batch:
-        batch = Batch(*where, now_ms, now_ms + self._delivery_timeout_ms)
+        self._begun += 1
+        batch = Batch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
         queue = self._queues.get(where)
         if queue is None:
             queue = self._queues[where] = _Queue()
@@ -170,12 +185,17 @@ class Accumulator:
         """Whether no earlier batch of its partition is undecided."""
         queue = self._queues[(batch.topic, batch.partition)]
         undecided = [*queue.in_flight, *(b for b in queue.waiting if b.attempts)]
-        return all(b is batch or b.base_sequence >= batch.base_sequence for b in undecided)
+        return all(b is batch or b.place > batch.place for b in undecided)
 
-    def finish(self, batch: Batch) -> None:
-        """The batch is decided, well or badly."""
-        self._queues[(batch.topic, batch.partition)].in_flight.remove(batch)
-        self.unfinished_bytes -= batch.size_bytes
+    def finish(self, batch: Batch, *, is_written: bool = False) -> None:
+        """The batch is decided, well or badly, or what was given up has come back."""
+        queue = self._queues.get((batch.topic, batch.partition))
+        if queue is not None and batch in queue.in_flight:
+            queue.in_flight.remove(batch)
+            if is_written:
+                queue.known_id = batch.producer_id
+        if not batch.is_given_up:
+            self.unfinished_bytes -= batch.size_bytes
 
     def retry(self, batch: Batch, now_ms: int, backoff_ms: int) -> None:
         """Put a batch back to its place."""
@@ -186,7 +206,8 @@ class Accumulator:
     def replace(self, batch: Batch, parts: list[Batch], now_ms: int) -> None:
         """Put the parts of a batch that was too large in its place; they have been tried."""
         self.finish(batch)
-        for part in parts:
+        for number, part in enumerate(parts):
+            part.place = (*batch.place, number)
             part.attempts, part.not_before_ms = 1, now_ms
             self.unfinished_bytes += part.size_bytes
         self._put_back(parts)
@@ -195,32 +216,39 @@ class Accumulator:
         queue = self._queues[(batches[0].topic, batches[0].partition)]
         tried = [b for b in queue.waiting if b.attempts] + batches
         fresh = [b for b in queue.waiting if not b.attempts]
-        tried.sort(key=lambda b: b.base_sequence)
+        tried.sort(key=lambda b: b.place)
         queue.waiting = deque([*tried, *fresh])
 
     def expire(self, now_ms: int) -> list[Batch]:
         """Take out batches whose time is over.
 
-        With a batch that was sent before go all of its partition that were sent: their numbers
-        follow on a gap, and their fate is as unknown.
+        One that is on its way keeps its place until it is answered, so that nothing overtakes it.
         """
         gone: list[Batch] = []
         for where, queue in self._queues.items():
             late = [b for b in queue.waiting if b.deadline_ms <= now_ms]
-            if any(b.attempts for b in late):
-                late = [b for b in queue.waiting if b.attempts or b in late]
             for batch in late:
                 queue.waiting.remove(batch)
                 self._forget(where, batch)
-            gone += late
+            flying = [b for b in queue.in_flight if b.deadline_ms <= now_ms and not b.is_given_up]
+            for batch in flying:
+                batch.is_given_up = True
+                self.unfinished_bytes -= batch.size_bytes
+            gone += flying + late
         return gone
 
-    def give_up_waiting(self, *, only_sent: bool = False) -> list[Batch]:
-        """Take out all batches that wait, or those of them that were ever sent."""
+    def renumber(self, where: TopicPartition, first: Batch) -> None:
+        """From a batch on that was refused, all is encoded anew, with other numbers."""
+        for batch in self._queues[where].waiting:
+            if batch.place >= first.place:
+                batch.encoded, batch.base_sequence, batch.is_doubtful = None, -1, False
+
+    def give_up_waiting(self) -> list[Batch]:
+        """Take out all batches that wait."""
         gone: list[Batch] = []
         for where, queue in self._queues.items():
-            leaving = [b for b in queue.waiting if b.attempts or not only_sent]
-            queue.waiting = deque(b for b in queue.waiting if only_sent and not b.attempts)
+            leaving = list(queue.waiting)
+            queue.waiting.clear()
             for batch in leaving:
                 self._forget(where, batch)
             gone += leaving
@@ -229,6 +257,7 @@ class Accumulator:
     def take_all(self) -> list[Batch]:
         """Take out everything, also what is in flight: its answers mean nothing any more."""
         gone = [b for q in self._queues.values() for b in (*q.in_flight, *q.waiting)]
+        gone = [b for b in gone if not b.is_given_up]
         for batch in gone:
             batch.is_given_up = True
         self._queues.clear()
@@ -242,7 +271,7 @@ class Accumulator:
         self.unfinished_bytes -= batch.size_bytes
 
     def _has_room(self, queue: _Queue) -> bool:
-        if queue.is_retrying:
+        if queue.is_retrying or self.producer_id not in (None, queue.known_id):
             return not queue.in_flight
         return len(queue.in_flight) < self._in_flight_max
 

@@ -96,7 +96,7 @@ class Fate(Enum):
     RETRY = auto()
     SPLIT = auto()  # it is too large as a whole
     FAIL = auto()  # this batch cannot be written; others may
-    NEW_ID = auto()  # the broker has forgotten us, or the numbers do not fit any more
+    NEW_ID = auto()  # not written: the broker has forgotten us, or the numbers have a gap
     FATAL = auto()  # somebody else took our place
 
 
@@ -115,20 +115,24 @@ def fate_after(
     is_retriable: bool,
     is_oldest_in_flight: bool,
     is_transactional: bool = False,
+    is_doubtful: bool = False,
     record_count: int = 1,
 ) -> Fate:
     """What an answer's error code means for a batch.
 
     `is_oldest_in_flight`: no batch of the partition with lower sequence numbers is undecided. A gap
     is a plain consequence when an earlier batch has yet to be sent again, and a loss otherwise.
-    In a transaction FAIL and NEW_ID mean that it must be aborted.
+    `is_doubtful`: an earlier answer was lost, so the batch may have been written. A broker that
+    does not find it among the last five may have forgotten it (after a restart Kafka's knows one),
+    and under new numbers it would be written twice. In a transaction FAIL and NEW_ID mean that it
+    must be aborted.
     """
     if code in (_E.NONE, _E.DUPLICATE_SEQUENCE_NUMBER):
         return Fate.DONE  # a duplicate has been written by an earlier try
-    if code == _E.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        return Fate.NEW_ID if is_oldest_in_flight else Fate.RETRY
-    if code == _E.UNKNOWN_PRODUCER_ID:
-        return Fate.NEW_ID
+    if code == _E.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_oldest_in_flight:
+        return Fate.RETRY
+    if code in (_E.OUT_OF_ORDER_SEQUENCE_NUMBER, _E.UNKNOWN_PRODUCER_ID):
+        return Fate.FAIL if is_doubtful else Fate.NEW_ID
     if code == _E.INVALID_PRODUCER_EPOCH:
         # In a transaction its end will tell whether we were fenced or only timed out.
         return Fate.NEW_ID if is_transactional else Fate.FATAL

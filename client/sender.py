@@ -3,8 +3,11 @@
 Rules of this file. One request carries at most one batch of a partition; a partition has at most
 five batches in flight, and while one of them is tried again no other (`accumulator`). In a
 transaction a batch leaves only for a partition that is part of it, and when the transaction is over
-its batches are given up: their answers mean nothing any more. After an error that spends sequence
-numbers a producer without transactions drains, takes a new producer id and begins anew.
+its batches are given up: their answers mean nothing any more.
+
+A batch that fails for good leaves a gap in the sequence numbers, so what follows it is refused.
+A producer without transactions then drains, takes a new producer id, and sends what was refused
+under new numbers (KIP-360). What a broker may have written keeps its numbers for ever.
 """
 
 import asyncio
@@ -15,7 +18,6 @@ from ..wire.errors import (
     ErrorCode,
     KafkaError,
     NetworkException,
-    OutOfOrderSequenceNumber,
     RequestTimedOut,
     error_for,
 )
@@ -28,10 +30,11 @@ from .produce_requests import COMPRESSION, fresh_producer_id, halves, produce_ba
 from .producer_state import ProducerIdentity, ProducerState
 from .reactions import Fate, fate_after
 from .retries import now_ms
-from .settings import Settings
+from .settings import LONG_MAX, Settings
 from .transaction_session import TransactionSession
 
 IDLE_MS, FLUSH_MS = 500, 2
+MAY_BE_WRITTEN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 IDENTITY_PATIENCE_MS = 1_000
 
 
@@ -50,7 +53,8 @@ class Sender:
         self._batches, self._session = batches, session
         self._compression = COMPRESSION[settings.compression_type]
         self.wake, self.decided = asyncio.Event(), asyncio.Event()
-        self._is_flushing = self._is_closing = self._needs_new_id = False
+        self._is_flushing = self._is_closing = False
+        self._refused: dict[tuple[str, int], Batch] = {}  # the first behind a gap in the numbers
         self._loop: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._looked_ms = now_ms()
@@ -179,15 +183,28 @@ class Sender:
         scope = self._session.scope if self._session is not None else None
         if scope is not None:
             scope.sent()
-        by_leader: dict[int, list[Batch]] = {}
-        for batch in batches:
-            self._encode(batch)
-            known = self._view.snapshot.partitions.get((batch.topic, batch.partition))
-            by_leader.setdefault(known.leader if known else -1, []).append(batch)
         is_v2 = scope is not None and scope.is_v2
-        for leader, group in by_leader.items():
+        for leader, group in self._requests_of(batches):
             self._keep(asyncio.create_task(self._request(leader, group, is_v2)))
         return True
+
+    def _requests_of(self, batches: list[Batch]) -> list[tuple[int, list[Batch]]]:
+        """(leader, batches) of each request: within max.request.size, or with a single batch."""
+        requests: list[tuple[int, list[Batch]]] = []
+        last: dict[int, tuple[list[Batch], int]] = {}
+        for batch in batches:
+            self._encode(batch)
+            assert batch.encoded is not None
+            known = self._view.snapshot.partitions.get((batch.topic, batch.partition))
+            leader = known.leader if known else -1
+            group, size_bytes = last.get(leader, ([], LONG_MAX))
+            size_bytes += len(batch.encoded)
+            if size_bytes > self._settings.max_request_size:
+                group, size_bytes = [], len(batch.encoded)
+                requests.append((leader, group))
+            group.append(batch)
+            last[leader] = group, size_bytes
+        return requests
 
     def _keep(self, task: "asyncio.Task[None]") -> None:
         self._requests.add(task)
@@ -200,9 +217,10 @@ class Sender:
         count = batch.builder.count
         if is_numbered and batch.base_sequence < 0:
             batch.base_sequence = self._identity.take_sequences(batch.topic, batch.partition, count)
+        batch.producer_id = self._identity.producer_id if is_numbered else -1
         batch.encoded = batch.builder.build(
             compression=self._compression,
-            producer_id=self._identity.producer_id if is_numbered else -1,
+            producer_id=batch.producer_id,
             producer_epoch=self._identity.producer_epoch if is_numbered else -1,
             base_sequence=batch.base_sequence,
             is_transactional=self._session is not None,
@@ -245,18 +263,22 @@ class Sender:
         is_lost: bool = False,
     ) -> None:
         if batch.is_given_up:
+            self._batches.finish(batch)
             return
         if is_lost and self._session is not None:
             self._session.uncertain()
+        is_doubtful = batch.is_doubtful
+        batch.is_doubtful |= is_lost or code in MAY_BE_WRITTEN
         fate = fate_after(
             code,
             is_retriable=problem is not None and problem.retriable,
             is_oldest_in_flight=self._batches.is_oldest_in_flight(batch),
             is_transactional=self._session is not None,
+            is_doubtful=is_doubtful,
             record_count=batch.builder.count,
         )
         if fate is Fate.DONE:
-            self._batches.finish(batch)
+            self._batches.finish(batch, is_written=True)
             offset, timestamp = NO_OFFSET, NO_TIMESTAMP
             if answer is not None:
                 offset, timestamp = answer.base_offset, answer.log_append_time_ms
@@ -264,6 +286,9 @@ class Sender:
             self.decided.set()
             return
         assert problem is not None
+        if fate is Fate.NEW_ID and self._session is None and self._settings.enable_idempotence:
+            self._refused.setdefault((batch.topic, batch.partition), batch)
+            fate = Fate.RETRY
         if fate is Fate.RETRY and batch.attempts <= self._settings.retries:
             first, last = self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
             self._batches.retry(batch, now_ms(), min(first << min(batch.attempts - 1, 6), last))
@@ -281,10 +306,8 @@ class Sender:
             as_abortable(problem)
         for batch in batches:
             batch.outcome.failed(problem)
-            if batch.attempts and self._settings.enable_idempotence:
-                self._needs_new_id = self._session is None  # its numbers are spent
-                if self._session is not None:
-                    self._session.uncertain()
+            if batch.attempts and self._session is not None:
+                self._session.uncertain()
         if self._session is not None:
             self._session.failed(problem)
             self._fail_doomed()
@@ -318,11 +341,12 @@ class Sender:
         identity = self._identity
         if identity.state is ProducerState.FATAL_ERROR:
             raise identity.problem or error_for(ErrorCode.PRODUCER_FENCED)
-        if self._needs_new_id:
+        if self._refused:
             if self._batches.has_in_flight:
                 return False
-            self._fail(self._batches.give_up_waiting(only_sent=True), OutOfOrderSequenceNumber())
-            self._needs_new_id = False
+            for where, first in self._refused.items():
+                self._batches.renumber(where, first)
+            self._refused.clear()
             identity.move_to(ProducerState.UNINITIALIZED)
         if identity.state is ProducerState.READY or not self._batches:
             return True
@@ -336,4 +360,5 @@ class Sender:
             self._identity_is_lost(as_fatal(problem))
             raise
         identity.initialized(*given)
+        self._batches.producer_id = identity.producer_id
         return True

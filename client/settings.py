@@ -88,7 +88,9 @@ PRODUCER = (
     Setting("batch.size", int, 256 * 1024, "Bytes (Kafka: 16384; Python works by batches).", 1),
     Setting("buffer.memory", int, 32 * 1024 * 1024, "Bytes not decided yet.", 1, LONG_MAX),
     Setting("max.block.ms", int, 60_000, "How long a call may wait for the cluster."),
-    Setting("max.request.size", int, 1024 * 1024, "The largest record, in bytes.", 1),
+    Setting(
+        "max.request.size", int, 1024 * 1024, "Bytes of a record, and of batches sent at once.", 1
+    ),
     Setting(
         "compression.type",
         str,

@@ -98,18 +98,32 @@ def test_a_retry_goes_back_to_its_place_and_holds_the_others_back():
     assert number(batches.take(100), -1) is sent[2]
 
 
-def test_with_a_batch_that_was_sent_expire_all_that_were_sent():
+def test_batches_expire_where_they_are_and_keep_their_place_on_their_way():
     batches = make(delivery_timeout_ms=50)
     fill(batches, 1, now_ms=0)
     first = number(batches.take(40), 0)
-    fill(batches, 1, now_ms=40)
+    fill(batches, 1, now_ms=5)
     second = number(batches.take(50), 1)
     fill(batches, 1, now_ms=49)
-    batches.retry(second, 50, 0)
     batches.retry(first, 50, 0)
-    assert batches.expire(60) == [first, second]
-    assert batches
+    assert batches.expire(60) == [second, first]
+    assert second.is_given_up and batches.has_in_flight
     assert batches.unfinished_bytes == HEADER_BYTES + 159
+    batches.finish(second)
+    assert not batches.has_in_flight and batches
+    assert batches.unfinished_bytes == HEADER_BYTES + 159
+
+
+def test_what_was_refused_is_numbered_anew_and_nothing_before_it():
+    batches = make()
+    fill(batches, 4)
+    sent = [number(batches.take(100), i) for i in range(4)]
+    for batch in sent:
+        batch.encoded = b"old"
+        batches.retry(batch, 100, 0)
+    batches.renumber(("t", 0), sent[2])
+    assert [b.base_sequence for b in sent] == [0, 1, -1, -1]
+    assert [b.encoded is None for b in sent] == [False, False, True, True]
 
 
 @given(st.lists(st.sampled_from(["add", "take", "ok", "retry"]), max_size=60))

@@ -58,9 +58,10 @@ def test_some_errors_cost_the_transaction_and_no_more(request_, codes):
         assert reaction_to(request_, code) is R.ABORTABLE
 
 
-def fate(code, *, retriable=False, oldest=True, transactional=False, count=1):
+def fate(code, *, retriable=False, oldest=True, transactional=False, doubtful=False, count=1):
     return fate_after(
         code,
+        is_doubtful=doubtful,
         is_retriable=retriable,
         is_oldest_in_flight=oldest,
         is_transactional=transactional,
@@ -79,6 +80,9 @@ def test_a_batch_is_written_tried_again_or_given_up(transactional):
     assert fate(E.UNKNOWN_PRODUCER_ID, **t) is Fate.NEW_ID
     assert fate(E.OUT_OF_ORDER_SEQUENCE_NUMBER, oldest=False, **t) is Fate.RETRY
     assert fate(E.OUT_OF_ORDER_SEQUENCE_NUMBER, oldest=True, **t) is Fate.NEW_ID
+    for code in (E.OUT_OF_ORDER_SEQUENCE_NUMBER, E.UNKNOWN_PRODUCER_ID):
+        assert fate(code, doubtful=True, **t) is Fate.FAIL, "it may have been written"
+    assert fate(E.OUT_OF_ORDER_SEQUENCE_NUMBER, oldest=False, doubtful=True, **t) is Fate.RETRY
     assert fate(E.MESSAGE_TOO_LARGE, count=2, **t) is Fate.SPLIT
     assert fate(E.MESSAGE_TOO_LARGE, count=1, **t) is Fate.FAIL
     for code in (E.PRODUCER_FENCED, E.CLUSTER_AUTHORIZATION_FAILED, E.UNSUPPORTED_VERSION):
