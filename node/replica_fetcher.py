@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from ..replication.follower import Append, StartAt, TruncateTo, Wait
 from ..replication.follower_session import FollowerSession, FollowerSlot
@@ -20,7 +21,8 @@ from ..replication.messages import (
     decode_fetch_response,
     encode_fetch_request,
 )
-from ..replication.transport import PeerError, PeerTransport
+from ..replication.peer_handlers import Body, PeerError
+from ..replication.transport import PeerTransport
 from ..storage.partition_log import UnexpectedAppendOffset
 from ..wire.errors import KafkaError, KafkaStorageError
 from .hosted_partition import HostedPartition
@@ -98,9 +100,9 @@ class ReplicaFetcher:
         self._settings = settings
         self._session = FollowerSession()
         self._loop = asyncio.get_running_loop()
-        self._polls: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
+        self._is_stopped = False
         self._not_before_ms = 0
 
     def follow(self, partition: HostedPartition) -> None:
@@ -128,10 +130,9 @@ class ReplicaFetcher:
 
     def stop(self) -> None:
         """End the polls."""
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        for poll in self._polls:
-            poll.cancel()
 
     # -- polling
 
@@ -143,6 +144,8 @@ class ReplicaFetcher:
 
     def _pump(self) -> None:
         self._is_pumping = False
+        if self._is_stopped:
+            return
         now_ms = self._replicas.clock.monotonic_ms()
         if now_ms < self._not_before_ms:
             self._wake_at(self._not_before_ms, now_ms)
@@ -153,9 +156,14 @@ class ReplicaFetcher:
                 max_wait_ms=self._settings.max_wait_ms,
                 max_bytes=self._settings.max_bytes,
             )
-            poll = self._loop.create_task(self._poll(request))
-            self._polls.add(poll)
-            poll.add_done_callback(self._polls.discard)
+            self._transport.ask(
+                self.leader_id,
+                PeerMessage.REPLICA_FETCH,
+                encode_fetch_request(request),
+                answered=partial(self._answered, request),
+                timeout_ms=request.max_wait_ms + ANSWER_GRACE_MS,
+                bulk=True,
+            )
         retry_ms = self._session.next_retry_ms
         if retry_ms is not None:
             self._wake_at(retry_ms, now_ms)
@@ -165,16 +173,13 @@ class ReplicaFetcher:
             self._timer.cancel()
         self._timer = self._loop.call_later(max(1, at_ms - now_ms) / 1000, self._pump)
 
-    async def _poll(self, request: ReplicaFetchRequest) -> None:
+    def _answered(self, request: ReplicaFetchRequest, outcome: Body | PeerError) -> None:
+        if self._is_stopped:
+            return
         try:
-            header, frames = await self._transport.request(
-                self.leader_id,
-                PeerMessage.REPLICA_FETCH,
-                encode_fetch_request(request),
-                timeout_ms=request.max_wait_ms + ANSWER_GRACE_MS,
-                bulk=True,
-            )
-            response = decode_fetch_response(header, frames)  # type: ignore[arg-type]
+            if isinstance(outcome, PeerError):
+                raise outcome
+            response = decode_fetch_response(*outcome)  # type: ignore[arg-type]
         except (PeerError, MalformedPeerMessage) as error:
             logger.debug("poll at broker %d: %s", self.leader_id, error)
             self._session.on_failure(request)

@@ -5,17 +5,20 @@ correlation id of its request. A handler that raises hurts nobody else: the erro
 and the asking side is told that its request failed.
 """
 
+import asyncio
 import logging
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import partial
 
 Buffer = bytes | bytearray | memoryview
 MessageHandler = Callable[[int, bytes], None]
 Reply = Callable[[bytes, Sequence[Buffer]], object]
 RequestHandler = Callable[[int, bytes, list[Buffer], Reply], None]
 PeerChange = Callable[[int, bool], None]
+Body = tuple[bytes, list[Buffer]]  # header and frames of a reply
 
 _ENVELOPE = struct.Struct(">BBQ")
 ENVELOPE_BYTES = _ENVELOPE.size
@@ -32,6 +35,9 @@ class PeerUnavailable(PeerError):
 
 class PeerTimeout(PeerError):
     """No reply before the deadline."""
+
+
+Answered = Callable[[Body | PeerError], object]
 
 
 class What(IntEnum):
@@ -88,6 +94,39 @@ class PeerHandlers:
         """
         self._link_changes.append(callback)
 
+    def ask(
+        self,
+        peer: int,
+        kind: int,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        *,
+        answered: Answered,
+        timeout_ms: int,
+        bulk: bool = False,
+    ) -> None:
+        """Ask a peer. `answered` gets (header, frames), PeerUnavailable or PeerTimeout, once.
+
+        It is called on the event loop, never from within this call.
+        """
+        raise NotImplementedError
+
+    async def request(
+        self,
+        peer: int,
+        kind: int,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        *,
+        timeout_ms: int,
+        bulk: bool = False,
+    ) -> Body:
+        """The peer's reply. Raises PeerUnavailable or PeerTimeout."""
+        future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
+        settle = partial(_settle, future)
+        self.ask(peer, kind, header, frames, answered=settle, timeout_ms=timeout_ms, bulk=bulk)
+        return await future
+
     def _told(self, peer: int, kind: int, payload: bytes) -> None:
         handler = self._messages.get(kind)
         if handler is None:
@@ -129,3 +168,12 @@ class PeerHandlers:
                 callback(peer, is_up)
             except Exception:
                 log.exception("node %d: link to %d, up: %s", self.node_id, peer, is_up)
+
+
+def _settle(future: "asyncio.Future[Body]", outcome: Body | PeerError) -> None:
+    if future.done():
+        return  # whoever waited was cancelled
+    if isinstance(outcome, PeerError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

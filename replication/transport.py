@@ -5,10 +5,9 @@ ZeroMQ's file descriptor is edge-triggered and covers both directions, so it bec
 once, and any call on the socket may swallow that signal. Hence we read until the socket is
 empty, and look at EVENTS after every send.
 
-Correlation ids start at a random number in each process, so a reply meant for our former
-incarnation finds nobody. Frames beyond the first are records and are not copied: what is sent
-must not change afterwards. A request ends with its reply, or PeerTimeout, or PeerUnavailable
-as soon as the connection is seen to break; in the last two the peer may have acted on it.
+Frames beyond the first are records; large ones are not copied: what is sent must not change
+afterwards. A request ends with its reply, or PeerTimeout, or PeerUnavailable as soon as the
+connection is seen to break; in the last two the peer may have acted on it.
 """
 
 import asyncio
@@ -27,6 +26,7 @@ from .link_state import GRACE_MS, LinkState
 from .peer_address import CHANNELS, node_of, prepare_directory
 from .peer_handlers import (
     ENVELOPE_BYTES,
+    Answered,
     Buffer,
     PeerError,
     PeerHandlers,
@@ -36,17 +36,20 @@ from .peer_handlers import (
     envelope,
     open_envelope,
 )
+from .peer_requests import RequestsUnderWay
 from .peer_sockets import PeerSockets
 
 __all__ = ["PeerError", "PeerTimeout", "PeerTransport", "PeerUnavailable"]
 
+_COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ copies whatever is asked for
 _DRAIN_MESSAGES = 64  # then others have their turn on the event loop
 _LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
-_MORE = zmq.NOBLOCK | zmq.SNDMORE
 _UNREACHABLE = (zmq.EAGAIN, zmq.EHOSTUNREACH)
 # Plain numbers: the enums of pyzmq cost microseconds, and these are asked for each message.
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 _NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
+_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
+_send = zmq.backend.Socket.send  # without the Python layer above it, which makes a Frame first
 
 
 class _Channel:
@@ -69,13 +72,6 @@ class _Asker(NamedTuple):
     peer: int
     routing_id: bytes
     correlation_id: int
-
-
-class _Pending(NamedTuple):
-    """A request of ours under way."""
-
-    future: asyncio.Future[tuple[bytes, list[Buffer]]]
-    channel: _Channel
 
 
 class PeerTransport(PeerHandlers):
@@ -101,12 +97,11 @@ class PeerTransport(PeerHandlers):
         self._routers: list[_Channel] = []
         self._dealers: dict[tuple[int, bool], _Channel] = {}
         self._links = {peer: LinkState() for peer in self.peers}
-        self._pending: dict[int, _Pending] = {}
-        self._correlation_id = int.from_bytes(os.urandom(7))
 
     async def start(self) -> None:
         """Bind, and begin to connect. Raises PeerSocketError with a sentence for people."""
         self._loop = asyncio.get_running_loop()
+        self._under_way = RequestsUnderWay(self._loop, int.from_bytes(os.urandom(7)))
         self.gate.attach(self._loop)
         prepare_directory(self._directory)
         self._context = zmq.Context(io_threads=1)
@@ -136,9 +131,7 @@ class PeerTransport(PeerHandlers):
                 channel.monitor.close(0)
             channel.socket.close(0)
         self._routers, self._dealers = [], {}
-        for pending in self._pending.values():
-            _fail(pending.future, PeerUnavailable("this broker is stopping"))
-        self._pending.clear()
+        self._under_way.fail(PeerUnavailable("this broker is stopping"))
         if self._context is not None:
             context, self._context = self._context, None
             await self._loop.run_in_executor(None, context.term)
@@ -154,35 +147,27 @@ class PeerTransport(PeerHandlers):
             return False
         return self._post(channel, peer, (envelope(What.ONE_WAY, kind, 0) + payload,))
 
-    async def request(
+    def ask(
         self,
         peer: int,
         kind: int,
         header: bytes,
         frames: Sequence[Buffer] = (),
         *,
+        answered: Answered,
         timeout_ms: int,
         bulk: bool = False,
-    ) -> tuple[bytes, list[Buffer]]:
-        """The peer's reply. Raises PeerUnavailable or PeerTimeout."""
+    ) -> None:
+        """See PeerHandlers."""
         channel = self._dealers.get((peer, bulk))
         if channel is None:
-            raise PeerUnavailable(f"broker {peer} is not a peer, or this one is stopped")
-        self._correlation_id = correlation_id = self._correlation_id + 1
-        future = self._loop.create_future()
-        self._pending[correlation_id] = _Pending(future, channel)
-        timer = None
-        try:
-            first = envelope(What.REQUEST, kind, correlation_id) + header
-            if not self._post(channel, peer, (first, *frames)):
-                raise PeerUnavailable(f"no connection to broker {peer}")
-            late = PeerTimeout(f"broker {peer} did not answer within {timeout_ms} ms")
-            timer = self._loop.call_later(timeout_ms / 1000, _fail, future, late)
-            return await future
-        finally:
-            if timer is not None:
-                timer.cancel()
-            self._pending.pop(correlation_id, None)
+            error = PeerUnavailable(f"broker {peer} is not a peer, or this one is stopped")
+            asyncio.get_running_loop().call_soon(answered, error)
+            return
+        correlation_id = self._under_way.add(answered, channel, peer, timeout_ms)
+        first = envelope(What.REQUEST, kind, correlation_id) + header
+        if not self._post(channel, peer, (first, *frames)):
+            self._under_way.end(correlation_id, PeerUnavailable(f"no connection to broker {peer}"))
 
     # -- sockets
 
@@ -244,10 +229,17 @@ class PeerTransport(PeerHandlers):
         sock = channel.socket
         if sock.closed:
             return False
-        last = len(parts) - 1
+        left, sent_bytes = len(parts), 0
         try:
-            for i, part in enumerate(parts):
-                sock.send(part, zmq.NOBLOCK if i == last else _MORE, copy=False)
+            for part in parts:
+                left -= 1
+                size_bytes = part.nbytes if type(part) is memoryview else len(part)
+                sent_bytes += size_bytes
+                flags = _MORE if left else _NOBLOCK
+                if size_bytes < _COPY_BELOW_BYTES:
+                    _send(sock, part, flags, True, False)
+                else:
+                    sock.send(part, flags, copy=False)
         except zmq.ZMQError as error:
             if error.errno not in _UNREACHABLE:
                 raise
@@ -255,7 +247,7 @@ class PeerTransport(PeerHandlers):
             return False
         finally:
             self._look_again(channel)  # a send that fails swallows the signal, too
-        self.bytes_sent[peer] += sum(map(_size_bytes, parts))
+        self.bytes_sent[peer] += sent_bytes
         return True
 
     def _reply(
@@ -297,14 +289,9 @@ class PeerTransport(PeerHandlers):
         frames = [part.buffer if channel.is_bulk else part for part in parts[1:]]
         is_ours = channel.peer is not None
         if is_ours and what in (What.REPLY, What.FAILURE):
-            pending = self._pending.get(correlation_id)
-            if pending is None or pending.channel is not channel or pending.future.done():
+            outcome = (header, frames) if what == What.REPLY else _failure(peer, header)
+            if not self._under_way.replied(correlation_id, channel, outcome):
                 self.dropped["late"] += 1
-            elif what == What.REPLY:
-                pending.future.set_result((header, frames))
-            else:
-                reason = header.decode(errors="replace")
-                _fail(pending.future, PeerUnavailable(f"broker {peer} failed: {reason}"))
         elif not is_ours and what == What.REQUEST:
             reply = partial(self._reply, _Asker(channel, peer, sender, correlation_id))
             self._asked(peer, (kind, channel.is_bulk), header, frames, reply)
@@ -319,7 +306,8 @@ class PeerTransport(PeerHandlers):
         while not monitor.closed and _has_input(monitor):
             event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"]
             if event == zmq.EVENT_DISCONNECTED:
-                self._fail_pending(channel)
+                broken = PeerUnavailable(f"the connection to broker {channel.peer} broke")
+                self._under_way.fail(broken, channel)
             if not channel.is_bulk and channel.peer is not None:
                 self._link_event(channel.peer, self._links[channel.peer], event)
 
@@ -339,12 +327,6 @@ class PeerTransport(PeerHandlers):
         if self._context is not None and link.grace_over(_monotonic_ms()):
             self._changed(peer, False)
 
-    def _fail_pending(self, channel: _Channel) -> None:
-        for pending in self._pending.values():
-            if pending.channel is channel:
-                reason = f"the connection to broker {channel.peer} broke"
-                _fail(pending.future, PeerUnavailable(reason))
-
 
 def _descriptor(sock: zmq.Socket) -> int:
     return int(sock.get(zmq.FD))
@@ -354,14 +336,9 @@ def _has_input(sock: zmq.Socket) -> bool:
     return bool(int(sock.get(_EVENTS)) & _POLLIN)
 
 
-def _size_bytes(part: Buffer) -> int:
-    return part.nbytes if isinstance(part, memoryview) else len(part)
-
-
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _fail(future: asyncio.Future, error: PeerError) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _failure(peer: int, reason: bytes) -> PeerUnavailable:
+    return PeerUnavailable(f"broker {peer} failed: {reason.decode(errors='replace')}")

@@ -108,7 +108,7 @@ def test_many_requests_under_way_find_their_answers(peer: Peer) -> None:
             assert header == b"%d" % i
 
         await asyncio.gather(*(one(i) for i in range(1000)))
-        assert not transport._pending
+        assert not len(transport._under_way)
 
     peer.run(scenario)
 
