@@ -143,8 +143,10 @@ def oncelog(
     )
     item.stash[HANDLE] = handle
     problems: list[str] = []
+    has_begun = False
     try:
         handle.begin()
+        has_begun = True
         yield handle
     finally:
         has_failed = item.stash.get(HAS_FAILED, None)
@@ -152,7 +154,7 @@ def oncelog(
             handle.abandon()
         else:
             problems = handle.finish(has_failed=has_failed)
-        if problems or has_failed is None:
+        if problems or not has_begun:
             item.stash[SECTIONS] = handle.sections()
         del item.stash[HANDLE]
     if problems:
