@@ -30,6 +30,7 @@ class _Worker:
     order: WorkerOrder
     process: subprocess.Popen[bytes]
     incarnation: int
+    is_to_end: bool = False  # by our own hand: nobody has to wonder, or to start it again
 
 
 class Workers:
@@ -73,10 +74,11 @@ class Workers:
 
     def kill(self, name: str) -> int:
         """kill -9; the pid, which is gone."""
-        process = self._workers[name].process
-        process.kill()
-        process.wait()
-        return process.pid
+        worker = self._workers[name]
+        worker.is_to_end = True
+        worker.process.kill()
+        worker.process.wait()
+        return worker.process.pid
 
     def pause(self, name: str) -> int:
         """SIGSTOP; returns the pid when the process is in state T."""
@@ -95,12 +97,13 @@ class Workers:
         """Start again whoever has ended by itself; an error of theirs is kept."""
         for name, worker in list(self._workers.items()):
             code = worker.process.poll()
+            if code is None or worker.is_to_end:
+                continue
             if code == STUCK:
                 self.stuck += 1
-                self.restart(name)
-            elif code is not None and code > 0:
+            else:
                 self.broken.append(f"{name} ended with exit code {code}; {self._last_words(name)}")
-                self.restart(name)
+            self.restart(name)
 
     def remove(self, name: str) -> None:
         """Let a worker end as a program should, and forget it."""
@@ -131,6 +134,7 @@ class Workers:
 
     def _end(self, names: list[str]) -> None:
         for name in names:
+            self._workers[name].is_to_end = True
             process = self._workers[name].process
             process.send_signal(signal.SIGCONT)
             process.terminate()
@@ -144,7 +148,7 @@ class Workers:
                 process.kill()
                 process.wait()
                 continue
-            if code > 0 and code != STUCK:
+            if code not in (0, STUCK):
                 self.broken.append(f"{name} ended with exit code {code}; {self._last_words(name)}")
 
     def _last_words(self, name: str) -> str:
