@@ -5,7 +5,6 @@ machine only while all others have everything (docs/ARCHITECTURE.md, "What survi
 """
 
 from collections.abc import Callable
-from functools import partial
 
 from oncelog.deploy.history_recorder import Recorder
 
@@ -82,10 +81,16 @@ class Conductor:
         done = getattr(self, "_" + fault.kind.replace("-", "_"))(fault)
         if done is False:
             self.left_out.append(fault)
+            self._say(f"left out: {fault}")
             return
+        self._say(f"FAULT {fault}")
         self.made.append(fault)
         row = self.recorder.fault_begun(fault.kind, fault.target, self.cluster.seed)
         self._loop.call_later(fault.seconds, self.recorder.fault_ended, row)
+
+    def _say(self, words: str) -> None:
+        if self.cluster.on_log is not None:
+            self.cluster.on_log(f"{self.cluster.timeline.now - 1000:9.3f} - {words}")
 
     def _later(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
         def end() -> None:
@@ -293,7 +298,14 @@ class Conductor:
         node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
         if node is None:
             return False
-        node.stop(then=partial(self._later, fault.seconds, self._start, node.node_id))
+
+        def ended() -> None:
+            if self._is_over:  # it was still stopping when all was healed
+                self._start(node.node_id)
+            else:
+                self._later(fault.seconds, self._start, node.node_id)
+
+        node.stop(then=ended)
         return True
 
     def _kill_client(self, fault: Fault) -> bool:

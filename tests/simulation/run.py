@@ -50,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", help="FIRST:BEHIND")
     parser.add_argument("--faults", nargs="*", default=None)
     parser.add_argument("--trace", help="write the trace in words to this file")
+    parser.add_argument("--logs", action="store_true", help="print the nodes' logs and the faults")
     options = parser.parse_args(arguments)
     faults = None if options.faults is None else [Fault.parse(text) for text in options.faults]
     if options.seeds:
@@ -59,14 +60,14 @@ def main(arguments: list[str] | None = None) -> int:
         seeds = range(options.seed or 0, (options.seed or 0) + 1)
     bad, started, total = 0, time.process_time(), 0.0
     for seed in seeds:
-        log: list[str] | None = [] if options.trace else None
-        outcome = run(seed, faults=faults, log=log)
+        trace: list[str] | None = [] if options.trace else None
+        outcome = run(seed, faults=faults, trace=trace, on_log=print if options.logs else None)
         total += outcome.virtual_s
         bad += not outcome.is_clean
         print(report(outcome), flush=True)
-        if log is not None:
+        if trace is not None:
             with open(options.trace, "w") as file:
-                file.write("\n".join(log))
+                file.write("\n".join(trace))
     cpu_s = time.process_time() - started
     print(f"{len(seeds)} seeds, {bad} failed, {total / 3600:.2f} hours in {cpu_s:.1f} CPU s")
     return 1 if bad else 0

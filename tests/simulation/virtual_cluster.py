@@ -78,14 +78,18 @@ class VirtualCluster:
         self.clients: list[VirtualClient] = []
         self.nodes = {i: self._make_node(i) for i in self.ids}
         self.on_events: Callable[[], None] | None = None
+        self.on_log: Callable[[str], object] | None = None  # takes the nodes' logs
 
     @classmethod
     @contextlib.contextmanager
-    def made(cls, seed: int, shape: Shape) -> "Iterator[VirtualCluster]":
+    def made(
+        cls, seed: int, shape: Shape, on_log: Callable[[str], object] | None = None
+    ) -> "Iterator[VirtualCluster]":
         """A cluster that has not been started; time, dice and disks are its own meanwhile."""
         base = "/dev/shm" if Path("/dev/shm").is_dir() else None
         root = Path(tempfile.mkdtemp(prefix="oncelog-simulation-", dir=base))
         cluster = cls(seed, shape, root)
+        cluster.on_log = on_log
         state = random.getstate()
         collects = gc.isenabled()
         hook = sys.unraisablehook
@@ -214,12 +218,12 @@ class VirtualCluster:
     @contextlib.contextmanager
     def _listening_to_logs(self) -> Iterator[None]:
         """Errors that brokers catch and log are heard of, too."""
-        logger, handler = logging.getLogger("oncelog"), _Listener(self.complaints)
+        logger, handler = logging.getLogger("oncelog"), _Listener(self)
         before = (logger.level, logger.propagate, logger.handlers[:])
         asyncio_logger = logging.getLogger("asyncio")
         asyncio_level = asyncio_logger.level
         asyncio_logger.setLevel(logging.CRITICAL + 1)
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(logging.INFO if self.on_log is not None else logging.ERROR)
         logger.propagate, logger.handlers = False, [handler]
         try:
             yield
@@ -232,15 +236,23 @@ class VirtualCluster:
 class _Listener(logging.Handler):
     """Keeps exceptions that should not have happened."""
 
-    def __init__(self, complaints: list[str]) -> None:
-        super().__init__(logging.ERROR)
-        self._complaints = complaints
+    def __init__(self, cluster: VirtualCluster) -> None:
+        super().__init__(logging.DEBUG)
+        self._cluster = cluster
 
     def emit(self, record: logging.LogRecord) -> None:
+        cluster = self._cluster
+        if cluster.on_log is not None:
+            who = getattr(asyncio._get_running_loop(), "number", 0)
+            why = f" {record.exc_info[1]!r}" if record.exc_info else ""
+            cluster.on_log(
+                f"{cluster.timeline.now - 1000:9.3f} {who} {record.levelname} {record.name}: "
+                f"{record.getMessage()}{why}"
+            )
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, KafkaError | OSError | asyncio.CancelledError):
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
             where = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-            self._complaints.append(f"{record.getMessage()}: {error!r} at {where}")
+            cluster.complaints.append(f"{record.getMessage()}: {error!r} at {where}")

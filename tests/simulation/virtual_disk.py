@@ -48,6 +48,16 @@ class _Change:
 
 
 @dataclass(slots=True)
+class _Name:
+    """A change of names since the last sync of its directory: make, rename or unlink."""
+
+    what: str
+    path: str
+    other: str = ""  # what it was renamed to
+    saved: str | None = None  # where what was replaced or removed is kept
+
+
+@dataclass(slots=True)
 class _Opened:
     """What a descriptor of ours means."""
 
@@ -72,7 +82,9 @@ class NodeDisk:
     on_last_operation: Callable[[], bool] = lambda: False  # whether it stopped
     changes: dict[int, list[_Change]] = field(default_factory=dict)
     modified_ns: dict[int, int] = field(default_factory=dict)
-    names: list[tuple[str, str, str, str | None]] = field(default_factory=list)
+    names: dict[int, "_Name"] = field(default_factory=dict)  # in order
+    names_in: dict[str, list[int]] = field(default_factory=dict)  # by directory
+    name_count: int = 0
     locks: set[str] = field(default_factory=set)
     trash_count: int = 0
 
@@ -81,36 +93,39 @@ class NodeDisk:
         self.trash_count += 1
         return f"{os.path.dirname(self.path)}/{TRASH}-{self.number}-{self.trash_count}"
 
+    def named(self, name: "_Name") -> None:
+        """Something was made, renamed or removed."""
+        self.name_count += 1
+        self.names[self.name_count] = name
+        self.names_in.setdefault(os.path.dirname(name.path), []).append(self.name_count)
+
     def sync_names(self, directory: str) -> None:
         """The names in a directory are durable now."""
-        kept = []
-        for change in self.names:
-            what, path, other, saved = change
-            if os.path.dirname(path) == directory and (not other or _parent(other) == directory):
-                if saved is not None:
-                    with contextlib.suppress(FileNotFoundError):
-                        REAL["unlink"](saved)
-            else:
-                kept.append(change)
-        self.names = kept
+        for number in self.names_in.pop(directory, ()):
+            name = self.names.pop(number, None)
+            if name is not None and name.saved is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    REAL["unlink"](name.saved)
 
     def cut_power(self) -> int:
         """Take back what was not synced; how many files changed."""
-        keep = self.random.choice([0, len(self.names), self.random.randint(0, len(self.names))])
-        for what, path, other, saved in reversed(self.names[keep:]):
+        names = list(self.names.values())
+        keep = self.random.choice([0, len(names), self.random.randint(0, len(names))])
+        for name in reversed(names[keep:]):
             with contextlib.suppress(OSError):
-                if what == "make":
-                    if os.path.isdir(path):
-                        shutil.rmtree(path)
+                if name.what == "make":
+                    if os.path.isdir(name.path):
+                        shutil.rmtree(name.path)
                     else:
-                        REAL["unlink"](path)
-                elif what == "rename":
-                    REAL["rename"](other, path)
-                    if saved is not None:
-                        REAL["rename"](saved, other)
-                elif saved is not None:
-                    REAL["rename"](saved, path)
+                        REAL["unlink"](name.path)
+                elif name.what == "rename":
+                    REAL["rename"](name.other, name.path)
+                    if name.saved is not None:
+                        REAL["rename"](name.saved, name.other)
+                elif name.saved is not None:
+                    REAL["rename"](name.saved, name.path)
         self.names.clear()
+        self.names_in.clear()
         harmed = 0
         for folder, _, files in sorted(os.walk(self.path)):
             for name in sorted(files):
@@ -122,10 +137,6 @@ class NodeDisk:
                     Path(path).write_bytes(content)
         self.changes.clear()
         return harmed
-
-
-def _parent(path: str) -> str:
-    return os.path.dirname(path)
 
 
 def _after_cut(rng: random.Random, content: bytes, changes: list[_Change]) -> bytes:
@@ -217,6 +228,7 @@ class Disks:
         Path(disk.path).mkdir()
         disk.changes.clear()
         disk.names.clear()
+        disk.names_in.clear()
 
     # -- whose it is
 
@@ -261,7 +273,7 @@ class Disks:
         if is_new:
             disk.changes.pop(inode, None)
             disk.modified_ns[inode] = self._wall_ns()
-            disk.names.append(("make", text, "", None))
+            disk.named(_Name("make", text))
         elif old:
             disk.changes.setdefault(inode, []).append(_Change(0, old, None, len(old)))
         is_directory = bool(flags & os.O_DIRECTORY)
@@ -396,7 +408,7 @@ class Disks:
             saved = disk.trash()
             os.link(target, saved)
         REAL["rename"](src, dst)
-        disk.names.append(("rename", source, target, saved))
+        disk.named(_Name("rename", source, target, saved))
         if os.path.isdir(target):
             self._moved(disk, source, target)
 
@@ -418,7 +430,7 @@ class Disks:
             REAL["unlink"](path)  # raises
         saved = disk.trash()
         REAL["rename"](text, saved)
-        disk.names.append(("unlink", text, "", saved))
+        disk.named(_Name("unlink", text, "", saved))
 
     def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         disk, text = (None, "") if dir_fd is not None else self._disk_of(path)
@@ -428,7 +440,7 @@ class Disks:
                 self._room(disk)
         REAL["mkdir"](path, mode, dir_fd=dir_fd)
         if disk is not None:
-            disk.names.append(("make", text, "", None))
+            disk.named(_Name("make", text))
 
     def flock(self, fd: Any, operation: int) -> None:
         if type(fd) is not int or fd < FIRST_DESCRIPTOR:

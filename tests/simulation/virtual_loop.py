@@ -112,7 +112,7 @@ class Timeline:
         seconds: float,
         until: Callable[[], bool] | None = None,
         each: Callable[[], None] | None = None,
-        every: int = 50,
+        every: int = 120,
     ) -> bool:
         """Run so much virtual time, or until `until` holds; `each` is called every so many events.
 
