@@ -21,6 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysyncobj", "pyspark"}
 SHELLS = {
     "replication/transport.py",
+    "replication/peer_handlers.py",
+    "replication/peer_requests.py",
     "replication/peer_sockets.py",
     "coordinator/controller_client.py",
     "coordinator/controller_service.py",
