@@ -68,6 +68,8 @@ def load_log(
     finish_swaps(directory)
     segments = _open_segments(directory, config, log_start_offset, now_ms)
     snapshots = SnapshotFiles(directory)
+    if not clean_shutdown:
+        snapshots.remove_unreadable()
     dirty_from = _first_to_recover(segments, recovery_point, clean_shutdown)
     log_start_offset = max(log_start_offset, segments.first.base_offset)
     state_end = segments.active.next_offset if dirty_from is None else dirty_from.base_offset

@@ -57,6 +57,16 @@ class SnapshotFiles:
                     self._offsets.discard(offset)
         return None
 
+    def remove_unreadable(self) -> None:
+        """Delete what a power cut has left of snapshots that were not synced."""
+        for offset in self.offsets:
+            path = self.path(offset)
+            try:
+                decode_snapshot(path.read_bytes(), path)
+            except CorruptSnapshot:
+                path.unlink()
+                self._offsets.discard(offset)
+
     def remove(self, offsets: Iterable[int]) -> None:
         """Delete the snapshots at these offsets, where there are any."""
         gone = self._offsets.intersection(offsets)

@@ -8,12 +8,14 @@
 """
 
 import argparse
+import json
 import os
 import sys
 import time
 from collections.abc import Sequence
 
 from .outcome import Fault, Outcome, Shape
+from .shrink import command, shrink
 from .simulation import Install, run
 
 
@@ -43,6 +45,29 @@ def report(outcome: Outcome) -> str:
     return "\n".join([head, *(f"  VIOLATION {each[:900]}" for each in outcome.violations[:12])])
 
 
+def in_json(outcome: Outcome) -> str:
+    """A run for programs."""
+    return json.dumps(
+        {
+            "seed": outcome.seed,
+            "violations": outcome.violations[:12],
+            "names": sorted(outcome.names),
+            "faults": [str(fault) for fault in outcome.faults],
+            "trace": outcome.trace_hash,
+            "virtual_s": outcome.virtual_s,
+            "cpu_s": outcome.cpu_s,
+            "operations": outcome.operations,
+            "transactions": outcome.transactions,
+        }
+    )
+
+
+def shrunken(outcome: Outcome) -> str:
+    """The shortest schedule that still fails, as a command."""
+    faults, runs = shrink(outcome, lambda fewer: run(outcome.seed, faults=fewer))
+    return f"  after {runs} runs: {command(outcome.seed, faults)}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """0 when every seed was clean."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
@@ -50,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", help="FIRST:BEHIND")
     parser.add_argument("--faults", nargs="*", default=None)
     parser.add_argument("--trace", help="write the trace in words to this file")
+    parser.add_argument("--no-shrink", action="store_true", help="print failures as they are")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a seed")
     parser.add_argument("--logs", action="store_true", help="print the nodes' logs and the faults")
     options = parser.parse_args(arguments)
     faults = None if options.faults is None else [Fault.parse(text) for text in options.faults]
@@ -64,7 +91,9 @@ def main(arguments: list[str] | None = None) -> int:
         outcome = run(seed, faults=faults, trace=trace, on_log=print if options.logs else None)
         total += outcome.virtual_s
         bad += not outcome.is_clean
-        print(report(outcome), flush=True)
+        print(in_json(outcome) if options.json else report(outcome), flush=True)
+        if not (outcome.is_clean or options.no_shrink or options.faults or options.logs):
+            print(shrunken(outcome), flush=True)
         if trace is not None:
             with open(options.trace, "w") as file:
                 file.write("\n".join(trace))

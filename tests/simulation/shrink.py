@@ -1,0 +1,45 @@
+"""A failing schedule made small: faults are left out as long as the run still fails (ddmin).
+
+The names of what was violated have to stay; the sentences may differ.
+"""
+
+from collections.abc import Callable, Sequence
+
+from .outcome import Fault, Outcome
+
+RUNS_MAX = 60
+
+
+def shrink(
+    failed: Outcome, again: Callable[[Sequence[Fault]], Outcome], runs_max: int = RUNS_MAX
+) -> tuple[list[Fault], int]:
+    """The smallest schedule that was found to fail in one of the same ways; how many runs it took.
+
+    again: runs the seed with another schedule.
+    """
+    left, wanted, runs = list(failed.faults), set(failed.names), 0
+
+    def fails(faults: Sequence[Fault]) -> bool:
+        nonlocal runs
+        runs += 1
+        return bool(again(faults).names & wanted)
+
+    pieces = 2
+    while left and runs < runs_max:
+        size = max(1, len(left) // pieces)
+        for start in range(0, len(left), size):
+            fewer = left[:start] + left[start + size :]
+            if runs < runs_max and fails(fewer):
+                left, pieces = fewer, max(2, pieces - 1)
+                break
+        else:
+            if size == 1:
+                break
+            pieces = min(len(left), 2 * pieces)
+    return left, runs
+
+
+def command(seed: int, faults: Sequence[Fault]) -> str:
+    """The line that runs a seed with a schedule."""
+    given = " ".join(f"'{fault}'" for fault in faults)
+    return f"python -m tests.simulation.run --seed {seed} --faults {given}"
