@@ -45,10 +45,8 @@ _COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ copies whatever is ask
 _DRAIN_MESSAGES = 64  # then others have their turn on the event loop
 _LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
 _UNREACHABLE = (zmq.EAGAIN, zmq.EHOSTUNREACH)
-# Plain numbers: the enums of pyzmq cost microseconds, and these are asked for each message.
-_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
-_NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
-_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
+# Plain numbers: flags of pyzmq cost microseconds, and these are used for each message.
+_POLLIN, _NOBLOCK, _MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _send = zmq.backend.Socket.send  # without the Python layer above it, which makes a Frame first
 
 
@@ -198,14 +196,14 @@ class PeerTransport(PeerHandlers):
     def _drain(self, channel: _Channel) -> None:
         """Receive until the socket says that it is empty: only then is its signal armed anew."""
         channel.is_scheduled = True  # what is sent meanwhile need not look
-        sock, copy = channel.socket, not channel.is_bulk
+        sock = channel.socket
         try:
             for _ in range(_DRAIN_MESSAGES):
                 if sock.closed:
                     return
-                parts = [sock.recv(_NOBLOCK, copy)]
-                while sock.getsockopt(_RCVMORE):
-                    parts.append(sock.recv(_NOBLOCK, copy))
+                parts = [part := sock.recv(_NOBLOCK, False)]
+                while part.more:
+                    parts.append(part := sock.recv(_NOBLOCK, False))
                 self._received(channel, parts)
                 if sock.closed or not _has_input(sock):  # asking costs less than an exception
                     channel.is_scheduled = False
@@ -263,11 +261,11 @@ class PeerTransport(PeerHandlers):
 
     # -- receiving
 
-    def _received(self, channel: _Channel, parts: list) -> None:
-        """parts: bytes, or on a bulk socket zmq.Frame; a ROUTER puts the routing id first."""
+    def _received(self, channel: _Channel, parts: list[zmq.Frame]) -> None:
+        """A ROUTER puts the routing id first."""
         sender, peer = b"", channel.peer
         if peer is None:
-            sender = bytes(parts.pop(0))
+            sender = parts.pop(0).bytes
             peer = node_of(sender)
             if peer is None or peer not in self.peers:
                 self.dropped["stranger"] += 1
@@ -279,14 +277,18 @@ class PeerTransport(PeerHandlers):
         else:
             self._dispatch(channel, peer, sender, parts)
 
-    def _dispatch(self, channel: _Channel, peer: int, sender: bytes, parts: list) -> None:
-        first = bytes(parts[0]) if parts else b""
+    def _dispatch(
+        self, channel: _Channel, peer: int, sender: bytes, parts: list[zmq.Frame]
+    ) -> None:
+        first = parts[0].bytes if parts else b""
         if len(first) < ENVELOPE_BYTES:
             self.dropped["malformed"] += 1
             return
         what, kind, correlation_id = open_envelope(first)
         header = first[ENVELOPE_BYTES:]
-        frames = [part.buffer if channel.is_bulk else part for part in parts[1:]]
+        frames: list[Buffer] = [
+            part.buffer if channel.is_bulk else part.bytes for part in parts[1:]
+        ]
         is_ours = channel.peer is not None
         if is_ours and what in (What.REPLY, What.FAILURE):
             outcome = (header, frames) if what == What.REPLY else _failure(peer, header)
@@ -333,7 +335,7 @@ def _descriptor(sock: zmq.Socket) -> int:
 
 
 def _has_input(sock: zmq.Socket) -> bool:
-    return bool(int(sock.get(_EVENTS)) & _POLLIN)
+    return bool(int(sock.get(zmq.EVENTS)) & _POLLIN)
 
 
 def _monotonic_ms() -> int:
