@@ -187,6 +187,11 @@ class Accumulator:
         undecided = [*queue.in_flight, *(b for b in queue.waiting if b.attempts)]
         return all(b is batch or b.place > batch.place for b in undecided)
 
+    def is_known(self, batch: Batch) -> bool:
+        """Whether its partition's leader has acknowledged anything of its producer id."""
+        queue = self._queues.get((batch.topic, batch.partition))
+        return queue is not None and queue.known_id == batch.producer_id
+
     def finish(self, batch: Batch, *, is_written: bool = False) -> None:
         """The batch is decided, well or badly, or what was given up has come back."""
         queue = self._queues.get((batch.topic, batch.partition))

@@ -308,6 +308,9 @@ class Sender:
             batch.outcome.failed(problem)
             if batch.attempts and self._session is not None:
                 self._session.uncertain()
+            elif batch.base_sequence >= 0 and not self._batches.is_known(batch):
+                # a leader that does not know the id could not refuse what follows on the gap
+                self._refused.setdefault((batch.topic, batch.partition), batch)
         if self._session is not None:
             self._session.failed(problem)
             self._fail_doomed()

@@ -175,6 +175,29 @@ def test_a_refused_batch_takes_no_other_with_it(monkeypatch):
     run(stage, work)
 
 
+@pytest.mark.parametrize("problem", [E.INVALID_RECORD, NetworkException("lost")])
+def test_the_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monkeypatch, problem):
+    """A leader that knows nothing of an id takes any number: it cannot refuse what follows.
+
+    Found by chaos, seed 12: append/3 began with sequence 7 of its producer.
+    """
+    stage = Stage(monkeypatch, delivery_timeout_ms=60)
+    is_broken = True
+    stage.before = lambda batch: problem if is_broken else None
+
+    async def work():
+        nonlocal is_broken
+        (failed,) = await stage_all(stage, [0])
+        assert failed.exception() is not None
+        is_broken = False
+        sent = await stage_all(stage, range(1, 4))
+        assert [d.exception() for d in sent] == [None] * 3
+        assert [int(v) for v in stage.leaders[0].values] == [1, 2, 3]
+        assert [window[0][0] for window in stage.leaders[0].windows.values()] == [0]
+
+    run(stage, work)
+
+
 def test_other_partitions_keep_what_they_have_sent(monkeypatch):
     stage = Stage(monkeypatch, partitions=2)
     refused = once(E.INVALID_RECORD)
