@@ -6,6 +6,7 @@ doubt, always. Calls of librdkafka may never return (its issues 5456, 5511): the
 itself with STUCK, and whoever started it starts it again.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -163,7 +164,8 @@ class _Client:
         self._load.idle_s = 0
         self._consumer.close()
         self._producer.purge()
-        self._producer.flush(1)
+        with contextlib.suppress(KafkaException):  # a fatal error is raised by whatever is called
+            self._producer.flush(1)
 
     def _transact(self, name: str) -> None:
         settings, dice = self._settings, self._dice

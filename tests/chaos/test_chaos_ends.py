@@ -1,0 +1,50 @@
+"""A run that is cut short leaves nothing behind; a directory in use is left alone."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from oncelog.deploy import layout
+from oncelog.deploy.ports import is_refused
+
+pytestmark = [pytest.mark.cluster]
+PATIENCE_S = 60.0
+
+
+def command(run: Path, *more: str) -> list[str]:
+    return [
+        sys.executable, "-P", "-m", "oncelog.deploy.cli", "chaos", "run", "--out", str(run),
+        "--rate", "60", *more,
+    ]  # fmt: skip
+
+
+def test_a_run_that_is_ended_in_the_middle_leaves_no_process_and_no_port(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with subprocess.Popen(command(run, "--seconds", "60"), stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + PATIENCE_S
+        while not list((run / "workers").glob("*.log")):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        file = layout.read(run / "cluster")
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130 and b"Traceback" not in told, told
+    assert file is not None and not Path(file.peer_directory).exists()
+    assert all(is_refused(node.port, node.host) for node in file.nodes)
+    for each in psutil.process_iter():
+        try:
+            assert str(run) not in " ".join(each.cmdline())
+        except psutil.Error:
+            continue
+
+
+def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    done = subprocess.run(command(tmp_path), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1 and b"is not empty" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
