@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..coordinator.cluster_model import Changes
 from ..coordinator.cluster_state import ClusterState
+from ..coordinator.commands import ElectLeaders
 from ..coordinator.raft.engine import RaftEngine
 from ..coordinator.raft.group import RaftGroup
 from ..coordinator.transactions.leader import LeaderPorts
@@ -33,6 +34,7 @@ from .transaction_markers import MarkerWriter
 FIRST_GROUP = 1
 SHARD_COUNT_FILE = "transaction-shard-count"
 PRODUCER_ID_TIMEOUT_MS = 1_000
+BARRIER_TIMEOUT_MS = 5_000
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:
@@ -95,6 +97,12 @@ class Transactions:
                 services.broker_epoch, timeout_ms=PRODUCER_ID_TIMEOUT_MS
             )
 
+        async def is_gone(topic: str, index: int) -> bool:
+            # Nothing is elected; but when it is done, this node knows all that was decided before.
+            barrier = ElectLeaders(election_type=0, partitions=())
+            await services.controller.submit(barrier, timeout_ms=BARRIER_TIMEOUT_MS)
+            return self._state.partition(topic, index) is None
+
         settings = transaction_settings(self._config)
         node_id = self._config.node_id
         self.coordinators = TransactionCoordinators(
@@ -112,6 +120,7 @@ class Transactions:
                     links=self._transport,
                     write_here=markers.write,
                     leader_of=self._leader_of_partition,
+                    is_gone=is_gone,
                     loop=loop,
                 ),
                 fault_point=self._fault_point,

@@ -10,13 +10,14 @@ written.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer_codec import decode_message, encode_message
 from ...replication.transport import PeerError
-from ...wire.errors import ErrorCode
+from ...wire.errors import ErrorCode, KafkaError
 from .messages import TopicPartition, TransactionMarker, WriteMarkers, WriteMarkersReply
 from .ports import PeerLinks
 
@@ -26,7 +27,7 @@ BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 500
 # Refusals that mean a newer coordinator or epoch, or a broken partition. While this node leads,
 # nobody else ends the transaction, so it is tried on, but not eagerly.
 SLOW_RETRY_MS = 1_000
-# A topic that this node does not know may be newer than its metadata; later it is gone for good.
+# A topic that this node does not know may be newer than its metadata; then the controller is asked.
 UNKNOWN_TOPIC_GRACE_MS = 2_000
 PARTITIONS_PER_MESSAGE = 2_000
 IN_FLIGHT_MAX = 8  # messages to one broker
@@ -80,7 +81,8 @@ class MarkerSender:
     """One for each broker, for all its shards.
 
     leader_of: the node that leads a partition, NO_LEADER while nobody does, None when there is
-    no such partition. write_here: this node's own leaders.
+    no such partition as far as this node knows. is_gone: whether that is so, as the cluster's
+    metadata has it now; KafkaError when that cannot be learnt. write_here: this node's own leaders.
     """
 
     def __init__(
@@ -90,12 +92,14 @@ class MarkerSender:
         links: PeerLinks,
         write_here: Callable[[WriteMarkers], Awaitable[WriteMarkersReply]],
         leader_of: Callable[[str, int], int | None],
+        is_gone: Callable[[str, int], Awaitable[bool]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._node_id = node_id
         self._links = links
         self._write_here = write_here
         self._leader_of = leader_of
+        self._is_gone = is_gone
         self._loop = loop
         self._queues: dict[int, _Queue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -123,8 +127,7 @@ class MarkerSender:
             now_ms = self._loop.time() * 1_000
             item.unknown_since_ms = item.unknown_since_ms or now_ms
             if now_ms - item.unknown_since_ms >= UNKNOWN_TOPIC_GRACE_MS:
-                self._log.info("%s-%d is gone, and with it its marker", *item.partition)
-                item.task.on_written(item.partition)
+                self._spawn(self._end_if_gone(item))
                 return
         else:
             item.unknown_since_ms = None
@@ -143,9 +146,31 @@ class MarkerSender:
             items = queue.items[:PARTITIONS_PER_MESSAGE]
             del queue.items[:PARTITIONS_PER_MESSAGE]
             queue.in_flight += 1
-            task = self._loop.create_task(self._deliver(node, queue, items))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._deliver(node, queue, items))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end_if_gone(self, item: _Item) -> None:
+        """A marker is given up only for a topic that the cluster has deleted.
+
+        What this node does not know may be newer than its metadata, which may be as old as its
+        journal: a marker given up by mistake leaves its transaction open for ever.
+        """
+        try:
+            is_gone = await self._is_gone(*item.partition)
+        except KafkaError as error:
+            self._log.info("whether %s-%d is gone is not known: %s", *item.partition, error)
+            is_gone = False
+        if not item.task.is_wanted():
+            return
+        if is_gone:
+            self._log.info("%s-%d is gone, and with it its marker", *item.partition)
+            item.task.on_written(item.partition)
+        else:
+            self._retry(item, SLOW_RETRY_MS)
 
     async def _deliver(self, node: int, queue: _Queue, items: list[_Item]) -> None:
         by_task: dict[MarkerTask, list[_Item]] = {}

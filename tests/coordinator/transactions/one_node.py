@@ -106,6 +106,9 @@ class Partitions:
     def leader_of(self, topic: str, index: int) -> int | None:
         return self.leaders.get((topic, index), NODE)
 
+    async def is_gone(self, topic: str, index: int) -> bool:
+        return True
+
     async def write(self, node: int, request: WriteMarkers) -> WriteMarkersReply:
         if node in self.down:
             raise PeerUnavailable("down")
@@ -169,6 +172,7 @@ class OneNode:
             links=self.links,
             write_here=lambda request: self.partitions.write(NODE, request),
             leader_of=self.partitions.leader_of,
+            is_gone=self.partitions.is_gone,
             loop=loop,
         )
         self.coordinators = TransactionCoordinators(

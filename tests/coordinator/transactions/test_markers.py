@@ -7,7 +7,7 @@ import pytest
 from oncelog.coordinator.transactions import markers
 from oncelog.coordinator.transactions.markers import NO_LEADER, MarkerTask
 from oncelog.coordinator.transactions.messages import TransactionMarker
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
 from .one_node import OneNode
 from .test_service import on_a_loop
@@ -106,6 +106,32 @@ async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
     task = Task(node, T0)
     await node.until(lambda: task.written == [T0])
     assert node.partitions.asked == []
+
+
+@on_a_loop
+async def test_a_topic_that_this_node_has_not_heard_of_yet_gets_its_marker(monkeypatch) -> None:
+    """Found by tests/simulation: a node that was behind the metadata took the partitions of a
+    committed transaction for deleted, and its records stayed unreadable for ever.
+    """
+    monkeypatch.setattr(markers, "UNKNOWN_TOPIC_GRACE_MS", 10)
+    monkeypatch.setattr(markers, "SLOW_RETRY_MS", 10)
+    node = OneNode()
+    knows, leader_of = False, node.partitions.leader_of
+    node.markers._leader_of = lambda *partition: leader_of(*partition) if knows else None
+    answers = [False, RequestTimedOut("no controller"), False]
+
+    async def is_gone(topic: str, index: int) -> bool:
+        nonlocal knows
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        knows = not answers
+        return answer
+
+    node.markers._is_gone = is_gone
+    task = Task(node, T0)
+    await node.until(lambda: task.written == [T0])
+    assert node.partitions.asked and not answers
 
 
 @on_a_loop
