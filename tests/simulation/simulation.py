@@ -184,8 +184,35 @@ class _Run:
             if not stuck:
                 return
             if cluster.timeline.now > end:
-                raise _NotAlive(f"not readable {DECIDED_S:.0f} s after the healing: {stuck}")
+                raise _NotAlive(
+                    f"not readable {DECIDED_S:.0f} s after the healing: {stuck}; "
+                    f"{self._open_transactions()}"
+                )
             cluster.run(1.0)
+
+    def _open_transactions(self) -> str:
+        """Whose transactions partitions believe to be open, and what coordinators say of them."""
+        found = []
+        known: dict[int, str] = {}
+        for node in self.cluster.serving:
+            broker: Any = node.broker
+            for shard in broker._transactions._shards:
+                for name, record in shard.records.items():
+                    known[record.producer_id] = (
+                        f"{name} epoch {record.producer_epoch} {record.state.name}"
+                    )
+        for node in self.cluster.serving:
+            broker = node.broker
+            for hosted in broker._replicas:
+                if hosted.leader is not None:
+                    found += [
+                        f"{hosted} on {node.node_id}: producer {entry.producer_id} epoch "
+                        f"{entry.producer_epoch} since {entry.current_transaction_first_offset}, "
+                        f"coordinator: {known.get(entry.producer_id)}"
+                        for entry in hosted.log.producer_state.snapshot_entries()
+                        if entry.current_transaction_first_offset >= 0
+                    ]
+        return "; ".join(found[:8])
 
     def _stop(self) -> None:
         """Stop all nodes as a service manager would, so that their files are complete."""
