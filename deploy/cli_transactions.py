@@ -39,6 +39,7 @@ HANGING_COLUMNS = {
     "last_write_s": "LAST WRITE S AGO",
     "id": "TRANSACTIONAL ID",
 }
+ABORTED_COLUMNS = {"id": "TRANSACTIONAL ID", "outcome": "OUTCOME", "reason": "WHY"}
 LOG_COLUMNS = {
     "index": "INDEX",
     "term": "TERM",
@@ -174,19 +175,30 @@ def abort(
         str | None, Parameter(help="TOPIC/PARTITION: one that hangs there, by its marker.")
     ] = None,
     producer_id: Annotated[int | None, Parameter(help="Whose; with --partition.")] = None,
+    prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    format: Format = "table",
 ) -> None:
-    """End a transaction: by its id (its producer is fenced), or one that hangs in a partition."""
+    """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
+
+    With --prefix, what a Spark sink has decided to commit is kept: a restart of its query does it.
+    """
     from . import transaction_facts
 
     is_by_marker = partition is not None and producer_id is not None
-    if (name is None) != is_by_marker or (name is not None and producer_id is not None):
+    ways = [name is not None, prefix is not None, partition is not None or producer_id is not None]
+    if sum(ways) != 1 or (ways[2] and not is_by_marker) or prefix == "":
         raise Failure(
-            "Which one? oncelog txn abort ID, or oncelog txn abort --partition TOPIC/PARTITION "
-            "--producer-id N",
+            "Which ones? oncelog txn abort ID, or oncelog txn abort --prefix PREFIX, or "
+            "oncelog txn abort --partition TOPIC/PARTITION --producer-id N",
             exit_code=2,
         )
+    if prefix is not None:
+        from .orphans import abort_prefix
+
+        show(abort_prefix(data, bootstrap, prefix), format, columns=ABORTED_COLUMNS)
+        return
     with admin_of(data, bootstrap) as admin:
         if name is not None:
             before = admin.run(lambda a: a.transactions.describe(name))

@@ -49,7 +49,7 @@ class Order:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-class _Worker:
+class Worker:
     """What a process keeps: its ids, its loop, its views of clusters."""
 
     def __init__(self) -> None:
@@ -59,22 +59,29 @@ class _Worker:
         self.views: dict[str, ClusterView] = {}
 
     def view(self, bootstrap: str) -> ClusterView:
+        """The view of a cluster; made when it is first asked for."""
         if bootstrap not in self.views:
             self.views[bootstrap] = ClusterView(
                 bootstrap, client_id="oncelog-sink", timeout_ms=VIEW_TIMEOUT_MS
             )
         return self.views[bootstrap]
 
+    def close(self) -> None:
+        """End connections and the loop; what is open in the cluster stays so."""
+        for view in self.views.values():
+            self.thread.run(view.close())
+        self.thread.close()
 
-_workers: dict[int, _Worker] = {}
+
+_workers: dict[int, Worker] = {}
 
 
-def this_worker() -> _Worker:
+def this_worker() -> Worker:
     """The one of this process; a fork has its own."""
     process_id = os.getpid()
     if process_id not in _workers:
         _workers.clear()
-        _workers[process_id] = _Worker()
+        _workers[process_id] = Worker()
     return _workers[process_id]
 
 
@@ -110,7 +117,7 @@ def write_attempt(order: Order, batches: "Iterator[pa.RecordBatch]") -> "Iterato
 class Attempt:
     """One attempt; nothing is opened before its first row."""
 
-    def __init__(self, order: Order, worker: _Worker) -> None:
+    def __init__(self, order: Order, worker: Worker) -> None:
         self._order, self._worker = order, worker
         self._producer: Producer | None = None
         self.record_count = 0

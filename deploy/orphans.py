@@ -1,0 +1,53 @@
+"""Ends all open transactions whose ids begin alike: what `oncelog txn abort --prefix` does.
+
+Those of Spark sinks are ended by the pipeline, in a process of its own: only it knows which of
+them a query has decided to commit. All others are ended by their ids, as `txn abort ID` does.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from .cli_common import admin_of, bootstrap_line
+from .failure import Failure
+
+SINKS = "oncelog.spark."
+MODULE = "oncelog.pipeline.sink_orphans"
+PATIENCE_S = 300.0
+
+
+def abort_prefix(data: Path, bootstrap: str | None, prefix: str) -> list[dict[str, Any]]:
+    """A row for each transaction that was open: id, outcome, reason."""
+    rows: list[dict[str, Any]] = []
+    with admin_of(data, bootstrap) as admin:
+        listed = admin.run(
+            lambda a: a.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
+        )
+        names = [each.transactional_id for each in listed]
+        for name in names:
+            if not name.startswith(SINKS):
+                _, epoch = admin.run(lambda a, name=name: a.transactions.end(name))
+                reason = f"its producer is fenced: the new session has epoch {epoch}"
+                rows.append({"id": name, "outcome": "aborted", "reason": reason})
+    if any(name.startswith(SINKS) for name in names):
+        rows += _of_sinks(bootstrap_line(data, bootstrap), prefix)
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def _of_sinks(bootstrap: str, prefix: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-P", "-m", MODULE, "--bootstrap", bootstrap, "--prefix", prefix]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Failure(
+            f"What sinks have open was not ended in {PATIENCE_S:.0f} s. Are enough nodes up? "
+            "See: oncelog ps"
+        ) from None
+    if done.returncode:
+        why = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise Failure(f"What sinks have open could not be ended: {why[0]}")
+    return json.loads(done.stdout)
