@@ -30,8 +30,9 @@ def demo(
     *,
     seed: Annotated[int | None, Parameter(help="Repeats the faults of another run.")] = None,
     engine: Annotated[
-        Literal["workers"], Parameter(help="What enriches: two processes of one consumer group.")
-    ] = "workers",
+        Literal["spark", "workers"] | None,
+        Parameter(help="What enriches: a Spark job, or two processes of one consumer group."),
+    ] = None,
     broken: Annotated[
         Break, Parameter(name="--break", help="Take one guarantee away, to see what it is for.")
     ] = "none",
@@ -39,6 +40,7 @@ def demo(
 ) -> int:
     """Real flights in, enriched flights and sums out, nodes and workers killed; then a judge looks.
 
+    The engine is Spark where its extra is installed and nothing is taken away, else two workers.
     Exit code 0: exactly once. 1: violated. 3: no kill hit work in flight, so nothing is proved.
     """
     _require("confluent_kafka", "demo")
@@ -48,13 +50,14 @@ def demo(
 
     flights.archive()
     chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
-    screen = demo_report.Screen(chosen, broken)
+    worker = engine or _engine(broken)
+    screen = demo_report.Screen(chosen, broken, worker)
     cluster = Cluster(3, config=CLUSTER_CONFIG)
     cluster.up()
     is_over = False
     try:
         screen.started(cluster)
-        report = Demo(cluster, chosen, broken, screen.say).run(screen.follow)
+        report = Demo(cluster, chosen, broken, screen.say, worker).run(screen.follow)
         screen.end()
         is_over = True
     finally:
@@ -64,6 +67,18 @@ def demo(
     else:
         demo_report.print_verdict(report)
     return report.exit_code
+
+
+def _engine(broken: str) -> Literal["spark", "workers"]:
+    """What enriches when nobody has said it."""
+    from .demo_spark_engine import is_installed
+
+    if broken != "none":  # what is taken away, is taken from the producer or from the workers
+        return "workers"
+    if is_installed():
+        return "spark"
+    say("two workers enrich; a Spark job would, with: pip install 'oncelog[demo,spark]'")
+    return "workers"
 
 
 def replication(

@@ -1,10 +1,10 @@
 """`oncelog demo`: the flights go through a cluster whose nodes are killed, and two judges look.
 
 Three nodes, topics of 6 partitions, RF 3, min.insync 2. A producer that anybody could have written
-hands over the flights. Two workers of one group read them, and write enriched flights and running
-sums of delays, inputs and outputs in one transaction. The faults are drawn from a printed seed.
-Then everything is read back and judged. `--break` takes one guarantee away and changes nothing
-else.
+hands over the flights. An engine (demo_engine.py) reads them, and writes enriched flights and
+running sums of delays: a Spark job, or two plain workers of one group. The faults are drawn from a
+printed seed. Then everything is read back and judged. `--break` takes one guarantee away from the
+producer or the workers and changes nothing else.
 """
 
 import random
@@ -14,21 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import demo_reading, fault_plan, flights
+from .demo_engine import Account, Engine
 from .demo_faults import FaultReport, Faults
+from .demo_spark_engine import SparkEngine
 from .demo_stream import Stream
-from .demo_worker import WorkerSettings
-from .demo_workers import Workers
+from .demo_worker_engine import GROUP, WorkerEngine
 from .failure import Failure
 from .judge import Finding, Verdict, compare_sums, judge
-from .judge_outputs import OutputVerdict, judge_end, judge_outputs
+from .judge_outputs import OutputVerdict, judge_end
 from .local_cluster import Cluster
 
 TOPIC, ENRICHED, SUMS, OFFSETS = "flights", "enriched-flights", "delays", "__consumer_offsets"
-GROUP, WORKERS = "enrichment", ("worker-1", "worker-2")
 PARTITIONS, REPLICAS = 6, 3
-START_TIMEOUT_S, DRAIN_TIMEOUT_S, SETTLE_TIMEOUT_S = 25.0, 60.0, 20.0
+SETTLE_TIMEOUT_S = 20.0
 EXTRA_KILLS_MAX = 5
-SESSION_MS, TRANSACTION_TIMEOUT_MS = 2_500, 20_000
 CLUSTER_CONFIG = {"group.min.session.timeout.ms": "1000"}  # a dead worker is missed soon
 RESERVE_ROWS = 60_000  # kept for the time after the faults, and for kills that have to be repeated
 IDEMPOTENT: dict[str, Any] = {"acks": "all", "enable.idempotence": True}
@@ -52,15 +51,16 @@ class DemoReport:
 
     seed: int
     broken: str
+    engine: str = "workers"
+    sums_by: str = ""
     faults: list[FaultReport] = field(default_factory=list[FaultReport])
     inputs: Verdict | None = None
     outputs: OutputVerdict | None = None
     at_the_end: list[Finding] = field(default_factory=list[Finding])
     wrong_sums: Finding | None = None
     groups: int = 0
-    transactions: dict[str, int] = field(default_factory=dict[str, int])  # state -> how many
-    withheld: int = 0  # records of transactions that were not committed
-    worker_restarts: int = 0
+    account: Account = field(default_factory=lambda: Account(0, "", {}))
+    restarts: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
     fatal_errors: int = 0
     seconds: float = 0.0
@@ -94,40 +94,46 @@ class Demo:
     """Conducts one run on a started cluster of three nodes."""
 
     def __init__(
-        self, cluster: Cluster, seed: int, broken: str, say: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        seed: int,
+        broken: str,
+        say: Callable[[str], None],
+        engine: str = "workers",
     ) -> None:
         self.cluster, self.say = cluster, say
-        self.report = DemoReport(seed, broken)
+        self.report = DemoReport(seed, broken, engine)
         self._dice = random.Random(f"oncelog demo, more kills {seed}")
         self._producer_settings, self._topic_settings = BREAKS[broken]
 
     def run(
         self,
-        on_start: Callable[[Stream, Workers], None] = lambda stream, workers: None,
+        on_start: Callable[[Stream, Engine], None] = lambda stream, engine: None,
         *,
-        kinds: tuple[str, ...] = fault_plan.KINDS,
+        kinds: tuple[str, ...] | None = None,
         rows: int | None = None,
     ) -> DemoReport:
         """Stream, work, break, read back, judge; `kinds` and `rows` make it shorter."""
         started = time.monotonic()
         lines = flights.lines()[:rows]
+        engine = self._engine()
         self._create_topics()
-        stream, workers = self._stream(lines), self._workers()
+        stream = self._stream(lines)
         try:
-            on_start(stream, workers)
+            on_start(stream, engine)
             stream.start()
-            workers.start_all()
-            self._strike(stream, workers, kinds)
-            self._drain(stream, workers)
-            workers.stop()
+            engine.start()
+            self._strike(stream, engine, kinds)
+            self._drain(engine)
+            engine.stop()
         finally:
-            workers.close()
+            engine.close()
             stream.finish.set()
-        self._judge(stream, workers, lines)
-        workers.remove_logs()
+        self._judge(stream, engine, lines)
+        engine.remove_logs()
         self.report.failures = stream.failures
         self.report.fatal_errors = stream.fatal_errors
-        self.report.worker_restarts = workers.restarts
+        self.report.restarts = engine.restarts
         self.report.seconds = time.monotonic() - started
         return self.report
 
@@ -142,8 +148,9 @@ class Demo:
                 )
             )
             self.cluster.wait_for_isr(topic, REPLICAS)
-        self.cluster.coordinator("group", GROUP)  # makes the topic of offsets
-        self.cluster.wait_for_isr(OFFSETS, REPLICAS)
+        if self.report.engine == "workers":
+            self.cluster.coordinator("group", GROUP)  # makes the topic of offsets
+            self.cluster.wait_for_isr(OFFSETS, REPLICAS)
 
     def _stream(self, lines: list[bytes]) -> Stream:
         return Stream(
@@ -154,35 +161,28 @@ class Demo:
             outlives_fatal_errors=self.report.broken == "unclean",
         )
 
-    def _workers(self) -> Workers:
-        settings = [
-            WorkerSettings(
-                bootstrap=self.cluster.bootstrap,
-                name=name,
-                incarnation=0,
-                group=GROUP,
-                source=TOPIC,
-                enriched=ENRICHED,
-                sums=SUMS,
-                session_ms=SESSION_MS,
-                transaction_ms=TRANSACTION_TIMEOUT_MS,
-                is_fenced=self.report.broken != FENCE_OFF,
-            )
-            for name in WORKERS
-        ]
-        return Workers(settings, self.cluster.data)
+    def _engine(self) -> Engine:
+        if self.report.engine == "spark":
+            return SparkEngine(self.cluster, source=TOPIC, enriched=ENRICHED, sums=SUMS)
+        is_fenced = self.report.broken != FENCE_OFF
+        return WorkerEngine(
+            self.cluster, source=TOPIC, enriched=ENRICHED, sums=SUMS, is_fenced=is_fenced
+        )
 
     # --- the course
 
-    def _strike(self, stream: Stream, workers: Workers, kinds: tuple[str, ...]) -> None:
-        topics = [TOPIC, ENRICHED, SUMS, OFFSETS]
-        faults = Faults(
-            self.cluster, stream, workers, topics=topics, partitions=PARTITIONS, group=GROUP
-        )
-        self._wait_for_the_first(stream, workers)
-        planned = fault_plan.plan(self.report.seed, partitions=PARTITIONS, workers=len(WORKERS))
-        for fault in planned:
-            if fault.kind in kinds:
+    def _strike(self, stream: Stream, engine: Engine, kinds: tuple[str, ...] | None) -> None:
+        topics = [TOPIC, ENRICHED, SUMS, *([OFFSETS] if engine.name == "workers" else [])]
+        faults = Faults(self.cluster, stream, engine, topics=topics, partitions=PARTITIONS)
+        if missing := engine.wait_until_at_work():
+            came = "flights come in" if stream.acknowledged else "no flight was acknowledged"
+            raise Failure(
+                f"The engine is not at work: {came}, and {missing}. "
+                f"Logs are under {self.cluster.data}."
+            )
+        possible = fault_plan.OF_BROKERS + engine.kinds
+        for fault in fault_plan.plan(self.report.seed, partitions=PARTITIONS, kinds=possible):
+            if kinds is None or fault.kind in kinds:
                 self._inflict(faults, fault)
         for _ in range(EXTRA_KILLS_MAX):
             if self.report.hit_batches:
@@ -201,31 +201,16 @@ class Demo:
         self.report.faults.append(report)
         self.say(describe(report))
 
-    def _wait_for_the_first(self, stream: Stream, workers: Workers) -> None:
-        """Until the producer and every worker are in their stride."""
-        if not workers.wait(lambda: len(workers.last) == len(WORKERS), START_TIMEOUT_S):
-            raise Failure(
-                "Not every worker got something to do: "
-                + ("flights come in, " if stream.acknowledged else "no flight was acknowledged, ")
-                + f"and {sorted(workers.last) or 'no worker'} began a transaction. "
-                f"Logs are under {self.cluster.data}."
-            )
-
-    def _drain(self, stream: Stream, workers: Workers) -> None:
-        """Wait until the workers have committed all that is there."""
+    def _drain(self, engine: Engine) -> None:
+        """Wait until the engine has committed all that is there."""
 
         def is_done() -> bool:
-            if workers.failed is not None:
-                raise workers.failed
-            committed = self._committed()
-            return all(committed.get(p, 0) >= end for p, end in self._input_ends().items())
+            engine.check()
+            done = engine.done()
+            return all(done.get(p, 0) >= end for p, end in self._input_ends().items())
 
-        if not demo_reading.wait_for(is_done, DRAIN_TIMEOUT_S):
-            self.say(f"the workers are not through after {DRAIN_TIMEOUT_S:.0f} s")
-
-    def _committed(self) -> dict[int, int]:
-        found = self.cluster.ask(lambda admin: admin.groups.committed(GROUP))
-        return {p: value.offset for (topic, p), value in found.items() if topic == TOPIC}
+        if not demo_reading.wait_for(is_done, engine.drain_timeout_s):
+            self.say(f"the engine is not through after {engine.drain_timeout_s:.0f} s")
 
     def _input_ends(self) -> dict[int, int]:
         ends = demo_reading.ends_of(self.cluster, [TOPIC])
@@ -233,9 +218,9 @@ class Demo:
 
     # --- the judgement
 
-    def _judge(self, stream: Stream, workers: Workers, lines: list[bytes]) -> None:
+    def _judge(self, stream: Stream, engine: Engine, lines: list[bytes]) -> None:
         report, bootstrap = self.report, self.cluster.bootstrap
-        report.at_the_end = self._judge_end()
+        report.at_the_end = self._judge_end(engine)
         read = demo_reading.read_back(bootstrap, TOPIC, PARTITIONS)
         sent = [flights.record(row, line)[1] for row, line in enumerate(lines)]
         plain = [(p, offset, value) for p, offset, _, value in read]
@@ -243,30 +228,24 @@ class Demo:
         inputs: dict[int, dict[int, bytes]] = {p: {} for p in range(PARTITIONS)}
         for partition, offset, value in plain:
             inputs[partition][offset] = value
-        enriched = demo_reading.read_back(bootstrap, ENRICHED, PARTITIONS)
-        report.outputs = judge_outputs(
+        report.outputs = engine.judge(
             inputs,
-            ((p, offset, value) for p, offset, _, value in enriched),
+            demo_reading.read_back(bootstrap, ENRICHED, PARTITIONS),
             demo_reading.read_back(bootstrap, SUMS, PARTITIONS),
-            workers.transactions,
-            flights.airlines(),
         )
-        expected = flights.sums_of_csv(len(lines))
-        report.groups = len(expected)
+        expected = engine.expected_sums(len(lines))
+        report.groups, report.sums_by = len(expected), engine.sums_by
         report.wrong_sums = compare_sums(expected, report.outputs.totals)
-        for told in workers.transactions.values():
-            state = {"committed": "committed", "aborted": "aborted"}.get(told.state, "cut off")
-            report.transactions[state] = report.transactions.get(state, 0) + 1
-            report.withheld += told.records if told.state != "committed" else 0
+        report.account = engine.account()
 
-    def _judge_end(self) -> list[Finding]:
+    def _judge_end(self, engine: Engine) -> list[Finding]:
         """Markers follow decisions, so a moment is allowed for them."""
         found: list[Finding] = []
 
         def is_settled() -> bool:
             opened: Mapping[str, str] = demo_reading.open_transactions(self.cluster)
             ends = demo_reading.ends_of(self.cluster)
-            found[:] = judge_end(ends, opened, self._committed(), self._input_ends())
+            found[:] = judge_end(ends, opened, engine.done(), self._input_ends())
             return not found
 
         demo_reading.wait_for(is_settled, SETTLE_TIMEOUT_S)

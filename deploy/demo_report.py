@@ -7,8 +7,8 @@ from typing import Any
 
 from . import judge_outputs
 from .demo import BREAKS, ENRICHED, TOPIC, DemoReport, describe
+from .demo_engine import Engine
 from .demo_stream import Stream
-from .demo_workers import Workers
 from .judge import KINDS as INPUT_KINDS
 from .local_cluster import Cluster
 
@@ -24,12 +24,12 @@ WHAT_IS_BROKEN = {
 class Screen:
     """The words while it runs, on stderr; a live line when a person watches."""
 
-    def __init__(self, seed: int, broken: str) -> None:
+    def __init__(self, seed: int, broken: str, engine: str) -> None:
         self._started = time.monotonic()
         self._is_live = sys.stderr.isatty()
         self._over = threading.Event()
         self._lock = threading.Lock()
-        how = f" --break {broken}" if broken != "none" else ""
+        how = f" --engine {engine}" + (f" --break {broken}" if broken != "none" else "")
         self.say(f"seed {seed}   (again: oncelog demo --seed {seed}{how})")
         if broken != "none":
             self.say(f"one guarantee is taken away: {broken}: {WHAT_IS_BROKEN[broken]}")
@@ -38,10 +38,10 @@ class Screen:
         """The cluster serves."""
         self.say(f"{len(cluster.node_ids)} nodes serve: {cluster.bootstrap}")
 
-    def follow(self, stream: Stream, workers: Workers) -> None:
+    def follow(self, stream: Stream, engine: Engine) -> None:
         """Show how far everybody is, a few times a second."""
         if self._is_live:
-            threading.Thread(target=self._tick, args=(stream, workers), daemon=True).start()
+            threading.Thread(target=self._tick, args=(stream, engine), daemon=True).start()
 
     def say(self, text: str) -> None:
         """One line."""
@@ -55,10 +55,9 @@ class Screen:
         self._over.set()
         self.say("read back and judged")
 
-    def _tick(self, stream: Stream, workers: Workers) -> None:
+    def _tick(self, stream: Stream, engine: Engine) -> None:
         while not self._over.wait(0.2):
-            told = list(workers.transactions.values())
-            done = sum(t.records for t in told if t.state == "committed")
+            done = engine.outputs()
             with self._lock:
                 line = f"{stream.handed_over:,} flights handed over, "
                 line += f"{len(stream.acknowledged):,} acknowledged, {done:,} enriched"
@@ -75,14 +74,16 @@ def print_verdict(report: DemoReport) -> None:
     _print_counts({kind: inputs.count(kind) for kind in INPUT_KINDS})
     _print_number(outputs.read, f"records in {ENRICHED}, made of {outputs.distinct:,} inputs")
     _print_counts({kind: outputs.count(kind) for kind in judge_outputs.KINDS})
-    ended = ", ".join(f"{n:,} {state}" for state, n in sorted(report.transactions.items()))
-    _print_number(sum(report.transactions.values()), f"transactions: {ended}")
-    _print_number(report.withheld, "outputs of transactions that were not known to be committed")
+    account = report.account
+    _print_number(account.count, account.words)
+    if report.engine == "workers":
+        not_known = "outputs of transactions that were not known to be committed"
+        _print_number(account.withheld, not_known)
     found = {f.kind: f.count for f in report.at_the_end}
     _print_counts({kind: found.get(kind, 0) for kind in judge_outputs.END_KINDS})
     sums = report.wrong_sums
     right = report.groups - (sums.count if sums else 0)
-    _print_number(right, f"of {report.groups} sums by carrier and month equal to the CSV's")
+    _print_number(right, f"of {report.groups} sums by {report.sums_by} equal to the CSV's")
     print(_faults(report))
     if report.fatal_errors:
         print(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
@@ -133,6 +134,7 @@ def as_json(report: DemoReport) -> dict[str, Any]:
     return {
         "seed": report.seed,
         "break": report.broken,
+        "engine": report.engine,
         "verdict": "violated" if report.findings else "ok" if report.is_proof else "no proof",
         "handed_over": inputs.handed_over,
         "acknowledged": inputs.acknowledged,
@@ -141,9 +143,9 @@ def as_json(report: DemoReport) -> dict[str, Any]:
         "outputs_read": outputs.read,
         "outputs_distinct": outputs.distinct,
         "sums_read": outputs.sums_read,
-        "transactions": report.transactions,
-        "outputs_withheld": report.withheld,
-        "worker_restarts": report.worker_restarts,
+        "transactions": dict(report.account.transactions),
+        "outputs_withheld": report.account.withheld,
+        "restarts": report.restarts,
         "violations": [
             {"kind": f.kind, "count": f.count, "examples": f.examples} for f in report.findings
         ],

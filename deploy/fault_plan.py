@@ -12,7 +12,7 @@ Pure. The kinds, and which guarantee stands against which. Of brokers, while bat
               before they do. Will it lead? (min.insync.replicas 2 and clean election)
   two         two kills with no pause between them but the first node's restart
 
-Of what makes transactions, while one is open:
+Of the plain workers, while a transaction is open:
 
   transaction -9 of the node that coordinates a worker's transactions: before the decision, or in
               the middle of it. The next one finishes what was decided. (two phases)
@@ -22,13 +22,25 @@ Of what makes transactions, while one is open:
               its successor ends its transaction. (the transactional id)
   zombie      a worker stands still past its session; another has done its work when it wakes and
               goes on where it was. (the group's metadata with the offsets)
+
+Of the Spark job, while a transaction is open:
+
+  sink        -9 of the node that coordinates one of the sink's transactions. (prepared
+              transactions, and a decision that is written down)
+  driver-jvm  -9 of the driver's Java: the job is started again from its checkpoint, finishes what
+              was decided and drops what was not. (the decision, in a transaction of its own)
+  driver-python  -9 of the driver's Python; Java ends with it. The same.
+  python-worker  -9 of the Python process that carries out a task: Spark carries it out once more,
+              and the first attempt's transaction is nobody's. (one transaction an attempt)
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 OF_BROKERS = ("kill", "stall", "stall-kill", "blackout", "two")
 OF_TRANSACTIONS = ("transaction", "group", "worker", "zombie")
+OF_SPARK = ("sink", "driver-jvm", "driver-python", "python-worker")
 KINDS = OF_BROKERS + OF_TRANSACTIONS
 MOMENTS = ("began", "committing")
 
@@ -39,18 +51,20 @@ class Fault:
 
     kind: str
     partition: int  # its leader or followers are struck
-    worker: int  # it, or who coordinates it, is struck
+    worker: int  # it, or who coordinates it, is struck; with Spark: the query
     moment: str  # how far the worker's transaction is then
     burst_s: float  # how long full speed lasts before the kill
     outage_s: float  # how long the node stays down
 
 
-def plan(seed: int, *, partitions: int = 6, workers: int = 2) -> list[Fault]:
-    """All kinds in an order drawn from the seed."""
+def plan(
+    seed: int, *, partitions: int = 6, workers: int = 2, kinds: Sequence[str] = KINDS
+) -> list[Fault]:
+    """All these kinds in an order drawn from the seed."""
     dice = random.Random(f"oncelog demo {seed}")
-    kinds = list(KINDS)
-    dice.shuffle(kinds)
-    return [draw(kind, dice, partitions, workers) for kind in kinds]
+    shuffled = list(kinds)
+    dice.shuffle(shuffled)
+    return [draw(kind, dice, partitions, workers) for kind in shuffled]
 
 
 def draw(kind: str, dice: random.Random, partitions: int = 6, workers: int = 2) -> Fault:

@@ -17,6 +17,7 @@ Records that were not acknowledged may be there or not; both are legal.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 KINDS = ("lost", "doubled", "out of order", "displaced", "altered", "undelivered")
 EXAMPLES_MAX = 5
@@ -143,12 +144,13 @@ def judge(
 
 
 def compare_sums(
-    expected: Mapping[tuple[str, int], tuple[int, ...]],
-    found: Mapping[tuple[str, int], tuple[int, ...]],
+    expected: Mapping[Any, tuple[int, ...]],
+    found: Mapping[Any, tuple[int, ...]],
 ) -> Finding | None:
     """The groups whose sums differ, as a finding; None when all are equal."""
     tally = Tally("wrong totals")
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
-            tally.add(lambda k=key: f"{k[0]}/{k[1]}: {expected.get(k)} became {found.get(k)}")
+            name = "/".join(map(str, key))
+            tally.add(lambda k=key, n=name: f"{n}: {expected.get(k)} became {found.get(k)}")
     return tally.finding() if tally.count else None

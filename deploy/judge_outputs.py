@@ -14,11 +14,12 @@ saw them up to the end, and what the workers told of their transactions. The wor
 
 Where nothing is missing, doubled or out of order, the outputs' input offsets tile the input
 without gap or overlap. A worker that died after it had asked for the commit left a doubtful
-transaction: all of it may be there, or nothing.
+transaction: all of it may be there, or nothing. Of an engine that does not tell of transactions
+nothing is called uncommitted or torn: what a reader should not have seen is doubled, too.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +44,14 @@ Inputs = Mapping[int, Mapping[int, bytes]]
 """Partition -> offset -> value, in the order of the offsets."""
 
 
+Records = Iterable[tuple[int, int, bytes, bytes]]
+"""(partition, offset, key, value), in the order of each partition's offsets."""
+Totals = dict[tuple[str | int, ...], tuple[int, ...]]
+"""What a sum is of -> the sum."""
+SumsJudge = Callable[[Inputs, Records, Tally], tuple[int, Totals]]
+"""How many records of sums there are, and the last sums; tallies those that are wrong."""
+
+
 class Told(Protocol):
     """What a worker told of a transaction."""
 
@@ -58,7 +67,7 @@ class OutputVerdict:
     read: int
     distinct: int
     sums_read: int
-    totals: Mapping[Group, Sum]  # the last running sums of all partitions, added up
+    totals: Totals  # the last running sums of all partitions, added up
     violations: tuple[Finding, ...]
 
     def count(self, kind: str) -> int:
@@ -69,14 +78,16 @@ class OutputVerdict:
 def judge_outputs(
     inputs: Inputs,
     enriched: Iterable[tuple[int, int, bytes]],
-    sums: Iterable[tuple[int, int, bytes, bytes]],
-    transactions: Mapping[str, Told],
+    sums: Records,
+    transactions: Mapping[str, Told] | None,
     airlines: Mapping[str, str],
+    judge_sums: "SumsJudge | None" = None,
 ) -> OutputVerdict:
     """Judge a run.
 
-    `enriched` and `sums` give (partition, offset, value) and (partition, offset, key, value) in the
-    order of each partition's offsets.
+    `enriched` gives (partition, offset, value) in the order of each partition's offsets;
+    `transactions` is None when nobody told of any; `judge_sums` is for sums of another form than
+    the workers'.
     """
     tallies = {kind: Tally(kind) for kind in KINDS}
     visible: Counter[str] = Counter()
@@ -91,8 +102,8 @@ def judge_outputs(
             tallies["altered"].add(lambda h=here, v=value: f"{h}: {v[:60]!r}")
             continue
         visible[made.transaction] += 1
-        told = transactions.get(made.transaction)
-        if told is None or told.state not in (COMMITTED, DOUBTFUL):
+        told = None if transactions is None else transactions.get(made.transaction)
+        if transactions is not None and (told is None or told.state not in (COMMITTED, DOUBTFUL)):
             state = "never announced" if told is None else told.state
             tallies["uncommitted"].add(
                 lambda h=here, n=made.transaction, s=state: f"{h}: of {n}, which was {s}"
@@ -113,14 +124,14 @@ def judge_outputs(
         for offset in values:
             if offset not in done[partition]:
                 tallies["missing"].add(lambda p=partition, o=offset: f"input {p}@{o}")
-    for name, told in transactions.items():
+    for name, told in (transactions or {}).items():
         seen = visible[name]
         allowed = {COMMITTED: (told.records,), DOUBTFUL: (0, told.records)}.get(told.state, (seen,))
         if seen not in allowed:
             tallies["torn"].add(
                 lambda n=name, s=seen, t=told: f"{s} of {t.records} of {n}, {t.state}"
             )
-    sums_read, totals = _judge_sums(inputs, sums, tallies["wrong sums"])
+    sums_read, totals = (judge_sums or judge_running_sums)(inputs, sums, tallies["wrong sums"])
     return OutputVerdict(
         inputs=sum(map(len, inputs.values())),
         read=read,
@@ -147,10 +158,8 @@ def _made_of(
     return made if is_right else None
 
 
-def _judge_sums(
-    inputs: Inputs, records: Iterable[tuple[int, int, bytes, bytes]], wrong: Tally
-) -> tuple[int, dict[Group, Sum]]:
-    """Add the inputs up once more, and compare at each record."""
+def judge_running_sums(inputs: Inputs, records: Records, wrong: Tally) -> tuple[int, Totals]:
+    """The workers' sums: add the inputs up once more, and compare at each record."""
     by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {p: [] for p in inputs}
     count = 0
     for partition, offset, key, value in records:

@@ -5,7 +5,7 @@ It knows only the log: no client, no clock. Rules:
   * offsets ascend; leader epochs do not fall;
   * of each producer id the epoch does not fall, in data and in markers;
   * within an epoch sequences follow one another (after 2^31-1 comes 0), a new epoch begins at 0;
-    where the log was cut at its start a producer may begin anywhere;
+    where the log was cut at its start an epoch that may have begun before may go on anywhere;
   * one transaction of a producer is open at a time; a marker ends it; the coordinator epoch of a
     producer's markers does not fall. A marker that ends nothing is legal (a repeated one).
 A transaction is told from others by (producer id, epoch of its marker) when the marker's epoch is
@@ -58,6 +58,7 @@ class Ended(NamedTuple):
 @dataclass(slots=True)
 class _Producer:
     epoch: int
+    is_cut: bool  # the epoch may have begun before what is left of the log
     last_sequence: int = -1  # -1: nothing of this epoch yet
     first_offset: int = -1  # of the open transaction
     data_epoch: int = -1
@@ -103,21 +104,19 @@ class RawLog:
             yield Problem("zombie-append", batch, f"producer {batch.producer_id}: {text}")
             return
         if known is None:
-            known = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
-            is_first = True
-        else:
-            is_first = False
+            is_cut = not self.is_whole
+            known = self._producers[batch.producer_id] = _Producer(batch.producer_epoch, is_cut)
         if batch.marker == Marker.NONE:
-            yield from self._data(batch, known, is_first)
+            yield from self._data(batch, known)
         else:
             yield from self._marker(batch, known)
 
-    def _data(self, batch: Batch, known: _Producer, is_first: bool) -> Iterator[Problem]:
-        if batch.producer_epoch > known.epoch:
-            known.epoch, known.last_sequence = batch.producer_epoch, -1
+    def _data(self, batch: Batch, known: _Producer) -> Iterator[Problem]:
+        _raise_epoch(batch, known)
         expected = 0 if known.last_sequence < 0 else (known.last_sequence + 1) & SEQUENCE_MAX
         # a coordinator's offset commits belong to a producer, but bear no sequence
-        is_free = (is_first and not self.is_whole) or self.is_compacted or batch.base_sequence < 0
+        may_go_on = known.is_cut and known.last_sequence < 0
+        is_free = may_go_on or self.is_compacted or batch.base_sequence < 0
         ahead = (batch.base_sequence - expected) & SEQUENCE_MAX
         if ahead and not is_free:
             who = f"producer {batch.producer_id} epoch {batch.producer_epoch}"
@@ -152,8 +151,7 @@ class RawLog:
                 )
             )
             known.first_offset = known.since_ms = -1
-        if batch.producer_epoch > known.epoch:
-            known.epoch, known.last_sequence = batch.producer_epoch, -1
+        _raise_epoch(batch, known)
 
     def open_transactions(self) -> list[Open]:
         """What no marker has ended, oldest first; the first one is where the stable part ends."""
@@ -163,3 +161,8 @@ class RawLog:
             if p.first_offset >= 0
         ]
         return sorted(found, key=lambda transaction: transaction.first_offset)
+
+
+def _raise_epoch(batch: Batch, known: _Producer) -> None:
+    if batch.producer_epoch > known.epoch:
+        known.epoch, known.last_sequence, known.is_cut = batch.producer_epoch, -1, False

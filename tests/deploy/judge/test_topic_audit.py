@@ -108,6 +108,14 @@ def test_where_a_log_was_cut_a_producer_may_begin_anywhere() -> None:
     assert audited(*cut, hidden=())[1] == {"sequence-gap"}
 
 
+def test_where_a_log_was_cut_behind_its_data_a_marker_may_come_first() -> None:
+    """Of a V1 transaction only the marker is left, and its producer goes on in the same epoch."""
+    cut = (marker(9, COMMIT, epoch=0), data(10, 17, open_=False))
+    assert audited(*cut, hidden=(), start=9)[1] == set()
+    higher = (marker(9, COMMIT, epoch=0), data(10, 17, epoch=1, open_=False))
+    assert audited(*higher, hidden=(), start=9)[1] == {"sequence-gap"}
+
+
 def test_sequences_begin_again_after_the_largest() -> None:
     last = data(1, 2**31 - 1, open_=False)
     first = data(0, 2**31 - 2, open_=False)

@@ -1,0 +1,141 @@
+"""`python -m oncelog.pipeline.audit`: topics of a cluster, or the log directories of its nodes.
+
+    python -m oncelog.pipeline.audit --bootstrap HOST:PORT --topic orders
+    python -m oncelog.pipeline.audit --logs 1=DIR,2=DIR,3=DIR
+    python -m oncelog.pipeline.audit --cluster .oncelog
+
+The exit code is 0 when nothing is wrong, 1 when something is, 2 when it cannot be read. With
+`--out` every violation is a line of JSON in that directory; the screen shows the first few of each
+kind.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import spark_session
+from .judgement import CHUNK_SIZE, Judgement, judge, summary
+from .reading import CannotRead, live, log_directories
+from .rules import VIOLATION
+
+EXAMPLES = 5
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m oncelog.pipeline.audit", description=(__doc__ or "").partition(":")[2]
+    )
+    add = parser.add_argument
+    add("--bootstrap", help="HOST:PORT of some brokers, with commas between")
+    add("--logs", help="NODE=DIR,NODE=DIR: the data directories of nodes")
+    add("--cluster", type=Path, help="a directory that `oncelog up` made: all its nodes' logs")
+    add("--topic", action="append", default=[], help="may be given more than once")
+    add("--compacted", action="append", default=[], metavar="TOPIC", help="with --logs, --cluster")
+    add("--client", action="append", default=[], metavar="NAME=VALUE", help="of our client")
+    add("--open-seconds", type=float, help="a transaction open for longer is a violation")
+    add("--out", help="a directory or URL that does not exist yet: violations as lines of JSON")
+    add("--format", choices=("table", "json"), default="table")
+    add("--master", help="Spark's (default: this machine)")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="of Spark")
+    add("--chunk-size", type=int, default=CHUNK_SIZE, help="offsets that one task looks at")
+    chosen = parser.parse_args(given)
+    if sum(bool(place) for place in (chosen.bootstrap, chosen.logs, chosen.cluster)) != 1:
+        parser.error("say one of --bootstrap, --logs, --cluster")
+    if chosen.bootstrap and not chosen.topic:
+        parser.error("--bootstrap needs --topic")
+    return chosen
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Audit and print; the exit code."""
+    options = arguments(given)
+    started = time.monotonic()
+    try:
+        folders = _folders(options)
+        spark = spark_session("audit", **_pairs(options.conf), **_master(options))
+        if folders:
+            evidence = log_directories(
+                spark, folders, options.topic,
+                compacted=options.compacted, open_s_max=options.open_seconds,
+            )  # fmt: skip
+        else:
+            client = {"bootstrap.servers": options.bootstrap, **_pairs(options.client)}
+            evidence = live(spark, client, options.topic, open_s_max=options.open_seconds)
+        judgement = judge(evidence, chunk_size=options.chunk_size)
+        told = summary(judgement)
+        examples = _examples(judgement, told["violations"])
+        if options.out:
+            judgement.violations.write.json(options.out)
+    except CannotRead as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    told["seconds"] = round(time.monotonic() - started, 1)
+    if options.format == "json":
+        print(json.dumps({**told, "examples": examples}))
+    else:
+        print("\n".join(words(told, examples)))
+    return 1 if told["violations"] else 0
+
+
+def words(told: dict[str, Any], examples: list[dict[str, Any]]) -> list[str]:
+    """The outcome for people."""
+    lines = [
+        f"{told['records']:,} records and {told['markers']:,} markers in {told['copies']:,} copies "
+        f"of {told['partitions']:,} partitions",
+        f"{told['committed']:,} parts of transactions committed, {told['aborted']:,} aborted, "
+        f"{told['open']:,} open",
+    ]
+    for anomaly, count in told["violations"].items():
+        lines.append(f"{count:>9,}  {anomaly}")
+        for one in examples:
+            if one["anomaly"] == anomaly:
+                copy = f" (node {one['replica']})" if one["replica"] >= 0 else ""
+                where = f"{one['topic']}/{one['partition']}@{one['offset']}"
+                lines.append(f"{'':11}{where}{copy}: {one['sentence']}")
+    found = sum(told["violations"].values())
+    verdict = f"{found:,} violations" if found else "no promise was broken"
+    return [*lines, f"{verdict} ({told['seconds']} s)"]
+
+
+def _examples(judgement: Judgement, counts: dict[str, int]) -> list[dict[str, Any]]:
+    """The first few violations of each kind."""
+    found: list[dict[str, Any]] = []
+    for anomaly in counts:
+        rows = judgement.violations.where(judgement.violations["anomaly"] == anomaly)
+        for row in rows.orderBy("topic", "partition", "offset", "replica").take(EXAMPLES):
+            found.append({name: row[name] for name in VIOLATION})
+    return found
+
+
+def _folders(options: argparse.Namespace) -> dict[int, Path]:
+    if options.cluster:
+        nodes = sorted(options.cluster.glob("node-*"))
+        if not nodes:
+            raise CannotRead(f"{options.cluster} holds no node-*: it is no cluster's directory.")
+        return {int(node.name.removeprefix("node-")): node for node in nodes}
+    return {
+        int(node): Path(folder) for node, folder in _pairs((options.logs or "").split(",")).items()
+    }
+
+
+def _master(options: argparse.Namespace) -> dict[str, str]:
+    return {"master": options.master} if options.master else {}
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in filter(None, given):
+        name, separator, value = one.partition("=")
+        if not separator:
+            raise CannotRead(f"{one!r} is not NAME=VALUE.")
+        found[name] = value
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""All rules over one reading of raw rows: the violations, and what was looked at.
+
+The rows are read once; pieces are kept (in memory, else on Spark's disks) and everything else is
+made of them, except the survivors of compacted partitions, for which keys are read once more.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from . import copies, readers, rules
+from .pieces import ABORT, COMMIT, COPY, PARTITION, one_copy
+from .pieces import pieces as pieces_of
+
+CHUNK_SIZE = 1 << 20  # offsets that one task looks at in one go
+ANOMALIES = (
+    "offset-disorder", "offset-gap", "leader-epoch-fell", "zombie-append", "sequence-gap",
+    "sequence-repeated", "plain-in-transaction", "marker-missing", "coordinator-epoch-fell",
+    "open-transaction", "mixed-markers", "aborted-visible", "open-visible", "committed-hidden",
+    "phantom-read", "replica-divergence",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is judged. `rows` are raw rows; what is None is not looked at.
+
+    compacted: topics whose logs may lack offsets. shown: `readers.shown` of a reading, with spans
+    (readers.SPANS). bounds (pieces.BOUNDS): where copies are compared. open_older_than: a
+    transaction whose newest record is older must have ended.
+    """
+
+    rows: DataFrame
+    compacted: Collection[str] = ()
+    shown: DataFrame | None = None
+    spans: DataFrame | None = None
+    bounds: DataFrame | None = None
+    open_older_than: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """violations: rows of rules.VIOLATION. logs: a row for each copy. Call `close` at the end."""
+
+    violations: DataFrame
+    logs: DataFrame
+    _kept: tuple[DataFrame, ...]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for frame in self._kept:
+            frame.unpersist()
+
+
+def judge(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> Judgement:
+    """Judge raw rows; nothing is computed before the answer is asked for."""
+    level = StorageLevel.MEMORY_AND_DISK
+    pieces = pieces_of(evidence.rows, evidence.bounds).persist(level)
+    is_compacted = F.col("topic").isin(*evidence.compacted) if evidence.compacted else F.lit(False)
+    logs = rules.extents(pieces).withColumn("is_compacted", is_compacted).persist(level)
+    chosen = one_copy(pieces)
+    context = rules.in_context(chosen, chunk_size).persist(level)
+    opened = rules.open_transactions(context)
+    endings = rules.ended(context)
+    of_chosen = logs.join(F.broadcast(chosen.select(*COPY).distinct()), [*COPY], "left_semi")
+    found = [
+        rules.of_offsets(chosen, of_chosen, chunk_size),
+        rules.of_leader_epochs(chosen),
+        rules.of_producers(context, of_chosen),
+        rules.of_transactions(endings),
+    ]
+    if evidence.open_older_than is not None:
+        found.append(rules.of_open_transactions(opened, F.lit(evidence.open_older_than)))
+    if evidence.shown is not None and evidence.spans is not None:
+        found.append(readers.of_readers(chosen, context, evidence.shown, evidence.spans))
+    if evidence.bounds is not None:
+        found.append(copies.of_copies(pieces, logs))
+        if evidence.compacted:
+            every = rules.in_context(
+                pieces.where(F.col("topic").isin(*evidence.compacted)), chunk_size
+            )
+            found.append(copies.of_survivors(evidence.rows, every, logs, evidence.bounds))
+    violations = found[0].select(*rules.VIOLATION)
+    for one in found[1:]:
+        violations = violations.unionByName(one.select(*rules.VIOLATION))
+    counted = logs.join(_transactions(endings, opened), [*COPY], "left").na.fill(0)
+    return Judgement(violations, counted, (context, logs, pieces))
+
+
+def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:
+    """How many ended how, by copy."""
+    told = endings.select(*COPY, "kind").unionByName(
+        opened.select(*COPY, F.lit(None).cast("int").alias("kind"))
+    )
+    return told.groupBy(*COPY).agg(
+        F.count_if(F.col("kind") == COMMIT).alias("committed"),
+        F.count_if(F.col("kind") == ABORT).alias("aborted"),
+        F.count_if(F.col("kind").isNull()).alias("open"),
+    )
+
+
+def summary(judgement: Judgement) -> dict[str, Any]:
+    """What was looked at and how much was found, in numbers."""
+    logs = judgement.logs.agg(
+        F.count_distinct(*PARTITION).alias("partitions"),
+        F.count(F.lit(1)).alias("copies"),
+        F.sum(F.col("records") - F.col("markers")).alias("records"),
+        F.sum("markers").alias("markers"),
+        *[F.sum(name).alias(name) for name in ("committed", "aborted", "open")],
+    ).first()
+    counts = {
+        row["anomaly"]: row["count"]
+        for row in judgement.violations.groupBy("anomaly").count().collect()
+    }
+    assert logs is not None
+    told = {name: value or 0 for name, value in logs.asDict().items()}
+    return {**told, "violations": {n: counts[n] for n in ANOMALIES if n in counts}}

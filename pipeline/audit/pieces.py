@@ -1,0 +1,118 @@
+"""Raw rows folded into pieces: up to 64 neighbouring records of one batch, without any sort.
+
+A row of the source's raw mode is a record or a marker. The audit's questions are about batches and
+offsets, so rows are folded first, by an aggregate that Spark carries out where the rows are read:
+
+  word      offset div 64
+  mask      a bit for each offset of the word that the piece holds
+  base      (sequence - offset) mod 2^31: the same for all records of one batch, and of no batch
+            that is out of step with it. Rows without a sequence have a base of their own: in a
+            transaction one each, so that no piece reaches over a marker
+  digest    all bytes and places of the rows that copies must share, exclusive-or
+
+Sums of counts and unions of masks then say of any word what it holds twice or not at all, and
+neighbouring pieces of a producer say whether its sequences follow one another. A marker is a piece
+by itself. Missing values are -1, so that equality is plain.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+SEQUENCES = 2**31
+WORD = 64
+DATA, ABORT, COMMIT = -1, 0, 1
+PARTITION = ("topic", "partition")
+COPY = ("replica", *PARTITION)
+PIECE = (
+    *COPY, "producer_id", "producer_epoch", "is_transactional", "kind", "coordinator_epoch",
+    "leader_epoch", "batch_crc", "base", "word",
+)  # fmt: skip
+BOUNDS = "topic string, partition int, low long, high long"
+"""Of each partition: copies are compared from offset low (inclusive) to high (exclusive)."""
+
+
+def pieces(rows: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
+    """The pieces of raw rows, with first, last, records, mask, max_timestamp, compared, digest.
+
+    Without `bounds` nothing is compared between copies: compared and digest are 0.
+    """
+    named = named_rows(rows)
+    compared, digest = F.lit(0), F.lit(0)
+    if bounds is not None:
+        named = named.join(F.broadcast(bounds), [*PARTITION], "left")
+        inside = (F.col("offset") >= F.col("low")) & (F.col("offset") < F.col("high"))
+        columns = [name for name in PIECE if name not in (*COPY, "word", "base")]
+        row_hash = F.xxhash64("offset", "sequence", *columns)
+        compared = F.count_if(inside)
+        digest = F.bit_xor(F.when(inside, row_hash).otherwise(F.lit(0)))
+    return named.groupBy(*PIECE).agg(
+        F.min("offset").alias("first"),
+        F.max("offset").alias("last"),
+        F.count(F.lit(1)).alias("records"),
+        F.bit_or(bit_of("offset")).alias("mask"),
+        F.max("timestamp").alias("max_timestamp"),
+        compared.cast("long").alias("compared"),
+        digest.cast("long").alias("digest"),
+    )
+
+
+def named_rows(rows: DataFrame) -> DataFrame:
+    """Raw rows with the columns of PIECE beside their offset, sequence, timestamp, key, value."""
+    kind = (
+        F.when(~F.col("is_control"), DATA)
+        .when(F.col("control_type") == "commit", COMMIT)
+        .otherwise(ABORT)
+    )
+    base = (
+        F.when(
+            F.col("sequence") >= 0, F.pmod(F.col("sequence") - F.col("offset"), F.lit(SEQUENCES))
+        )
+        .when(F.col("is_transactional"), -1 - F.col("offset"))
+        .otherwise(-1 - word_of("offset"))
+    )
+    return rows.select(
+        F.coalesce(F.col("replica"), F.lit(-1)).alias("replica"),
+        *PARTITION, "offset", "sequence", "timestamp", "key", "value",
+        "producer_id", "producer_epoch", "is_transactional", "leader_epoch",
+        kind.alias("kind"),
+        F.coalesce(F.col("coordinator_epoch"), F.lit(-1)).alias("coordinator_epoch"),
+        F.coalesce(F.col("batch_crc"), F.lit(-1)).alias("batch_crc"),
+        base.cast("long").alias("base"),
+        word_of("offset").alias("word"),
+    )  # fmt: skip
+
+
+def word_of(offset: str) -> Column:
+    """The word that an offset lies in."""
+    return F.expr(f"{offset} div {WORD}")
+
+
+def bit_of(offset: str) -> Column:
+    """An offset's bit within its word."""
+    return F.expr(f"shiftleft(1L, cast({offset} % {WORD} as int))")
+
+
+def offsets_in(mask: str, word: str = "word") -> Column:
+    """The offsets whose bits a mask has, as an array that ascends."""
+    return F.expr(
+        f"transform(filter(sequence(0, {WORD - 1}), b -> getbit({mask}, b) = 1),"
+        f" b -> {word} * {WORD} + b)"
+    )
+
+
+def first_sequence() -> Column:
+    """Of a piece with sequences."""
+    return F.pmod(F.col("base") + F.col("first"), F.lit(SEQUENCES))
+
+
+def last_sequence() -> Column:
+    """Of a piece with sequences."""
+    return F.pmod(F.col("base") + F.col("last"), F.lit(SEQUENCES))
+
+
+def one_copy(all_pieces: DataFrame) -> DataFrame:
+    """The pieces of one copy of each partition: its leader's, or else the one with most records."""
+    sizes = all_pieces.groupBy(*COPY).agg(F.sum("records").alias("size"))
+    rank = F.struct(F.col("replica") < 0, F.col("size"), -F.col("replica"))
+    chosen = sizes.groupBy(*PARTITION).agg(F.max_by("replica", rank).alias("replica"))
+    return all_pieces.join(F.broadcast(chosen), [*COPY], "left_semi")

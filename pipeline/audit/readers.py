@@ -1,0 +1,100 @@
+"""What a reader of committed data was shown, held against the markers.
+
+The reader believed its broker's list of aborted transactions; here visibility is made anew from the
+log: data counts when it is plain, or when the next marker of its producer in that partition says
+commit. Both sides are masks of offsets by words, so the comparison is one join of small rows,
+whatever lies in the records.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from .pieces import ABORT, COMMIT, DATA, PARTITION, bit_of, offsets_in, word_of
+
+SPANS = "topic string, partition int, start long, end long"
+"""Of each partition: the reader was asked for offsets from start (inclusive) to end (exclusive)."""
+KINDS = (
+    ("aborted-visible", "shown & aborted", "shown it; its transaction was aborted"),
+    ("open-visible", "shown & open", "shown it; nothing has ended its transaction"),
+    ("committed-hidden", "committed & ~shown", "not shown it, and it is committed"),
+    (
+        "phantom-read",
+        "shown & ~(committed | aborted | open)",
+        "shown it; the log has no such record",
+    ),
+)
+
+
+def shown(read: DataFrame) -> DataFrame:
+    """What a reader was shown, from rows of topic, partition, offset: a mask for each word."""
+    return (
+        read.select(*PARTITION, word_of("offset").alias("word"), bit_of("offset").alias("bit"))
+        .groupBy(*PARTITION, "word")
+        .agg(F.bit_or("bit").alias("shown"))
+    )
+
+
+def of_readers(
+    pieces: DataFrame, context: DataFrame, shown_words: DataFrame, spans: DataFrame
+) -> DataFrame:
+    """One row for each offset that was shown wrongly, or wrongly not.
+
+    pieces, context: of one copy of each partition. A partition without a span was not read.
+    """
+    outcome = F.col("marker_after.kind")
+    decided = context.where(F.col("kind") == DATA).select(
+        *PARTITION,
+        "word",
+        "mask",
+        F.when(~F.col("is_transactional"), COMMIT).otherwise(outcome).alias("outcome"),
+    )
+    unowned = pieces.where(f"producer_id < 0 and kind = {DATA}").select(
+        *PARTITION, "word", "mask", F.lit(COMMIT).alias("outcome")
+    )
+
+    def union(name: str, chosen: str) -> Column:
+        return F.coalesce(F.bit_or(F.when(F.expr(chosen), F.col("mask"))), F.lit(0)).alias(name)
+
+    words = (
+        decided.unionByName(unowned)
+        .groupBy(*PARTITION, "word")
+        .agg(
+            union("committed", f"outcome = {COMMIT}"),
+            union("aborted", f"outcome = {ABORT}"),
+            union("open", "outcome is null"),
+        )
+    )
+    both = (
+        words.join(shown_words, [*PARTITION, "word"], "full_outer")
+        .na.fill(0, ["committed", "aborted", "open", "shown"])
+        .join(F.broadcast(spans), [*PARTITION])
+    )
+    wrong = both.select(
+        *PARTITION,
+        "word",
+        "start",
+        "end",
+        F.explode(
+            F.array(
+                *[
+                    F.struct(
+                        F.lit(name).alias("anomaly"),
+                        F.expr(mask).alias("mask"),
+                        F.lit(f"a reader was {text}").alias("sentence"),
+                    )
+                    for name, mask, text in KINDS
+                ]
+            )
+        ).alias("one"),
+    ).where("one.mask <> 0")
+    each = wrong.withColumn("mask", F.col("one.mask")).withColumn(
+        "offset", F.explode(offsets_in("mask"))
+    )
+    return each.where("offset >= start and offset < end").select(
+        F.col("one.anomaly").alias("anomaly"),
+        F.lit(-1).alias("replica"),
+        *PARTITION,
+        "offset",
+        F.lit(-1).cast("long").alias("producer_id"),
+        F.col("one.sentence").alias("sentence"),
+    )

@@ -1,0 +1,277 @@
+"""What one partition's pieces must be, whoever wrote them: the rules of Kafka's log (KIP-98, 890).
+
+The names of what is found are those of `oncelog check` (docs/judge.md); the rules are written anew
+here, on columns instead of row by row, so that the two can be held against each other. More than
+there is found here: `offset-gap`, since nothing but compaction leaves offsets out, and
+`marker-missing`, a producer's newer epoch within its open transaction. A violation is a row:
+anomaly, topic, partition, offset, replica (-1: read from the leader), producer_id, sentence.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from .neighbours import with_neighbours
+from .pieces import ABORT, COPY, DATA, SEQUENCES, WORD, first_sequence, last_sequence
+
+PRODUCER = (*COPY, "producer_id")
+VIOLATION = ("anomaly", *COPY, "offset", "producer_id", "sentence")
+
+
+def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
+    """The pieces of producers, with what came before and comes after them in their partition.
+
+    epoch_before; is_zombie: of an older epoch than that, and so nothing for those behind it to
+    follow. lower_before (minus the smallest epoch), data_before (epoch, last offset, last sequence
+    of the newest data with sequences), opened_before (last offset, epoch, of the newest
+    transactional data), marker_before (its offset), coordinator_before, marker_after (offset, kind,
+    epoch); null where there is none.
+    """
+    epoch = F.col("producer_epoch")
+    ranked = with_neighbours(
+        pieces.where("producer_id >= 0"),
+        PRODUCER,
+        "first",
+        chunk_size=chunk_size,
+        before={"epoch_before": epoch},
+    ).withColumn("is_zombie", F.coalesce(epoch < F.col("epoch_before"), F.lit(False)))
+    is_data = (F.col("kind") == DATA) & ~F.col("is_zombie")
+    is_marker = (F.col("kind") != DATA) & ~F.col("is_zombie")
+    sequenced = F.struct(epoch, F.col("last"), last_sequence().alias("sequence"))
+    return with_neighbours(
+        ranked,
+        PRODUCER,
+        "first",
+        chunk_size=chunk_size,
+        before={
+            "lower_before": -epoch,
+            "data_before": F.when(is_data & (F.col("base") >= 0), sequenced),
+            "opened_before": F.when(
+                is_data & F.col("is_transactional"), F.struct("last", "producer_epoch")
+            ),
+            "marker_before": F.when(is_marker, F.col("last")),
+            "coordinator_before": F.when(is_marker, F.col("coordinator_epoch")),
+        },
+        after={"marker_after": F.when(is_marker, F.struct("first", "kind", "producer_epoch"))},
+    )
+
+
+def is_within_transaction() -> Column:
+    """Whether a producer's transaction is open where a piece in context begins."""
+    marker = F.coalesce(F.col("marker_before"), F.lit(-1))
+    return F.coalesce(F.col("opened_before.last") > marker, F.lit(False))
+
+
+def of_producers(context: DataFrame, logs: DataFrame) -> DataFrame:
+    """The violations of single producers.
+
+    context: of `in_context`; logs: of `extents` with is_compacted.
+    """
+    known = context.join(
+        F.broadcast(logs.select(*COPY, "is_compacted", F.col("start").alias("log_start"))), [*COPY]
+    )
+    rows = known.withColumn("found", F.array_compact(F.array(*_rules())))
+    return rows.select("*", F.explode("found").alias("one")).select(
+        F.col("one.anomaly").alias("anomaly"),
+        *COPY,
+        F.col("first").alias("offset"),
+        "producer_id",
+        F.col("one.sentence").alias("sentence"),
+    )
+
+
+def _rules() -> list[Column]:
+    is_data, zombie, within = F.col("kind") == DATA, F.col("is_zombie"), is_within_transaction()
+    is_known = F.coalesce(
+        F.col("data_before.producer_epoch") == F.col("producer_epoch"), F.lit(False)
+    )
+    expected = F.when(
+        is_known, F.pmod(F.col("data_before.sequence") + 1, F.lit(SEQUENCES))
+    ).otherwise(F.lit(0))
+    ahead = F.pmod(first_sequence() - expected, F.lit(SEQUENCES))
+    # in a log whose beginning is gone, an epoch may have begun there
+    epoch_began_here = F.coalesce(-F.col("lower_before") < F.col("producer_epoch"), F.lit(False))
+    is_free = ~is_known & (F.col("log_start") > 0) & ~epoch_began_here
+    is_judged = is_data & ~zombie & (F.col("base") >= 0) & ~F.col("is_compacted") & ~is_free
+    is_repeated = is_known & (ahead > SEQUENCES // 2)
+    sequence = ("producer %d epoch %d: sequence %d where %d was next",
+                "producer_id", "producer_epoch", first_sequence(), expected)  # fmt: skip
+    return [
+        _found("zombie-append", zombie, "producer %d: epoch %d stands after epoch %d",
+               "producer_id", "producer_epoch", "epoch_before"),
+        _found("sequence-repeated", is_judged & (ahead != 0) & is_repeated, *sequence),
+        _found("sequence-gap", is_judged & (ahead != 0) & ~is_repeated, *sequence),
+        _found("plain-in-transaction",
+               is_data & ~zombie & within & ~F.col("is_transactional"),
+               "producer %d wrote plainly while its transaction was open", "producer_id"),
+        _found("marker-missing",
+               is_data & ~zombie & within & F.col("is_transactional")
+               & (F.col("producer_epoch") > F.col("opened_before.producer_epoch")),
+               "producer %d writes in epoch %d, and nothing has ended its transaction of epoch %d",
+               "producer_id", "producer_epoch", "opened_before.producer_epoch"),
+        _found("coordinator-epoch-fell",
+               ~is_data & ~zombie & (F.col("coordinator_epoch") >= 0)
+               & F.coalesce(F.col("coordinator_epoch") < F.col("coordinator_before"), F.lit(False)),
+               "producer %d: coordinator epoch %d after %d",
+               "producer_id", "coordinator_epoch", "coordinator_before"),
+    ]  # fmt: skip
+
+
+def _found(anomaly: str, when: Column, text: str, *values: str | Column) -> Column:
+    said = F.format_string(text, *[F.col(v) if isinstance(v, str) else v for v in values])
+    return F.when(when, F.struct(F.lit(anomaly).alias("anomaly"), said.alias("sentence")))
+
+
+def extents(pieces: DataFrame) -> DataFrame:
+    """Of each copy: start, end (inclusive), records, distinct offsets, markers."""
+    return (
+        _words(pieces)
+        .groupBy(*COPY)
+        .agg(
+            F.min("start").alias("start"),
+            F.max("end").alias("end"),
+            F.sum("records").alias("records"),
+            F.sum("distinct").alias("distinct"),
+            F.sum("markers").alias("markers"),
+        )
+    )
+
+
+def _words(pieces: DataFrame) -> DataFrame:
+    return pieces.groupBy(*COPY, "word").agg(
+        F.sum("records").alias("records"),
+        F.bit_count(F.bit_or("mask")).cast("long").alias("distinct"),
+        F.min("first").alias("start"),
+        F.max("last").alias("end"),
+        F.sum((F.col("kind") != DATA).cast("long")).alias("markers"),
+    )
+
+
+def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame:
+    """Offsets that are there twice, and those that are not there where nothing was compacted.
+
+    logs: of `extents` with is_compacted. Only partitions that do not add up are looked at closely.
+    """
+    odd = logs.where("records > distinct or (not is_compacted and distinct <= end - start)")
+    words = _words(pieces).join(F.broadcast(odd.select(*COPY, "is_compacted")), [*COPY])
+    doubled = words.where("records > distinct").select(
+        F.lit("offset-disorder").alias("anomaly"),
+        *COPY,
+        F.col("start").alias("offset"),
+        F.lit(-1).cast("long").alias("producer_id"),
+        F.format_string(
+            "%d records stand at %d offsets from %d to %d", "records", "distinct", "start", "end"
+        ).alias("sentence"),
+    )
+    placed = with_neighbours(
+        words.where("not is_compacted"),
+        COPY,
+        "word",
+        chunk_size=max(1, chunk_size // WORD),
+        before={"end_before": F.col("end")},
+    )
+    between = F.col("start") - F.coalesce(F.col("end_before"), F.col("start") - 1) - 1
+    inside = F.col("end") - F.col("start") + 1 - F.col("distinct")
+    missing = placed.where((between > 0) | (inside > 0)).select(
+        F.lit("offset-gap").alias("anomaly"),
+        *COPY,
+        F.when(between > 0, F.col("end_before") + 1).otherwise(F.col("start")).alias("offset"),
+        F.lit(-1).cast("long").alias("producer_id"),
+        F.format_string(
+            "%d offsets are missing before or within %d to %d", between + inside, "start", "end"
+        ).alias("sentence"),
+    )
+    return doubled.unionByName(missing)
+
+
+def of_leader_epochs(pieces: DataFrame) -> DataFrame:
+    """Leader epochs that stand behind newer ones; there are few epochs, whatever the log's size."""
+    epochs = pieces.groupBy(*COPY, "leader_epoch").agg(
+        F.min("first").alias("start"), F.max("last").alias("end")
+    )
+    met = with_neighbours(
+        epochs.withColumn("falling", -F.col("leader_epoch")),
+        COPY,
+        "falling",
+        chunk_size=2**31,
+        before={"newer": F.struct((-F.col("start")).alias("falling"), "leader_epoch")},
+    )
+    return met.where(-F.col("newer.falling") < F.col("end")).select(
+        F.lit("leader-epoch-fell").alias("anomaly"),
+        *COPY,
+        F.col("end").alias("offset"),
+        F.lit(-1).cast("long").alias("producer_id"),
+        F.format_string(
+            "leader epoch %d stands after %d, which begins at %d",
+            "leader_epoch", "newer.leader_epoch", -F.col("newer.falling"),
+        ).alias("sentence"),
+    )  # fmt: skip
+
+
+def ended(context: DataFrame) -> DataFrame:
+    """Transactions that a marker ended: copy, producer, both epochs, the marker and its place."""
+    return context.where(
+        (F.col("kind") != DATA) & ~F.col("is_zombie") & is_within_transaction()
+    ).select(
+        *COPY,
+        "producer_id",
+        F.col("opened_before.producer_epoch").alias("data_epoch"),
+        F.col("producer_epoch").alias("marker_epoch"),
+        "kind",
+        "first",
+    )
+
+
+def of_transactions(endings: DataFrame) -> DataFrame:
+    """Transactions that were committed in one partition and aborted in another.
+
+    One is told from others of its producer by its marker's epoch, where that is above its data's:
+    transactions V2, and V1 after a fence.
+    """
+    told = endings.where("marker_epoch > data_epoch")
+    both = (
+        told.groupBy("producer_id", "marker_epoch")
+        .agg(
+            F.min("kind").alias("least"),
+            F.max("kind").alias("most"),
+            F.min(F.when(F.col("kind") == ABORT, F.struct(*COPY, "first"))).alias("aborted"),
+            F.min(F.when(F.col("kind") != ABORT, F.struct(*COPY, "first"))).alias("committed"),
+        )
+        .where("least <> most")
+    )
+    return both.select(
+        F.lit("mixed-markers").alias("anomaly"),
+        *[F.col(f"aborted.{name}").alias(name) for name in COPY],
+        F.col("aborted.first").alias("offset"),
+        "producer_id",
+        F.format_string(
+            "producer %d epoch %d is aborted here and committed in %s/%d at %d",
+            "producer_id", "marker_epoch", "committed.topic", "committed.partition",
+            "committed.first",
+        ).alias("sentence"),
+    )  # fmt: skip
+
+
+def open_transactions(context: DataFrame) -> DataFrame:
+    """Transactions without a marker: *COPY, producer_id, producer_epoch, first, max_timestamp."""
+    running = context.where(
+        (F.col("kind") == DATA) & F.col("is_transactional") & F.col("marker_after").isNull()
+        & ~F.col("is_zombie")
+    )  # fmt: skip
+    return running.groupBy(*COPY, "producer_id").agg(
+        F.max("producer_epoch").alias("producer_epoch"),
+        F.min("first").alias("first"),
+        F.max("max_timestamp").alias("max_timestamp"),
+    )
+
+
+def of_open_transactions(opened: DataFrame, older_than: Column) -> DataFrame:
+    """Those of them whose newest record is older than a time."""
+    return opened.where(F.col("max_timestamp") <= older_than).select(
+        F.lit("open-transaction").alias("anomaly"),
+        *COPY,
+        F.col("first").alias("offset"),
+        "producer_id",
+        F.format_string("producer %d epoch %d is open", "producer_id", "producer_epoch").alias(
+            "sentence"
+        ),
+    )

@@ -1,0 +1,99 @@
+"""Flights as DataFrames: parsed, enriched one to one, and their delays added up by windows.
+
+Pure: DataFrames in, DataFrames out, alike for batches and streams. A record's value is the row
+number, a comma, and the line of the CSV (`year,month,day,dep_time,...`); a value that is no flight
+is enriched like any other, with nothing known about it, so that every input has its output.
+
+The enriched form is the one that the plain workers of the demo write, five fields with tabs:
+
+  partition@offset   where its input stands
+  written by         a name
+  flight             the input's value, unchanged
+  airline            the carrier's name, its code where there is none
+  mph                whole miles per hour in the air, NA where it is not known
+
+A delay sum has the key ORIGIN/CARRIER/WINDOW and a JSON object as its value: flights, arrivals
+(those whose delay is known), minutes of arrival delay, miles. Windows are calendar ones, by the day
+of departure, since months are not equally long; a running sum is written whenever it changes, so
+the newest record of a key is the sum so far.
+"""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+WINDOWS = ("day", "week", "month", "quarter", "year")
+NOT_KNOWN = "NA"
+SUM_KEYS = ("origin", "carrier", "window")
+_FIELDS = {"year": 1, "month": 2, "day": 3, "arr_delay": 9, "air_time": 15, "distance": 16}
+_NAMES = {"carrier": 10, "origin": 13}
+_FIELDS_LEAST = 17
+
+
+def parse(records: DataFrame) -> DataFrame:
+    """Records of the source (key, value, topic, partition, offset) with what is known of flights.
+
+    More columns: is_flight, carrier, origin, departed_on (date), arr_delay (minutes), air_time
+    (minutes), distance (miles); null where it is not known.
+    """
+    fields = F.split(F.col("value").cast("string"), ",")
+    is_flight = F.size(fields) >= _FIELDS_LEAST
+    numbers = {name: F.get(fields, F.lit(at)).try_cast("int") for name, at in _FIELDS.items()}
+    names = {name: F.get(fields, F.lit(at)) for name, at in _NAMES.items()}
+    return (
+        records.withColumns({"is_flight": is_flight, **numbers, **names})
+        .withColumn("departed_on", F.expr("try_to_date(concat_ws('-', year, month, day), 'y-M-d')"))
+        .drop("year", "month", "day")
+    )
+
+
+def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> DataFrame:
+    """Parsed flights as records to produce: key, value, partition; one for each.
+
+    An output goes to the partition of its input, so that their order stays the same.
+    """
+    names = [F.lit(text) for pair in airlines.items() for text in pair]
+    known = F.get(F.create_map(*names), F.col("carrier")) if names else F.lit(None)
+    mph = F.expr("if(air_time > 0, distance * 60L div air_time, null)").cast("string")
+    place = F.concat_ws("@", "partition", "offset")
+    value = F.concat_ws(
+        "\t",
+        place,
+        F.lit(written_by),
+        F.col("value").cast("string"),
+        F.coalesce(known, "carrier", F.lit(NOT_KNOWN)),
+        F.coalesce(mph, F.lit(NOT_KNOWN)),
+    )
+    return flights.select("key", value.cast("binary").alias("value"), "partition")
+
+
+def delay_sums(flights: DataFrame, window: str, late_by: str | None = None) -> DataFrame:
+    """Sums of parsed flights by origin, carrier and window (its first day).
+
+    window: one of WINDOWS. late_by: a duration such as "40 days". With it a stream forgets windows
+    that have begun so long before the newest, and drops flights that come for them later; without,
+    it keeps every window for ever, and no flight is left out.
+    """
+    day = F.col("departed_on")
+    begin = day if window == "day" else F.trunc(day, window)
+    placed = flights.where("is_flight and departed_on is not null").withColumn("window", begin)
+    if late_by is not None:
+        placed = placed.withColumn("window", F.col("window").cast("timestamp"))
+        placed = placed.withWatermark("window", late_by)
+    return placed.groupBy(*SUM_KEYS).agg(
+        F.count(F.lit(1)).alias("flights"),
+        F.count("arr_delay").alias("arrivals"),
+        F.coalesce(F.sum("arr_delay"), F.lit(0)).alias("minutes"),
+        F.coalesce(F.sum("distance"), F.lit(0)).alias("miles"),
+    )
+
+
+def sum_records(sums: DataFrame) -> DataFrame:
+    """Sums as records to produce: key, value."""
+    begin: Column = F.date_format("window", "yyyy-MM-dd")
+    value = F.to_json(F.struct("flights", "arrivals", "minutes", "miles"))
+    return sums.select(
+        F.concat_ws("/", "origin", "carrier", begin).cast("binary").alias("key"),
+        value.cast("binary").alias("value"),
+    )

@@ -1,0 +1,150 @@
+"""One falsification of raw rows, or of what a reader was shown, for every anomaly of the audit."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from .raw_world import SEQUENCE_MAX, Place, RawWorld, Row
+
+Plant = Callable[[RawWorld], None]
+PLANTS: dict[str, Plant] = {}
+
+
+def plant(name: str) -> Callable[[Plant], Plant]:
+    def register(function: Plant) -> Plant:
+        PLANTS[name] = function
+        return function
+
+    return register
+
+
+def is_data(place: Place) -> bool:
+    return not place.row.is_control
+
+
+def has_sequence(place: Place) -> bool:
+    return place.row.sequence >= 0
+
+
+def ends(place: Place) -> bool:
+    """A marker right behind the data that it ends."""
+    return place.row.is_control and place.before is not None and not place.before.is_control
+
+
+def at(w: RawWorld, row: Row) -> tuple[str, int, int]:
+    return (w.topic, row.partition, row.offset)
+
+
+@plant("offset-disorder")
+def _(w: RawWorld) -> None:
+    w.rows.append(replace(w.pick(is_data).row))
+
+
+@plant("offset-gap")
+def _(w: RawWorld) -> None:
+    place = w.pick(lambda p: p.row.producer_id < 0 and p.row not in (p.log[0], p.log[-1]))
+    w.rows.remove(place.row)
+
+
+@plant("leader-epoch-fell")
+def _(w: RawWorld) -> None:
+    place = w.pick(lambda p: p.row is not p.log[0])
+    place.row.leader_epoch = place.log[0].leader_epoch - 1
+
+
+@plant("zombie-append")
+def _(w: RawWorld) -> None:
+    place = w.pick(lambda p: p.row.producer_epoch > 0 and p.follows_in_epoch)
+    for row in place.batch:
+        row.producer_epoch -= 1
+
+
+@plant("sequence-gap")
+def _(w: RawWorld) -> None:
+    for row in w.pick(lambda p: has_sequence(p) and p.follows_in_epoch).batch:
+        row.sequence = (row.sequence + 7) & SEQUENCE_MAX
+
+
+@plant("sequence-repeated")
+def _(w: RawWorld) -> None:
+    place = w.pick(lambda p: has_sequence(p) and not p.row.is_transactional
+                   and p.row.producer_epoch == p.own[-1].producer_epoch)  # fmt: skip
+    end = place.log[-1].offset + 1
+    for number, row in enumerate(place.batch):
+        w.rows.append(replace(row, offset=end + number, leader_epoch=99))
+
+
+@plant("plain-in-transaction")
+def _(w: RawWorld) -> None:
+    place = w.pick(lambda p: p.row.is_transactional and is_data(p) and p.follows_in_epoch
+                   and p.before is not None and not p.before.is_control)  # fmt: skip
+    for row in place.batch:
+        row.is_transactional = False
+
+
+@plant("marker-missing")
+def _(w: RawWorld) -> None:
+    place = w.pick(lambda p: ends(p) and p.before is not None and p.after is not None
+                   and p.row.producer_epoch > p.before.producer_epoch
+                   and not p.after.is_control)  # fmt: skip
+    place.row.producer_id, place.row.producer_epoch = place.row.producer_id + 50, 0
+
+
+@plant("coordinator-epoch-fell")
+def _(w: RawWorld) -> None:
+    place = w.pick(lambda p: p.row.is_control and any(r.is_control for r in p.own[: p.at]))
+    next(r for r in place.own if r.is_control).coordinator_epoch = 9
+    place.row.coordinator_epoch = 0
+
+
+@plant("open-transaction")
+def _(w: RawWorld) -> None:
+    w.pick(lambda p: ends(p) and p.after is None).row.producer_id += 50
+
+
+@plant("mixed-markers")
+def _(w: RawWorld) -> None:
+    seen: dict[tuple[int, int], set[int]] = {}
+
+    def is_wide(place: Place) -> bool:
+        row, before = place.row, place.before
+        if not ends(place) or before is None or before.producer_epoch >= row.producer_epoch:
+            return False
+        parts = seen.setdefault((row.producer_id, row.producer_epoch), set())
+        parts.add(row.partition)
+        return len(parts) > 1
+
+    row = w.pick(is_wide).row
+    row.control_type = "abort" if row.control_type == "commit" else "commit"
+
+
+@plant("aborted-visible")
+def _(w: RawWorld) -> None:
+    w.shown.append(at(w, w.pick(lambda p: p.row.outcome == "aborted").row))
+
+
+@plant("committed-hidden")
+def _(w: RawWorld) -> None:
+    w.shown.remove(at(w, w.pick(lambda p: is_data(p) and p.row.outcome != "aborted").row))
+
+
+@plant("open-visible")
+def _(w: RawWorld) -> None:
+    PLANTS["open-transaction"](w)
+    w.shown = [at(w, row) for row in w.rows if not row.is_control]
+
+
+@plant("phantom-read")
+def _(w: RawWorld) -> None:
+    w.shown.append(at(w, w.pick(lambda p: p.row.is_control).row))
+
+
+@plant("replica-divergence")
+def _(w: RawWorld) -> None:
+    place = w.pick(is_data, copy=2)
+    if w.edge == "compacted":
+        newest = {row.key: row for row in place.log if row.outcome != "aborted" and row.value}
+        w.rng.choice(list(newest.values())).value = b"another"
+    elif w.rng.random() < 0.5:
+        place.row.batch_crc ^= 1
+    else:
+        w.rows.remove(place.row)
