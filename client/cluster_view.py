@@ -65,6 +65,16 @@ class Snapshot:
     topic_errors: dict[str, int] = field(default_factory=dict[str, int])
     topic_ids: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
+    def keep_newer(self, known: "Snapshot") -> None:
+        """Leaders of a later epoch than these: a broker may be behind what we know (KIP-320)."""
+        for key, old in known.partitions.items():
+            new = self.partitions.get(key)
+            if new is None or new.leader_epoch >= old.leader_epoch:
+                continue
+            topic_id = self.topic_ids.get(key[0])
+            if topic_id is not None and topic_id == known.topic_ids.get(key[0]):
+                self.partitions[key] = old  # and not one of a topic that was made anew
+
     def partitions_of(self, topic: str) -> list[Partition]:
         """The partitions of a topic in order."""
         found = [p for (name, _), p in self.partitions.items() if name == topic]
@@ -152,6 +162,7 @@ class ClusterView:
             self._bootstrap.sort(key=lambda address: address == first)
             raise
         fresh = read_metadata(answer)
+        fresh.keep_newer(self.snapshot)
         if wanted is not None:  # keep what we know of other topics
             asked = {item["name"] for item in wanted}
             kept = {key: p for key, p in self.snapshot.partitions.items() if key[0] not in asked}

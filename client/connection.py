@@ -40,6 +40,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     20: (1, 5),  # DeleteTopics by name
     21: (0, 2),  # DeleteRecords
     22: (0, 6),  # InitProducerId
+    23: (2, 4),  # OffsetForLeaderEpoch
     24: (0, 3),  # AddPartitionsToTxn
     25: (0, 4),  # AddOffsetsToTxn
     26: (0, 5),  # EndTxn

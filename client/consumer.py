@@ -19,13 +19,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
-from ..wire.errors import InvalidGroupId, KafkaError, OffsetOutOfRange
+from ..wire.errors import InvalidGroupId, KafkaError
 from .cluster_view import ClusterView
-from .failures import CommitFailed, NoOffsetForPartition
+from .failures import CommitFailed
 from .fetch_state import FetchState, RawBatch
 from .fetcher import Fetcher, wait_for
 from .group_member import GroupMember, RebalanceListener
-from .offset_queries import EARLIEST, LATEST, list_offsets, offsets_for_times
+from .offset_queries import EARLIEST, LATEST, offsets_for_times
+from .positions import UNKNOWN_POSITION, Positions
 from .record_columns import RecordColumns
 from .record_reader import ConsumerRecord
 from .retries import now_ms
@@ -35,7 +36,6 @@ from .view_source import Source, open_view, split_source
 
 __all__ = ["Consumer", "ConsumerRecord"]
 
-UNKNOWN_POSITION = -1
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
 Callback = Callable[[list[TopicPartition]], Any]
@@ -53,11 +53,12 @@ class Consumer:
         self.settings = s = consumer_settings(config, keywords)
         self._view, self._owns_view = open_view(source, s)
         self._is_committed = s.isolation_level == "read_committed"
-        self._states: dict[TopicPartition, FetchState] = {}
         self._fetcher = Fetcher(self._view, s)
         self._member: GroupMember | None = None
         if s.group_id is not None:
-            self._member = GroupMember(self._view, s, self._change, self._commit_quietly)
+            self._member = GroupMember(self._view, s, self._change, self._commit_settled)
+        committed = self._member.requests.committed if self._member is not None else None
+        self._positions = Positions(self._view, s, committed)
         self._looked_ms = self._committed_ms = now_ms()
         self._turn = 0
         self._is_closed = False
@@ -95,42 +96,42 @@ class Consumer:
         given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(
             partitions, UNKNOWN_POSITION
         )  # fmt: skip
-        self._states = {key: FetchState(*key, offset) for key, offset in given.items()}
+        self._positions.states = {key: FetchState(*key, offset) for key, offset in given.items()}
 
     def unassign(self, topic: str, partition: int) -> None:
         """Read a partition no longer."""
-        self._states.pop((topic, partition), None)
+        self._positions.states.pop((topic, partition), None)
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """What is read now."""
-        return sorted(self._states)
+        return sorted(self._positions.states)
 
     def position(self, topic: str, partition: int) -> int:
         """The offset that will be given out next; -1 while it is not known."""
-        return self._states[(topic, partition)].position
+        return self._positions.of(topic, partition).position
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on from another offset."""
-        self._states[(topic, partition)].seek(offset)
+        self._positions.of(topic, partition).seek(offset)
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Go on from the first records that there are."""
-        await self._seek_to(partitions, EARLIEST)
+        await self._positions.seek_to(partitions, EARLIEST)
 
     async def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Go on with what comes (under read_committed: from the last stable offset)."""
-        await self._seek_to(partitions, LATEST)
+        await self._positions.seek_to(partitions, LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give out nothing of these until `resume`."""
         for key in partitions:
-            self._states[key].is_paused = True
+            self._positions.of(*key).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         """After `pause`."""
         for key in partitions:
-            self._states[key].is_paused = False
+            self._positions.of(*key).is_paused = False
 
     # --- reading
 
@@ -144,7 +145,7 @@ class Consumer:
             await self._prepare(deadline_ms)
             found = self._take(limit)
             if found:
-                self._fetcher.start(self._states.values())  # the next ones come meanwhile
+                self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
                 await asyncio.sleep(0)
                 return found
             if not await self._wait(deadline_ms):
@@ -190,7 +191,7 @@ class Consumer:
                     found.append(batch)
                     left -= count(batch)
             if found:
-                self._fetcher.start(self._states.values())  # the next ones come meanwhile
+                self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
                 await asyncio.sleep(0)
                 return found
             if not await self._wait(deadline_ms):
@@ -198,12 +199,18 @@ class Consumer:
 
     async def _prepare(self, deadline_ms: int) -> None:
         """Everything that has to be settled before records are given out."""
+        self._positions.settle()
         if self._member is not None and self._member.topics:
             await self._member.poll(deadline_ms)
             await self._commit_by_time()
-        await self._find_positions()
-        if self._fetcher.problems:
-            raise self._fetcher.problems.pop(0)
+        fetcher = self._fetcher
+        while fetcher.out_of_range:
+            self._positions.out_of_range(fetcher.out_of_range.pop())
+        while fetcher.truncated:
+            self._positions.truncated(*fetcher.truncated.pop())
+        await self._positions.find()
+        if fetcher.problems:
+            raise fetcher.problems.pop(0)
         age_ms = now_ms() - self._looked_ms
         if age_ms > self.settings.metadata_max_age_ms:
             self._looked_ms = now_ms()
@@ -213,7 +220,7 @@ class Consumer:
     async def _wait(self, deadline_ms: int) -> bool:
         """Wait for an answer; False when the time is over."""
         self._fetcher.arrived.clear()
-        self._fetcher.start(self._states.values())
+        self._fetcher.start(self._positions.states.values())
         left_ms = deadline_ms - now_ms()
         if left_ms <= 0:
             await asyncio.sleep(0)
@@ -222,7 +229,7 @@ class Consumer:
         return True
 
     def _topics(self) -> set[str]:
-        topics = {topic for topic, _ in self._states}
+        topics = {topic for topic, _ in self._positions.states}
         return topics | set(self._member.topics if self._member is not None else ())
 
     def _take(self, limit: int) -> list[ConsumerRecord]:
@@ -238,7 +245,7 @@ class Consumer:
 
     def _in_turn(self) -> list[FetchState]:
         """Partitions with something to give out, beginning with another one each time."""
-        states = [s for s in self._states.values() if s.has_data and not s.is_paused]
+        states = [s for s in self._positions.states.values() if s.has_data and not s.is_paused]
         if not states:
             return states
         self._turn += 1
@@ -247,69 +254,15 @@ class Consumer:
 
     # --- positions
 
-    async def _find_positions(self) -> None:
-        """Committed offsets, then auto.offset.reset, for partitions without a usable position."""
-        outside, self._fetcher.out_of_range = self._fetcher.out_of_range, []
-        for state in outside:
-            if self._states.get((state.topic, state.partition)) is state and not state.has_data:
-                self._forget_position(state)
-        unknown = [key for key, s in self._states.items() if s.position < 0]
-        if not unknown:
-            return
-        if self._member is not None:
-            fresh = [key for key in unknown if self._states[key].log_start_offset < 0]
-            found = await self._member.requests.committed(fresh) if fresh else {}
-            for key, committed in found.items():
-                if key in self._states:
-                    self._states[key].seek(committed.offset)
-            unknown = [key for key in unknown if key not in found]
-        if not unknown:
-            return
-        reset = self.settings.auto_offset_reset
-        if reset == "none":
-            raise NoOffsetForPartition(f"no offset is known for {unknown}")
-        await self._seek_to(unknown, EARLIEST if reset == "earliest" else LATEST)
-
-    def _forget_position(self, state: FetchState) -> None:
-        if self.settings.auto_offset_reset == "none":
-            raise OffsetOutOfRange(
-                f"{state.topic}/{state.partition} has no offset {state.position}; "
-                f"it begins at {state.log_start_offset}"
-            )
-        state.log_start_offset = max(0, state.log_start_offset)  # its committed offset is of no use
-        state.seek(UNKNOWN_POSITION)
-
-    async def _seek_to(self, partitions: Iterable[TopicPartition] | None, where: int) -> None:
-        keys = list(self._states if partitions is None else partitions)
-        found = await list_offsets(
-            self._view,
-            dict.fromkeys(keys, where),
-            read_committed=self._is_committed,
-            timeout_ms=self.settings.default_api_timeout_ms,
-        )
-        for key, offset in found.items():
-            if key in self._states:
-                self._states[key].seek(offset)
-
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The first offsets that there are."""
-        return await self._offsets(partitions, EARLIEST)
+        return await self._positions.offsets(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where reading ends now: high watermarks, or last stable offsets under read_committed."""
-        return await self._offsets(partitions, LATEST)
-
-    async def _offsets(
-        self, partitions: Iterable[TopicPartition], where: int
-    ) -> dict[TopicPartition, int]:
-        return await list_offsets(
-            self._view,
-            dict.fromkeys(partitions, where),
-            read_committed=self._is_committed,
-            timeout_ms=self.settings.default_api_timeout_ms,
-        )
+        return await self._positions.offsets(dict.fromkeys(partitions, LATEST))
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
@@ -334,7 +287,7 @@ class Consumer:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
         member = self._require_group()
         if offsets is None:
-            listed = self._positions()
+            listed = self._positions.given_out()
         else:
             listed = {
                 key: OffsetAndMetadata(each) if isinstance(each, int) else each
@@ -354,11 +307,6 @@ class Consumer:
         """What the group has committed, where it has."""
         return await self._require_group().requests.committed(list(partitions))
 
-    def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        return {
-            key: OffsetAndMetadata(s.position) for key, s in self._states.items() if s.position >= 0
-        }
-
     def _require_group(self) -> GroupMember:
         if self._member is None:
             raise InvalidGroupId("this needs a group.id")
@@ -366,35 +314,39 @@ class Consumer:
 
     def _change(self, gone: set[TopicPartition], added: set[TopicPartition]) -> None:
         for key in gone:
-            self._states.pop(key, None)
+            self._positions.states.pop(key, None)
         for key in added:
-            self._states[key] = FetchState(*key, UNKNOWN_POSITION)
+            self._positions.states[key] = FetchState(*key, UNKNOWN_POSITION)
 
     async def _commit_by_time(self) -> None:
         if not self.settings.enable_auto_commit:
             return
         if now_ms() - self._committed_ms > self.settings.auto_commit_interval_ms:
             self._committed_ms = now_ms()
-            await self._commit_quietly()
+            await self._commit_settled()
 
-    async def _commit_quietly(self) -> None:
-        """Automatic commits tell nobody: what was not committed comes again."""
+    async def _commit_settled(self) -> None:
+        """What the program has done with, when partitions go and as time goes by.
+
+        Automatic commits tell nobody: what was not committed comes again.
+        """
         if self.settings.enable_auto_commit and self._member is not None:
             with contextlib.suppress(KafkaError):
-                await self.commit()
+                await self.commit(self._positions.settled())
 
     async def close(self) -> None:
         """Commit (with enable.auto.commit), leave the group, and end."""
         if self._is_closed:
             return
         self._is_closed = True
+        self._positions.settle()
         try:
             if self._member is not None:
                 if not self._member.topics:  # a member commits when it gives up its partitions
-                    await self._commit_quietly()
+                    await self._commit_settled()
                 await self._member.close()
         finally:
             await self._fetcher.close()
-            self._states.clear()
+            self._positions.states.clear()
             if self._owns_view:
                 await self._view.close()

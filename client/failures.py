@@ -32,6 +32,18 @@ class NoOffsetForPartition(KafkaError):
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class LogTruncated(KafkaError):
+    """The log no longer holds what was read from it, and auto.offset.reset is none (KIP-320)."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class PartitionNotAssigned(KafkaError):
+    """A call about a partition that this consumer does not read."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
 class CommitFailed(KafkaError):
     """The group has gone on without this member: its offsets were not committed."""
 

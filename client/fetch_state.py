@@ -6,15 +6,20 @@ names the aborted transactions; a batch is dropped when its producer has an abor
 began at or before it and whose abort marker has not been met yet.
 
 An answer is loaded as it came and taken apart batch by batch as records are asked for, so the
-position is always what the program has got, never what was fetched ahead of it.
+position is always what the program has got, never what was fetched ahead of it. Data that cannot be
+read is dropped, so that the next fetch begins at the position again: nothing is passed over.
+
+Each place has the leader epoch of the record before it. When another leader is known than the one
+that gave us a record, the place is checked against its log first (KIP-320, `epoch_queries`).
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..wire.control_record import ControlType, decode_marker
-from ..wire.errors import InvalidRecord
+from ..wire.errors import InvalidRecord, KafkaError
 from ..wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -25,6 +30,8 @@ from ..wire.record_batch import (
 )
 from .record_columns import RecordColumns, read_columns
 from .record_reader import ConsumerRecord, read_records
+
+NO_EPOCH = -1
 
 
 class RawBatch(NamedTuple):
@@ -52,6 +59,9 @@ class FetchState:
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
         self.is_paused = False
         self.fetch_offset = position  # where the next fetch goes on
+        self.position_epoch = self.fetch_epoch = NO_EPOCH  # of the records before those places
+        self.checked_epoch = NO_EPOCH  # the leader's when the place was right
+        self.settled = position, NO_EPOCH  # the position when the last poll began
         self._answers: deque[tuple[memoryview, Sequence[tuple[int, int]]]] = deque()
         self._ready: deque[ConsumerRecord] = deque()  # of a batch that was cut by a limit
         self._data: memoryview | None = None
@@ -70,21 +80,64 @@ class FetchState:
         """Whether something that was fetched has not been given out."""
         return self._data is not None or bool(self._ready or self._answers)
 
-    def seek(self, offset: int) -> None:
-        """Read from another offset; what was fetched is dropped."""
-        self.position = self.fetch_offset = self._next_offset = offset
+    @property
+    def buffered_bytes(self) -> int:
+        """What was fetched and has not been given out, in bytes."""
+        begun = len(self._data) - self._at if self._data is not None else 0
+        return begun + sum(len(data) for data, _ in self._answers)
+
+    def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Read from another offset; leader_epoch: of the record before it, where it is known."""
+        self.position, self.position_epoch = offset, leader_epoch
+        self.checked_epoch = NO_EPOCH
+        self.settle()
+        self.drop_fetched()
+
+    def settle(self) -> None:
+        """The program has done with all that it was given."""
+        self.settled = self.position, self.position_epoch
+
+    def drop_fetched(self) -> None:
+        """Fetch from the position again."""
+        self.fetch_offset = self._next_offset = self.position
+        self.fetch_epoch = self.position_epoch
         self._data = None
         self._answers.clear()
         self._ready.clear()
 
-    def load(self, data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> None:
-        """An answer to a fetch from `fetch_offset`."""
+    def needs_check(self, leader_epoch: int) -> bool:
+        """Whether the next fetch goes to a leader whose log may be another one."""
+        return self.fetch_epoch >= 0 and leader_epoch > self.checked_epoch
+
+    def is_truncated(self, known_epoch: int, end_offset: int, leader_epoch: int) -> bool:
+        """Whether a log lacks what was given out.
+
+        Of the epochs up to `fetch_epoch` its leader, whose own epoch is `leader_epoch`, knows this
+        one as the last, and its end (-1: none at all).
+        """
+        knows = known_epoch >= self.fetch_epoch
+        if knows and end_offset >= self.fetch_offset:
+            self.checked_epoch = leader_epoch
+            return False
+        if end_offset < self.position or known_epoch < self.position_epoch:
+            return True
+        self.drop_fetched()  # only what was fetched ahead is gone
+        return False
+
+    def load(
+        self,
+        data: Buffer,
+        aborted: Sequence[tuple[int, int]] | None,
+        leader_epoch: int = NO_EPOCH,
+    ) -> None:
+        """An answer to a fetch from `fetch_offset`; leader_epoch: of who gave it."""
         view = memoryview(data)
         last = None
         for _, header in iterate_batches(view):
             last = header
         if last is not None:
-            self.fetch_offset = last.next_offset
+            self.fetch_offset, self.fetch_epoch = last.next_offset, last.partition_leader_epoch
+            self.checked_epoch = max(self.checked_epoch, leader_epoch)
             self._answers.append((view, aborted or ()))
 
     def take(self, count_max: int, *, read_committed: bool) -> list[ConsumerRecord]:
@@ -101,8 +154,12 @@ class FetchState:
             assert data is not None
             records: list[ConsumerRecord] = []
             if not (header.is_control or (read_committed and is_aborted)):
-                records = read_records(self.topic, self.partition, data, at, header, self.position)
+                with self._or_again():
+                    records = read_records(
+                        self.topic, self.partition, data, at, header, self.position
+                    )
             self._next_offset = header.next_offset
+            self.position_epoch = header.partition_leader_epoch
             if len(records) <= count_max:
                 self.position = header.next_offset
                 if records:
@@ -122,16 +179,14 @@ class FetchState:
         self._rewind()
         while (raw := self._next_batch()) is not None:
             at, header, is_aborted = raw
-            self._next_offset = header.next_offset
-            if header.is_control or (read_committed and is_aborted):
-                self.position = header.next_offset
-                continue
-            data = self._data
+            data, columns = self._data, None
             assert data is not None
-            columns = read_columns(self.topic, self.partition, data, at, header)
-            columns = columns.between(self.position)
-            self.position = header.next_offset
-            if columns.values:
+            if not (header.is_control or (read_committed and is_aborted)):
+                with self._or_again():
+                    columns = read_columns(self.topic, self.partition, data, at, header)
+                columns = columns.between(self.position)
+            self._has_given(header)
+            if columns is not None and columns.values:
                 return columns
         return None
 
@@ -144,8 +199,21 @@ class FetchState:
         at, header, is_aborted = raw
         assert self._data is not None
         data = self._data[at : at + header.size_bytes]
-        self._next_offset = self.position = header.next_offset
+        self._has_given(header)
         return RawBatch(self.topic, self.partition, header, data, is_aborted)
+
+    def _has_given(self, header: BatchHeader) -> None:
+        self._next_offset = self.position = header.next_offset
+        self.position_epoch = header.partition_leader_epoch
+
+    @contextmanager
+    def _or_again(self) -> Iterator[None]:
+        """What cannot be read is fetched again, not passed over."""
+        try:
+            yield
+        except KafkaError:
+            self.drop_fetched()
+            raise
 
     def _rewind(self) -> None:
         """A batch that `take` has begun is taken once more from its bytes."""
@@ -168,7 +236,8 @@ class FetchState:
                 continue
             if header.next_offset <= self.position:
                 continue
-            check_crc(data, at, header)
+            with self._or_again():
+                check_crc(data, at, header)
             upcoming, aborting = self._upcoming, self._aborting
             while upcoming and upcoming[0][1] <= header.last_offset:
                 aborting.add(upcoming.popleft()[0])

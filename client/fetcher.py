@@ -1,10 +1,11 @@
 """Fetches ahead: one request at a time to each leader, answers into the partitions' states.
 
-Rules of this file. A partition is asked for while less than two of its answers wait, so that memory
-is bounded by the settings (two times max.partition.fetch.bytes for each partition) and the broker
-works while the program does. Fetches have connections of their own: a long poll would keep
-everything else on the connection waiting. A problem with one partition is kept in `problems` for
-the next poll; a leader that has moved is looked for.
+Rules of this file. A partition is asked for while less than two of its answers wait, and nothing is
+while two times fetch.max.bytes wait, so that memory is bounded by the settings (and one answer of
+each leader on its way) and the broker works while the program does. Fetches have connections of
+their own: a long poll would keep everything else on the connection waiting. A problem with one
+partition is kept in `problems` for the next poll; a leader that has moved is looked for, and asked
+whether its log goes on from what we know before anything is fetched from it.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable
 from ..wire.errors import ErrorCode, KafkaError, error_for
 from ..wire.messages import fetch
 from .cluster_view import Broker, ClusterView
+from .epoch_queries import EpochEnd, epoch_ends
 from .fetch_state import FetchState
 from .settings import Settings
 
@@ -32,24 +34,34 @@ class Fetcher:
         self.arrived = asyncio.Event()
         self.problems: list[KafkaError] = []
         self.out_of_range: list[FetchState] = []
+        self.truncated: list[tuple[FetchState, EpochEnd]] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     def start(self, states: Iterable[FetchState]) -> None:
         """Ask for what is wanted and not on its way."""
         by_leader: dict[int, list[FetchState]] = {}
+        moved: dict[int, list[FetchState]] = {}
         unknown: set[str] = set()
+        states = [state for state in states if not state.is_paused and state.position >= 0]
+        if sum(s.buffered_bytes for s in states) >= ANSWERS_AHEAD * self._settings.fetch_max_bytes:
+            return
         partitions, brokers = self._view.snapshot.partitions, self._view.snapshot.brokers
         for state in states:
-            if state.is_paused or state.position < 0 or state.answers_waiting >= ANSWERS_AHEAD:
+            if state.answers_waiting >= ANSWERS_AHEAD:
                 continue
             known = partitions.get((state.topic, state.partition))
             if known is None or known.leader < 0 or known.leader not in brokers:
                 unknown.add(state.topic)
             elif known.leader not in self._tasks:
-                by_leader.setdefault(known.leader, []).append(state)
+                is_moved = state.needs_check(known.leader_epoch)
+                into = moved if is_moved else by_leader
+                into.setdefault(known.leader, []).append(state)
+        for leader, doubtful in moved.items():
+            self._run(leader, self._check(leader, doubtful))
         for leader, wanted in by_leader.items():
-            self._run(leader, self._fetch(leader, wanted))
+            if leader not in moved:
+                self._run(leader, self._fetch(leader, wanted))
         if unknown and self._looking is None:
             self._looking = asyncio.create_task(self._look(unknown))
 
@@ -86,10 +98,37 @@ class Fetcher:
             self._looking = None
             self.arrived.set()
 
+    async def _check(self, leader: int, states: list[FetchState]) -> None:
+        """Ask a new leader whether its log goes on from what we know (KIP-320)."""
+        places = {(s.topic, s.partition): s for s in states}
+        partitions = self._view.snapshot.partitions
+        asked = {key: (s.fetch_epoch, partitions[key].leader_epoch) for key, s in places.items()}
+        before = {key: (s.position, s.fetch_offset) for key, s in places.items()}
+        try:
+            ends = await epoch_ends(self._view, leader, asked)
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            await self._look({topic for topic, _ in asked})
+            return
+        stale: set[str] = set()
+        for key, state in places.items():
+            if (state.position, state.fetch_offset) != before[key]:
+                continue  # a poll or a seek meanwhile: it is asked again
+            end = None if ends is None else ends[key]
+            if end is None:
+                state.checked_epoch = asked[key][1]
+            elif end.error_code:
+                stale.add(key[0])
+            elif state.is_truncated(end.leader_epoch, end.end_offset, asked[key][1]):
+                self.truncated.append((state, end))
+        if stale:
+            await self._look(stale)
+
     async def _fetch(self, leader: int, states: list[FetchState]) -> None:
         s = self._settings
         topics: dict[str, fetch.FetchTopic] = {}
-        asked: dict[TopicPartition, tuple[FetchState, int]] = {}
+        asked: dict[TopicPartition, tuple[FetchState, int, int]] = {}
         for state in states:
             name, number = state.topic, state.partition
             known = self._view.snapshot.partitions.get((name, number))
@@ -98,7 +137,7 @@ class Fetcher:
             topic.partitions.append(
                 fetch.FetchPartition(number, state.fetch_offset, s.max_partition_fetch_bytes, epoch)
             )
-            asked[(name, number)] = (state, state.fetch_offset)
+            asked[(name, number)] = (state, state.fetch_offset, epoch)
         request = fetch.FetchRequest(
             s.fetch_max_wait_ms,
             s.fetch_min_bytes,
@@ -127,14 +166,14 @@ class Fetcher:
     def _take(
         self,
         response: fetch.FetchResponse,
-        asked: dict[TopicPartition, tuple[FetchState, int]],
+        asked: dict[TopicPartition, tuple[FetchState, int, int]],
     ) -> set[str]:
         stale: set[str] = set()
         endpoints = {e[0]: Broker(*e) for e in response.node_endpoints}
         for topic in response.topics:
             assert topic.name is not None
             for p in topic.partitions:
-                state, offset = asked[(topic.name, p.index)]
+                state, offset, leader_epoch = asked[(topic.name, p.index)]
                 if state.fetch_offset != offset:
                     continue  # a seek meanwhile
                 if p.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -156,7 +195,7 @@ class Fetcher:
                     state.high_watermark = p.high_watermark
                     state.last_stable_offset = p.last_stable_offset
                     state.log_start_offset = p.log_start_offset
-                    state.load(p.records, p.aborted_transactions)
+                    state.load(p.records, p.aborted_transactions, leader_epoch)
         return stale
 
 

@@ -89,6 +89,8 @@ class GroupMember:
                 return True
             self._joining = asyncio.create_task(self._join_until_done())
         timeout_s = max(0, deadline_ms - now_ms()) / 1000
+        if self._is_cooperative and self.owned:
+            timeout_s = 0  # what is kept is read on meanwhile
         await asyncio.wait([self._joining], timeout=timeout_s)
         if not self._joining.done():
             return False
