@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.coordinator.raft.outcomes import CorruptJournal
+from oncelog.deploy.history_recorder import Recorder
 from oncelog.deploy.local_cluster import Cluster
 
 from ..simulation.invariants import Invariants
@@ -56,13 +57,13 @@ class Played:
 
 
 def play(
-    switch: Switch, *, is_on: bool, on_processes: bool = False, raft_seeds: int = RAFT_SEEDS_MAX
+    switch: Switch, *, is_on: bool, on_processes: bool = False, raft_seeds: int | None = None
 ) -> Played:
     """One play. raft_seeds: how many a scenario of Raft may go through."""
     started = time.monotonic()
     seed: int | None
     if switch.scenario in RAFT_SCENARIOS:
-        found, seed = _play_raft(switch, is_on, raft_seeds)
+        found, seed = _play_raft(switch, is_on, raft_seeds or RAFT_SEEDS_MAX)
     elif on_processes:
         found, seed = _play_on_processes(switch, is_on), None
     else:
@@ -84,11 +85,14 @@ def _play_raft(switch: Switch, is_on: bool, seeds: int) -> tuple[dict[str, str],
 def _play_in_simulation(switch: Switch, is_on: bool) -> dict[str, str]:
     scenario = CLUSTER_SCENARIOS[switch.scenario]
     bug = switch.install() if is_on else contextlib.nullcontext()
+    recorder = new_recorder()
     with VirtualCluster.made(SEED, Shape(transaction_shards=4)) as cluster, bug:
-        invariants = Invariants(cluster)
+        invariants = Invariants(cluster, recorder)
         with invariants.watching():
             cluster.start()
-            found = cluster.finish(_play(scenario, SimulatedCluster(cluster)), VIRTUAL_S_MAX)
+            found = cluster.finish(
+                _play(scenario, SimulatedCluster(cluster), recorder), VIRTUAL_S_MAX
+            )
         found |= dict(invariants.found)
         for node in cluster.nodes.values():
             if node.ends:
@@ -98,6 +102,11 @@ def _play_in_simulation(switch: Switch, is_on: bool) -> dict[str, str]:
     return found
 
 
+def new_recorder() -> Recorder:
+    """In memory, by the clock of the moment: a simulation replaces it."""
+    return Recorder.in_memory(clock_ns=lambda: time.monotonic_ns())
+
+
 def _play_on_processes(switch: Switch, is_on: bool) -> dict[str, str]:
     scenario = CLUSTER_SCENARIOS[switch.scenario]
     with tempfile.TemporaryDirectory(prefix="oncelog-switch-") as directory:
@@ -105,13 +114,13 @@ def _play_on_processes(switch: Switch, is_on: bool) -> dict[str, str]:
         with nodes_with(switch.name if is_on else None):
             try:
                 cluster.up()
-                return asyncio.run(_play(scenario, RealCluster(cluster)))
+                return asyncio.run(_play(scenario, RealCluster(cluster), new_recorder()))
             finally:
                 cluster.down(purge=True)
 
 
-async def _play(scenario: Scenario, cluster: ClusterOnStage) -> dict[str, str]:
-    stage = Stage(cluster)
+async def _play(scenario: Scenario, cluster: ClusterOnStage, recorder: Recorder) -> dict[str, str]:
+    stage = Stage(cluster, recorder)
     try:
         await asyncio.sleep(SETTLING_S)
         await scenario(stage)

@@ -8,7 +8,7 @@ from oncelog.deploy.history_scan import dump_logs
 from oncelog.deploy.local_cluster import Cluster
 
 from ..interop.delaying_proxy import DelayingProxy
-from .stage import flip_epochs
+from .stage import answer, flip_epochs
 
 
 class RealCluster:
@@ -59,17 +59,19 @@ class HeldInProxy:
     def __init__(self, address: tuple[str, int]) -> None:
         self._proxy = DelayingProxy(address)
         self._connection: Connection | None = None
+        self._answer: asyncio.Task[object] | None = None
 
     async def send(self, api_key: int, version: int, body: bytes) -> None:
-        self._connection = await Connection.open(*self._proxy.address)
+        self._connection = await Connection.open(*self._proxy.address, timeout_ms=60_000)
         self._proxy.hold()
-        await self._connection.post(api_key, version, [body])
+        self._answer = asyncio.create_task(answer(self._connection, api_key, version, body))
+        await asyncio.sleep(0.05)  # until it is in the proxy
 
     async def arrive(self) -> None:
         self._proxy.let_go()
 
-    def is_open(self) -> bool:
-        return self._connection is not None and self._connection.is_open
+    def is_over(self) -> bool:
+        return self._answer is not None and self._answer.done()
 
     def close(self) -> None:
         if self._connection is not None:

@@ -2,9 +2,11 @@
 
 import datetime
 import os
+from collections.abc import Sequence
 
 from .catalogue import SWITCHES
 
+IN_SIMULATION, ON_PROCESSES = 5, 1  # a round
 ROUND = "ONCELOG_ROUND"  # the number of a build, where it has one; else the day counts
 
 
@@ -14,7 +16,6 @@ def round_number() -> int:
     return int(given) if given else datetime.datetime.now(datetime.UTC).date().toordinal()
 
 
-def chosen(number: int, count: int) -> list[str]:
-    """`count` switches; a round goes on where the one before it ended."""
-    names = list(SWITCHES)
+def chosen(number: int, count: int, names: Sequence[str] = tuple(SWITCHES)) -> list[str]:
+    """`count` of these; a round goes on where the one before it ended."""
     return [names[(number * count + i) % len(names)] for i in range(count)]

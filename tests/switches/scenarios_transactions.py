@@ -162,8 +162,7 @@ async def late_end(stage: Stage) -> None:
     await late.arrive()
 
     async def has_arrived() -> bool:
-        state = await stage.admin.transactions.describe("worker")
-        return state.state != "Ongoing" or not late.is_open()
+        return late.is_over()
 
     await stage.until(has_arrived, "the late request")
     late.close()

@@ -8,7 +8,7 @@ from oncelog.deploy.history_scan import dump_logs
 
 from ..simulation.virtual_cluster import VirtualCluster
 from ..simulation.wires import PORT_BASE
-from .stage import flip_epochs
+from .stage import answer, flip_epochs
 
 LOOK_S = 0.05
 
@@ -67,13 +67,14 @@ class HeldBack:
 
     def __init__(self, connection: Connection, api_key: int, version: int, body: bytes) -> None:
         self._connection = connection
-        self._request = api_key, version, [body]
+        self._request = api_key, version, body
+        self._answer: asyncio.Task[object] | None = None
 
     async def arrive(self) -> None:
-        await self._connection.post(*self._request)
+        self._answer = asyncio.create_task(answer(self._connection, *self._request))
 
-    def is_open(self) -> bool:
-        return self._connection.is_open
+    def is_over(self) -> bool:
+        return self._answer is not None and self._answer.done()
 
     def close(self) -> None:
         self._connection.close()

@@ -45,20 +45,21 @@ class ClusterOnStage(Protocol):
 
 
 class Held(Protocol):
-    """A request that is on its way, on a connection of its own, and does not arrive yet."""
+    """A request that is on its way, on a connection of its own, and does not arrive yet.
+
+    is_over: it was answered, or its connection was closed.
+    """
 
     async def arrive(self) -> None: ...
-    def is_open(self) -> bool: ...
+    def is_over(self) -> bool: ...
     def close(self) -> None: ...
 
 
 class Stage:
     """One play."""
 
-    def __init__(self, cluster: ClusterOnStage) -> None:
-        self.cluster = cluster
-        # looked up at each call: a simulation replaces the clock
-        self.recorder = Recorder.in_memory(clock_ns=lambda: time.monotonic_ns())
+    def __init__(self, cluster: ClusterOnStage, recorder: Recorder) -> None:
+        self.cluster, self.recorder = cluster, recorder
         self.settings = LoadSettings(patience_ms=15_000, transaction_timeout_ms=60_000)
         self.admin = Admin(cluster.bootstrap)
         self.topics: list[str] = []
@@ -143,6 +144,14 @@ class Stage:
         for connection in self._connections.values():
             connection.close()
         await self.admin.close()
+
+
+async def answer(connection: Connection, api_key: int, version: int, body: bytes) -> object:
+    """The answer of a request; None when its connection was closed instead."""
+    try:
+        return await connection.send(api_key, version, [body])
+    except KafkaError:
+        return None
 
 
 def flip_epochs(folder: Path) -> int:

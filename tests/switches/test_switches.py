@@ -9,25 +9,31 @@ import pytest
 from oncelog.deploy.checks.catalogue import ANOMALIES
 
 from . import results
-from .__main__ import PER_ROUND
 from .catalogue import SWITCHES
 from .play import CLUSTER_SCENARIOS, RAFT_SCENARIOS
-from .rounds import chosen, round_number
+from .rounds import IN_SIMULATION, ON_PROCESSES, chosen, round_number
 
 EACH = pytest.mark.parametrize("name", SWITCHES)
+REAL = [name for name, switch in SWITCHES.items() if switch.scenario in CLUSTER_SCENARIOS]
+ROUND = round_number()
 
 
-def attempt(name: str) -> None:
-    result, on, off = results.attempt(SWITCHES[name])
+def attempt(name: str, *, on_processes: bool = False) -> None:
+    print(f"round {ROUND}")
+    result, on, off = results.attempt(SWITCHES[name], on_processes=on_processes)
     assert off.found == {}, f"{name}: without the bug"
     assert result.caught_by, f"{name}: found was only {on.found}"
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("name", chosen(round_number(), PER_ROUND))
+@pytest.mark.parametrize("name", chosen(ROUND, IN_SIMULATION))
 def test_those_whose_turn_it_is_are_caught(name: str) -> None:
-    print(f"round {round_number()}")
     attempt(name)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", chosen(ROUND, ON_PROCESSES, REAL))
+def test_those_whose_turn_it_is_are_caught_on_processes(name: str) -> None:
+    attempt(name, on_processes=True)
 
 
 @pytest.mark.chaos
@@ -36,9 +42,16 @@ def test_every_one_is_caught(name: str) -> None:
     attempt(name)
 
 
+@pytest.mark.chaos
+@pytest.mark.parametrize("name", REAL)
+def test_every_one_is_caught_on_processes(name: str) -> None:
+    attempt(name, on_processes=True)
+
+
 def test_every_one_has_its_turn() -> None:
-    rounds = [chosen(number, PER_ROUND) for number in range(100, 100 + len(SWITCHES))]
-    assert {name for names in rounds for name in names} == set(SWITCHES)
+    for names, count in ((list(SWITCHES), IN_SIMULATION), (REAL, ON_PROCESSES)):
+        rounds = [chosen(number, count, names) for number in range(100, 100 + len(names))]
+        assert {name for each in rounds for name in each} == set(names)
 
 
 @EACH

@@ -4,6 +4,7 @@ With --measure it first plants every anomaly fifty times and judges five hundred
 prints what was found, and writes nothing.
 """
 
+import json
 import random
 import re
 import sys
@@ -23,6 +24,7 @@ from .world import World
 PLANTS = all_plants()
 
 FOLDER = Path(__file__).parent
+SWITCHES = FOLDER.parents[1] / "switches" / "results.json"
 PAGE = FOLDER.parents[2] / "docs" / "judge.md"
 HISTORIES, PLANTED = 500, 50
 # The anomalies that each of Jepsen's cases is about.
@@ -100,6 +102,20 @@ failed value that a reader got is G1a also when the reader's own transaction fai
 value that nobody sent is a finding (`phantom-read`), not an error of the checker. One thing is told
 otherwise: Jepsen forgives sends out of order after a consumer's assignment changed; here that is
 what a producer's `session` is for.
+
+## Bug switches
+
+A run without findings proves nothing unless a bug would have been found. So bugs are put into the
+code of the brokers (tests/switches/), one at a time, and each must be found under its right name.
+They are patches that a test installs; a released broker has no switch. Each is played in a scenario
+that meets it, with the bug and without, by `.venv/bin/python -m tests.switches`, which prints this
+table; `--write` keeps it, `--processes` plays on real processes instead of in the simulation. In
+each build some have their turn in both; `.venv/bin/python -m pytest -m chaos tests/switches` tries
+them all.
+
+{switch_table()}
+*seed*: of the simulation; *s*: seconds until it was judged; *without it*: what was found in the
+same scenario without the bug.
 
 ## The checks
 
@@ -182,6 +198,13 @@ def audit_rows() -> Iterable[tuple[str, ...]]:
 def check_rows() -> Iterable[tuple[str, ...]]:
     for check in CHECKS:
         yield check.name, check.what, ", ".join(check.needs) or "always"
+
+
+def switch_table() -> str:
+    """What was found when the switches were tried last."""
+    kept = json.loads(SWITCHES.read_text(encoding="utf-8"))
+    heads, *rows = kept["table"]
+    return table(heads, rows)
 
 
 def jepsen_cases() -> list[tuple[str, str]]:
