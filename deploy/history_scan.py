@@ -27,11 +27,14 @@ async def scan_topics(
     topics: Iterable[str],
     recorder: Recorder,
     value_of: Callable[[ConsumerRecord], int],
+    *,
+    isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> bool:
-    """Read topics under read_committed from start to end into `scan`, and write down the `ends`.
+    """Read topics from start to end into `scan`; under read_committed write down the `ends`, too.
 
     False when a partition gave nothing for a minute: what was read until then is recorded.
     """
+    is_committed = isolation is Isolation.READ_COMMITTED
     view = ClusterView(bootstrap)
     try:
         admin = Admin(view)
@@ -41,16 +44,17 @@ async def scan_topics(
         ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
         stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
         now_ns = time.monotonic_ns()
-        for p in described:
+        for p in described if is_committed else ():
             key = (p.topic, p.partition)
             policy = {c.name: c.value for c in await admin.describe_configs(p.topic)}
             is_compacted = "compact" in (policy.get("cleanup.policy") or "")
             recorder.add("ends", NONE, f"{p.topic}/{p.partition}", starts[key], stable[key],
                          ends[key], NONE, p.leader, p.leader_epoch, len(p.replicas), len(p.isr),
                          int(is_compacted), now_ns)  # fmt: skip
-        unfinished = {key for key in keys if starts[key] < stable[key]}
+        until = stable if is_committed else ends
+        unfinished = {key for key in keys if starts[key] < until[key]}
         async with Consumer(
-            view, isolation_level="read_committed", auto_offset_reset="none"
+            view, isolation_level=isolation.name.lower(), auto_offset_reset="none"
         ) as consumer:
             consumer.assign({key: starts[key] for key in unfinished})
             heard = time.monotonic()
@@ -59,11 +63,11 @@ async def scan_topics(
                 for record in await consumer.poll(POLL_MS):
                     name = f"{record.topic}/{record.partition}"
                     row = (name, record.offset, value_of(record), time.monotonic_ns())
-                    recorder.add("scan", Isolation.READ_COMMITTED, *row)
+                    recorder.add("scan", isolation, *row)
                 for key in list(unfinished):
                     if consumer.position(*key) != before[key]:
                         heard = time.monotonic()
-                    if consumer.position(*key) >= stable[key]:
+                    if consumer.position(*key) >= until[key]:
                         unfinished.discard(key)
                         consumer.unassign(*key)
         return not unfinished

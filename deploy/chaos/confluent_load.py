@@ -123,7 +123,8 @@ class _Client:
         self._consumer = Consumer({
             **common, "group.id": f"unused-{self._process}", "enable.auto.commit": False,
             "isolation.level": "read_committed", "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 100,
+            "fetch.min.bytes": settings.fetch_min_bytes,
+            "fetch.wait.max.ms": settings.fetch_wait_ms,
         })  # fmt: skip
         self._session = 0  # of the consumer
         self._sending_session = 0

@@ -14,7 +14,7 @@ from ...client.producer import Producer
 from ...wire.errors import KafkaError
 from ..history_recorder import Recorder
 from ..history_scan import scan_topics
-from ..history_schema import NONE, Outcome
+from ..history_schema import NONE, Isolation, Outcome
 from ..local_cluster import Cluster
 from .bank_check import BankCheck
 from .load_settings import BANK, LoadSettings
@@ -64,7 +64,13 @@ def read_the_end(
             check.saw(record.value)
         return value_of(record.value)
 
-    is_whole = asyncio.run(scan_topics(cluster.bootstrap, settings.topics, recorder, look))
+    def value(record: ConsumerRecord) -> int:
+        return value_of(record.value)
+
+    given = (cluster.bootstrap, settings.topics, recorder)
+    is_whole = asyncio.run(scan_topics(*given, look))
+    all_of_it = scan_topics(*given, value, isolation=Isolation.READ_UNCOMMITTED)
+    is_whole &= asyncio.run(all_of_it)
     committed = cluster.ask(lambda admin: admin.groups.committed(settings.group, stable=True))
     now_ns = recorder.now_ns()
     for (topic, partition), found in committed.items():

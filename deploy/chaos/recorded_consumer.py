@@ -59,7 +59,8 @@ class RecordedConsumer:
             auto_offset_reset="none" if group is None else "earliest",
             request_timeout_ms=settings.request_timeout_ms,
             default_api_timeout_ms=settings.patience_ms,
-            fetch_max_wait_ms=200,
+            fetch_min_bytes=settings.fetch_min_bytes,
+            fetch_max_wait_ms=settings.fetch_wait_ms,
             **options,
         )
 

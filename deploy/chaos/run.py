@@ -40,6 +40,7 @@ CONFIG: dict[str, str] = {
     "auto.create.topics.enable": "false",
 }
 SCAN_INTERVAL_MS = 1_000
+NOT_MADE = "not made, since they need root: lost packets between nodes, power cuts"
 CALM_S = 2.0  # after the healing the load goes on so long
 WATCH_S = 0.25
 
@@ -95,6 +96,7 @@ class ChaosRun:
         try:
             cluster.up()
             self._say(f"{settings.nodes} nodes serve at {cluster.bootstrap}")
+            self._say(NOT_MADE)
             self._make_topics(cluster)
             proxies = ClientProxies([entry.port for entry in cluster.file.nodes])
             self._break_it(cluster, workers, proxies, recorder)
