@@ -97,6 +97,8 @@ class ReplicaServer:
         self._slots: dict[PartitionKey, list[LeaderSlot]] = {}
         self._due: list[LeaderSession] = []
         self._ready: list[PollResponse] = []
+        # What this round of answers has read: followers mostly want the same.
+        self._reads: dict[tuple[PartitionKey, int], LeaderRead] = {}
 
     # -- the followers' side
 
@@ -178,6 +180,7 @@ class ReplicaServer:
         for follower in self._followers.values():
             if follower.poll is not None and follower.deadline_ms <= now_ms:
                 self._answer(follower)
+        self._reads.clear()
         ready, self._ready = self._ready, []
         return ready
 
@@ -212,12 +215,14 @@ class ReplicaServer:
                 return None
             if slot.fetch_offset < log.log_start_offset:
                 return _out_of_range(slot, log)
-            read = log.read(
-                slot.fetch_offset,
-                min(room_bytes, self._slot_bytes_max),
-                upper_offset=log_end_offset,
-                min_one_batch=at_least_one_batch,
-            )
+            read = self._reads.get((slot.key, slot.fetch_offset))
+            if read is None or not 0 < len(read.data) <= room_bytes:
+                read = self._reads[slot.key, slot.fetch_offset] = log.read(
+                    slot.fetch_offset,
+                    min(room_bytes, self._slot_bytes_max),
+                    upper_offset=log_end_offset,
+                    min_one_batch=at_least_one_batch,
+                )
             return SlotAnswer(
                 slot.slot,
                 high_watermark=leader.high_watermark,

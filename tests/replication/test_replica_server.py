@@ -358,3 +358,27 @@ def test_a_follower_given_up_too_early_need_not_wait_for_the_time_out() -> None:
     broker.server.forget_follower(2)
     (response,) = broker.responses()
     assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_followers_that_want_the_same_share_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    read = MemoryLog.read
+
+    def counted(log: MemoryLog, offset: int, *rest, **how):
+        reads.append(offset)
+        return read(log, offset, *rest, **how)
+
+    monkeypatch.setattr(MemoryLog, "read", counted)
+    broker = Broker()
+    broker.lead(KEYS[0])
+    for follower in (2, 3):
+        broker.session_id = broker.session_epoch = 0
+        broker.poll(added=[added(0)], follower=follower)
+    broker.responses()
+    broker.append(KEYS[0], 2)
+    two, three = (response.answers[0].records for response in broker.responses())
+    assert [entry.offset for entry in decode(two)] == [0, 1]
+    assert two == three
+    assert reads == [0]
+    broker.append(KEYS[0])  # nothing is kept for the next round
+    assert not broker.server._reads
