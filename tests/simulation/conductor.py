@@ -31,7 +31,9 @@ class Conductor:
         self.clients, self._replace = clients, replace
         self.made: list[Fault] = []
         self.left_out: list[Fault] = []
-        self.hurt: set[int] = set()  # nodes whose disk failed: their processes may end by themselves
+        self.hurt: set[int] = (
+            set()
+        )  # nodes whose disk failed: their processes may end by themselves
         self._loop = ProcessLoop(cluster.timeline, 0)
         self._is_over = False
 

@@ -81,7 +81,7 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
         case "slow-links":
             return _cut(rng, nodes), round(rng.choice([0.02, 0.1, 0.4]), 3)
         case "hold-link":
-            one, other = (rng.sample(nodes, 2) + [1, 1])[:2] if len(nodes) > 1 else (1, 1)
+            one, other = rng.sample(nodes, 2) if len(nodes) > 1 else (1, 1)
             return f"{one}>{other}", round(rng.uniform(0.3, 3.0), 3)
         case "reset-links":
             return ",".join(map(str, rng.sample(nodes, min(2, len(nodes))))), 0.0
@@ -105,7 +105,7 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
 
 
 def _cut(rng: random.Random, nodes: list[int]) -> str:
-    """Directed links of some shape: halves, one node, one way, a ring, one direction of one link."""
+    """Directed links: between halves, of one node, a ring, one link, one direction."""
     shape = rng.choice(["halves", "halves", "deaf", "mute", "ring", "link", "one way"])
     side = set(rng.sample(nodes, rng.randint(1, max(1, len(nodes) // 2))))
     pairs = [(a, b) for a in nodes for b in nodes if a != b]

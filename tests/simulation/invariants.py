@@ -1,12 +1,12 @@
 """What must hold at every moment of a simulated cluster, looked at while it runs.
 
-  two leaders            one leader a partition and leader epoch; one a Raft group and term
-  watermark went back    a leader's high watermark rises within its epoch
-  watermarks crossed     log start <= last stable offset <= high watermark <= log end
-  leader lacks records   a leader of the newest epoch has everything that was ever committed
-  member lacks records   so has every live member of its in-sync set
-  replicas differ        the same bytes at the same place below the committed end, on every node
-  applied differs        every Raft entry is the same on every node, in every incarnation
+two leaders            one leader a partition and leader epoch; one a Raft group and term
+watermark went back    a leader's high watermark rises within its epoch
+watermarks crossed     log start <= last stable offset <= high watermark <= log end
+leader lacks records   a leader of the newest epoch has everything that was ever committed
+member lacks records   so has every live member of its in-sync set
+replicas differ        the same bytes at the same place below the committed end, on every node
+applied differs        every Raft entry is the same on every node, in every incarnation
 """
 
 import contextlib

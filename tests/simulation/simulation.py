@@ -47,9 +47,7 @@ def shape_of(seed: int) -> Shape:
     durable = rng.random() < 0.15
     if rng.random() < 0.5:
         return Shape(nodes=nodes, seconds=12.0, faults=rng.randint(6, 14), durable=durable)
-    return Shape(
-        nodes=nodes, seconds=150.0, faults=rng.randint(8, 24), pace=24.0, durable=durable
-    )
+    return Shape(nodes=nodes, seconds=150.0, faults=rng.randint(8, 24), pace=24.0, durable=durable)
 
 
 class _NotAlive(Exception):
@@ -153,9 +151,7 @@ class _Run:
         )
         if not scanned:
             raise _NotAlive("the last reading gave nothing for a minute")
-        undecided = cluster.finish(
-            write_down_the_end(cluster, self.recorder, self.settings.group)
-        )
+        undecided = cluster.finish(write_down_the_end(cluster, self.recorder, self.settings.group))
         if undecided:
             raise _NotAlive(f"transactions without an end: {undecided}")
 

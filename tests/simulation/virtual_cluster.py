@@ -1,10 +1,10 @@
 """A whole cluster and its clients in one process: the world that a seed makes.
 
-    with VirtualCluster.made(seed, shape) as cluster:
-        cluster.start()
-        client = cluster.new_client()
-        task = client.run(work(cluster.bootstrap))
-        cluster.run(10, until=task.done)
+with VirtualCluster.made(seed, shape) as cluster:
+    cluster.start()
+    client = cluster.new_client()
+    task = client.run(work(cluster.bootstrap))
+    cluster.run(10, until=task.done)
 """
 
 import asyncio
@@ -95,7 +95,11 @@ class VirtualCluster:
         hook = sys.unraisablehook
         gc.disable()  # a collection would run finalizers at moments that no seed decides
         try:
-            with cluster._time_is_virtual(), cluster.disks.installed(), cluster._listening_to_logs():
+            with (
+                cluster._time_is_virtual(),
+                cluster.disks.installed(),
+                cluster._listening_to_logs(),
+            ):
                 random.seed(seed)
                 try:
                     yield cluster
@@ -118,7 +122,9 @@ class VirtualCluster:
         for node in self.nodes.values():
             node.start()
         if not self.run(60, lambda: all(node.is_serving for node in self.nodes.values())):
-            raise RuntimeError(f"the cluster does not serve: {[n.ends for n in self.nodes.values()]}")
+            raise RuntimeError(
+                f"the cluster does not serve: {[n.ends for n in self.nodes.values()]}"
+            )
 
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Let virtual time pass; see Timeline.run."""
@@ -250,9 +256,13 @@ class _Listener(logging.Handler):
                 f"{record.getMessage()}{why}"
             )
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, KafkaError | OSError | asyncio.CancelledError):
+        if error is not None and not isinstance(
+            error, KafkaError | OSError | asyncio.CancelledError
+        ):
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
-            where = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            where = (
+                "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            )
             cluster.complaints.append(f"{record.getMessage()}: {error!r} at {where}")

@@ -27,13 +27,12 @@ from .virtual_loop import Stopped, Timeline
 FIRST_DESCRIPTOR = 1 << 24
 SECTOR_BYTES, PAGE_BYTES = 512, 4096
 TRASH = ".trash"
-REAL = {
-    name: getattr(os, name)
-    for name in (
-        "open", "close", "pread", "pwrite", "write", "ftruncate", "truncate", "fsync", "fdatasync",
-        "fstat", "rename", "replace", "unlink", "mkdir", "posix_fallocate", "utime", "urandom", "getpid",
-    )
-}  # fmt: skip
+REPLACED = (
+    "open", "close", "pread", "pwrite", "write", "ftruncate", "truncate", "fsync", "fdatasync",
+    "fstat", "rename", "replace", "unlink", "mkdir", "posix_fallocate", "utime", "urandom",
+    "getpid",
+)  # fmt: skip
+REAL = {name: getattr(os, name) for name in REPLACED}
 REAL_FLOCK = fcntl.flock
 
 
@@ -197,13 +196,8 @@ class Disks:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """While inside, the storage code of all nodes writes through here."""
-        names = [
-            "open", "close", "pread", "pwrite", "write", "ftruncate", "truncate", "fsync",
-            "fdatasync", "fstat", "rename", "replace", "unlink", "mkdir", "posix_fallocate",
-            "utime", "urandom", "getpid",
-        ]  # fmt: skip
         with contextlib.ExitStack() as stack:
-            for name in names:
+            for name in REPLACED:
                 stack.enter_context(mock.patch.object(os, name, getattr(self, name)))
             stack.enter_context(mock.patch.object(fcntl, "flock", self.flock))
             try:

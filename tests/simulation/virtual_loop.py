@@ -288,20 +288,31 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if not isinstance(error, Stopped):
-            self.failed(str(context.get("message")), error)
+            what = context.get("task") or context.get("future") or ""
+            self.failed(f"{context.get('message')} {str(what)[:200]}", error)
 
     async def shutdown_asyncgens(self) -> None:
         pass
 
     # -- the outside
 
-    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, *, sock: Any = None, **_: Any) -> Any:  # type: ignore[override]  # noqa: E501
+    async def create_server(
+        self,
+        protocol_factory: Any,
+        host: Any = None,
+        port: Any = None,
+        *,
+        sock: Any = None,
+        **_: Any,
+    ) -> Any:
         return self.network.listen(self, protocol_factory, sock)
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]  # noqa: E501
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
         return await self.network.connect(self, protocol_factory, host, port)
 
-    async def create_unix_server(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:  # type: ignore[override]  # noqa: E501
+    async def create_unix_server(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:
         """The door for administrators: there is one, and nobody comes."""
         with open(path, "w"):
             pass

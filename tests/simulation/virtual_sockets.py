@@ -245,12 +245,10 @@ class Sockets:
         while True:
             await asyncio.sleep(self.wires.delay(loop.number, port))
             far = self.wires.number_of(port)
-            if self.wires.is_cut(loop.number, far) or self.wires.is_cut(far, loop.number):
-                await asyncio.sleep(SYN_RETRY_S)
-            elif port in self.powerless:
-                await asyncio.sleep(SYN_RETRY_S)
-            else:
+            is_cut = self.wires.is_cut(loop.number, far) or self.wires.is_cut(far, loop.number)
+            if not is_cut and port not in self.powerless:
                 break
+            await asyncio.sleep(SYN_RETRY_S)
         listener = self.listeners.get(port)
         if listener is None or not listener.loop.is_alive:
             raise ConnectionRefusedError(111, f"connection to {host}:{port} refused")

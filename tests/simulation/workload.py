@@ -53,9 +53,7 @@ def settings_of(shape: Shape, seed: int) -> LoadSettings:
 class Workload:
     """Two processes of clients, c1 and c2, which may be killed and made anew."""
 
-    def __init__(
-        self, cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings
-    ) -> None:
+    def __init__(self, cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings) -> None:
         self.cluster, self.recorder, self.settings = cluster, recorder, settings
         self.clients: dict[str, VirtualClient] = {}
         self.tasks: dict[str, asyncio.Task[Any]] = {}
@@ -104,8 +102,7 @@ class Workload:
     def has_ended(self) -> bool:
         """Whether all that were not killed have ended."""
         return all(
-            task.done() or not self.clients[name].loop.is_alive
-            for name, task in self.tasks.items()
+            task.done() or not self.clients[name].loop.is_alive for name, task in self.tasks.items()
         )
 
     def problems(self) -> list[str]:
@@ -146,9 +143,7 @@ async def _one_change(
     cluster: VirtualCluster, admin: Admin, dice: random.Random, number: int
 ) -> None:
     topic = dice.choice([APPEND, OUTPUTS, BANK])
-    what = dice.choice(
-        ["create", "create", "delete", "extend", "config", "elect", "move", "move"]
-    )
+    what = dice.choice(["create", "create", "delete", "extend", "config", "elect", "move", "move"])
     match what:
         case "create":
             await admin.create_topic(
@@ -263,4 +258,6 @@ async def stuck_partitions(cluster: VirtualCluster) -> list[str]:
         ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
         stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
         await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
-    return [f"{t}/{p}: {stable[t, p]} of {ends[t, p]}" for t, p in keys if stable[t, p] != ends[t, p]]
+    return [
+        f"{t}/{p}: {stable[t, p]} of {ends[t, p]}" for t, p in keys if stable[t, p] != ends[t, p]
+    ]
