@@ -47,7 +47,8 @@ NOT_SERVED: Mapping[str, str] = {
     "kafka.value.deserializer": "values are bytes; cast the column",
     "kafka.interceptor.classes": "there is no JVM here",
 }
-_KNOWN = {name.lower(): name for name in (*DOCS, *NOT_SERVED)}
+SPARK_S_OWN = ("checkpointLocation", "queryName")  # of streams; Spark hands them on
+_KNOWN = {name.lower(): name for name in (*DOCS, *NOT_SERVED, *SPARK_S_OWN)}
 Partitioned = Mapping[tuple[str, int], int]
 
 
@@ -112,7 +113,11 @@ class SourceOptions:
 
 def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
     """The options of a reader. Raises OptionError with a sentence."""
-    options = _named(given)
+    options = named_options(given)
+    if "topic" in options:
+        raise OptionError("topic is for writers; say what to read by subscribe")
+    if "path" in options:
+        options["subscribe"] = options.pop("path")
     raw = _flag(options, "raw", False)
     logs = _logs(options.get("logs", ""))
     if logs and not raw:
@@ -165,7 +170,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
     )
 
 
-def _named(given: Mapping[str, str]) -> dict[str, str]:
+def named_options(given: Mapping[str, str]) -> dict[str, str]:
     """The options under their names as they are written; refuses those that mean nothing."""
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -177,8 +182,6 @@ def _named(given: Mapping[str, str]) -> dict[str, str]:
             hint = f"; is {_KNOWN[near[0]]} meant?" if near else ""
             raise OptionError(f"there is no option {name}{hint}")
         found[known or name.lower()] = value
-    if "path" in found:
-        found["subscribe"] = found.pop("path")
     return found
 
 

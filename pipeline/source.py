@@ -39,6 +39,7 @@ from .log_folders import SegmentFile, read_segment, segments_of
 from .offsets import DataLost, Known, OffsetRange, Position
 from .options import AtTime, OptionError, Place, SourceOptions, read_options
 from .range_reader import RangeReader
+from .writer import BatchWriter, StreamWriter
 
 REGRESSION_S_MAX = 30.0  # a new leader learns the high watermark within moments
 log = logging.getLogger(__name__)
@@ -65,6 +66,18 @@ class OncelogSource(DataSource):
     def streamReader(self, schema: StructType) -> "StreamReader":
         """For `spark.readStream`."""
         return StreamReader(read_options(self.options, is_streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`, at least once; with mode append, since a topic cannot be overwritten."""
+        if overwrite:
+            raise OptionError('a topic cannot be overwritten: say .mode("append")')
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """For `df.writeStream`, at least once."""
+        if overwrite:
+            raise OptionError('a topic cannot be overwritten: say .outputMode("append") or update')
+        return StreamWriter(self.options, schema)
 
 
 class Piece(InputPartition):

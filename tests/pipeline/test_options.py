@@ -1,5 +1,7 @@
 """Options of the source: what is taken, and what is said about the rest."""
 
+from pathlib import Path
+
 import pytest
 
 from oncelog.pipeline.options import (
@@ -90,6 +92,7 @@ def test_raw_reads_everything_and_log_folders_need_no_cluster() -> None:
         ({"endingOffsets": "latest"}, "a stream has no end"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number from 1 on"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
+        ({"topic": "t"}, "topic is for writers"),
         ({"minOffsetsPerTrigger": "5"}, "is not served: Spark gives Python sources"),
         ({"kafka__group__id": "g"}, "is in no consumer group"),
         ({"kafka__isolation__level": "snapshot"}, "is read_committed or read_uncommitted"),
@@ -122,5 +125,7 @@ def test_a_batch_that_could_only_be_empty_is_refused(options: dict[str, str], sa
         read(is_streaming=False, **options)
 
 
-def test_every_option_has_a_sentence() -> None:
-    assert all(text and not text.endswith(".") for text in DOCS.values())
+def test_every_option_stands_in_the_page_with_its_sentence() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    for name, text in DOCS.items():
+        assert f"| `{name}` | {text} |" in page, name

@@ -199,8 +199,41 @@ def test_offsets_that_are_gone_stop_the_query_unless_told_otherwise(
     assert stream.run() == list(range(15, 20))
 
 
+def test_writers_without_exactly_once(
+    spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
+) -> None:
+    rows = spark.range(100).selectExpr(
+        "cast(id as string) value", "cast(id % 2 as int) partition", f"'{topic}' topic",
+        "array(named_struct('key', 'h', 'value', cast('x' as binary))) headers",
+        "timestamp_millis(id + 1700000000000) timestamp",
+    )  # fmt: skip
+    to = {"kafka.bootstrap.servers": cluster.bootstrap}
+    rows.write.format("oncelog").mode("append").options(**to).save()
+    stream = Stream(spark, cluster, topic, checkpoint)
+    frame = spark.readStream.format("oncelog").options(**stream.options).load()
+    query = (
+        frame.select("value")
+        .writeStream.format("oncelog")
+        .options(**to, topic=topic)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    found = read(spark, cluster, topic, includeHeaders="true").collect()
+    assert sorted(int(row.value) for row in found) == sorted([*range(100)] * 2)
+    first = next(row for row in found if row.headers)
+    assert (first.headers[0].key, bytes(first.headers[0].value)) == ("h", b"x")
+    assert first.timestamp.timestamp() == 1_700_000_000 + int(first.value) / 1000
+    assert first.partition == int(first.value) % 2
+
+
 def test_what_is_wrong_is_said(spark: "SparkSession", cluster: Cluster) -> None:
     with pytest.raises(Exception, match="create it before it is read"):
         read(spark, cluster, "nowhere").collect()
     with pytest.raises(Exception, match="there is no option startingoffset; is startingOffsets"):
         read(spark, cluster, "nowhere", startingOffset="latest").collect()
+    with pytest.raises(Exception, match="a topic cannot be overwritten"):
+        to = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": "nowhere"}
+        values = spark.range(1).selectExpr("cast(id as string) value")
+        values.write.format("oncelog").mode("overwrite").options(**to).save()
