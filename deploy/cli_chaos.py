@@ -12,6 +12,7 @@ from .failure import Failure
 
 MISSING = "Chaos needs numpy and pyarrow for the judge: pip install 'oncelog[check,demo]'."
 DID_NOT_HIT = 3
+ASSIGNORS = ("range", "cooperative-sticky")  # by the seed
 Out = Annotated[Path | None, Parameter(help="The run's directory; it must be empty.")]
 
 
@@ -62,7 +63,7 @@ def run(
     settings = RunSettings(
         seconds=seconds, seed=seed, nodes=nodes, faults_per_minute=rate, workers=workers,
         confluent_workers=confluent, kinds=kinds, keeps_data=keep,
-        load=LoadSettings(pause_ms=pause),
+        load=LoadSettings(pause_ms=pause, assignor=ASSIGNORS[seed % len(ASSIGNORS)]),
     )  # fmt: skip
     return _go(settings, out or Path(f"chaos-{seed}"), format)
 

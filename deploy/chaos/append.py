@@ -15,7 +15,7 @@ from ..history_progress import UnreadPartitions, highest_offsets
 from ..history_recorder import Recorder
 from ..history_schema import Outcome
 from .incarnations import Stop, Tally, ending, pause, until
-from .load_settings import APPEND, LoadSettings
+from .load_settings import APPEND, COMPRESSIONS, LoadSettings
 from .payloads import plain
 from .recorded_consumer import RecordedConsumer, TopicPartition
 from .recorded_producer import RecordedProducer
@@ -76,6 +76,7 @@ class _Client:
             transactional_id=transactional_id if mode == "transactional" else None,
             is_idempotent=mode != "plain",
             is_v1=dice.random() < settings.v1_share,
+            compression=dice.choice(COMPRESSIONS),
         )
         self._consumer = RecordedConsumer(source, recorder, process, settings)
         self._has_assignment = False

@@ -14,7 +14,7 @@ from ..history_outcomes import ENDS_THE_PROCESS
 from ..history_recorder import Recorder
 from ..history_schema import Outcome
 from .incarnations import Stop, Tally, ending, pause, until
-from .load_settings import BANK, LoadSettings
+from .load_settings import BANK, COMPRESSIONS, LoadSettings
 from .payloads import leg, leg_of
 from .recorded_consumer import RecordedConsumer
 from .recorded_producer import RecordedProducer
@@ -54,7 +54,13 @@ class _Teller:
         self._recorder, self._settings, self._dice = recorder, settings, dice
         is_v1 = dice.random() < settings.v1_share
         self._producer = RecordedProducer(
-            source, recorder, process, settings, transactional_id=name, is_v1=is_v1
+            source,
+            recorder,
+            process,
+            settings,
+            transactional_id=name,
+            is_v1=is_v1,
+            compression=dice.choice(COMPRESSIONS),
         )
         self._consumer = RecordedConsumer(source, recorder, process, settings)
         self._has_assignment = False

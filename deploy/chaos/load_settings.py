@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+COMPRESSIONS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 APPEND, OUTPUTS, BANK = "append", "outputs", "bank"
 
 
@@ -32,6 +33,8 @@ class LoadSettings:
     patience_ms: int = 6_000  # for one call, and for the delivery of a record
     transaction_timeout_ms: int = 5_000
     session_timeout_ms: int = 3_000
+    assignor: str = "range"  # of the job's members; or cooperative-sticky
+    static_share: float = 0.25  # of the job's members: those that keep their place (KIP-345)
     v1_share: float = 0.25  # of transactional clients: those that speak as before KIP-890
 
     @property

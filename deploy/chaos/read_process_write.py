@@ -13,7 +13,7 @@ from ..history_outcomes import ENDS_THE_PROCESS
 from ..history_recorder import Begun, Recorder
 from ..history_schema import Outcome
 from .incarnations import Stop, Tally, ending, pause, until
-from .load_settings import APPEND, OUTPUTS, LoadSettings
+from .load_settings import APPEND, COMPRESSIONS, OUTPUTS, LoadSettings
 from .payloads import plain
 from .recorded_consumer import Polled, RecordedConsumer
 from .recorded_producer import RecordedProducer
@@ -56,9 +56,15 @@ class _Member:
             settings,
             transactional_id=name,
             is_v1=dice.random() < settings.v1_share,
+            compression=dice.choice(COMPRESSIONS),
         )
         self._consumer = RecordedConsumer(
-            source, recorder, self._process, settings, group=settings.group
+            source,
+            recorder,
+            self._process,
+            settings,
+            group=settings.group,
+            instance=name if dice.random() < settings.static_share else None,
         )
 
     @property

@@ -38,6 +38,7 @@ class RecordedConsumer:
         settings: LoadSettings,
         *,
         group: str | None = None,
+        instance: str | None = None,
     ) -> None:
         self.process, self._recorder = process, recorder
         self.session = 0
@@ -48,6 +49,8 @@ class RecordedConsumer:
         if group is not None:
             options = {
                 "group_id": group,
+                "group_instance_id": instance,
+                "partition_assignment_strategy": settings.assignor,
                 "session_timeout_ms": settings.session_timeout_ms,
                 "heartbeat_interval_ms": max(100, settings.session_timeout_ms // 10),
                 "enable_auto_commit": False,

@@ -34,6 +34,7 @@ class RecordedProducer:
         transactional_id: str | None = None,
         is_idempotent: bool = True,
         is_v1: bool = False,
+        compression: str = "none",
     ) -> None:
         self.process, self.transactional_id, self._recorder = process, transactional_id, recorder
         self.is_over = False
@@ -53,6 +54,7 @@ class RecordedProducer:
         self._producer = Producer(
             source,
             linger_ms=2,
+            compression_type=compression,
             request_timeout_ms=settings.request_timeout_ms,
             delivery_timeout_ms=settings.patience_ms,
             max_block_ms=settings.patience_ms,

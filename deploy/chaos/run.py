@@ -36,7 +36,9 @@ from .workers import Workers
 RUN_FILE = "run.json"
 CONFIG: dict[str, str] = {
     "group.min.session.timeout.ms": "1000",
-    "log.segment.bytes": "4194304",
+    "log.segment.bytes": "1048576",
+    "log.roll.ms": "5000",  # segments end often, with all that is written then
+    "offsets.topic.segment.bytes": "1048576",
     "auto.create.topics.enable": "false",
 }
 SCAN_INTERVAL_MS = 1_000
