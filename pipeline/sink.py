@@ -30,6 +30,7 @@ another process, which is not tried.
 import functools
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ __all__ = ["ExactlyOnceSink", "SinkStopped", "exactly_once"]
 
 log = logging.getLogger("oncelog.sink")
 
+IDLE_S = 600.0  # after that the control id is taken anew; brokers forget it after days
 DRIVER_TIMEOUT_MS = 600_000  # of the transaction that holds a whole batch
 QUERY_ID = "sql.streaming.queryId"
 OUR_KEYS = ("bootstrap_servers", "transactional_id", "transaction_two_phase_commit_enable")
@@ -144,6 +146,7 @@ class ExactlyOnceSink:
         self._settings = settings
         self._thread: LoopThread | None = None
         self._cluster: SinkCluster | None = None
+        self._last_s = time.monotonic()
         self.record_count = 0  # of the last batch
 
     def __getstate__(self) -> dict[str, Any]:
@@ -181,6 +184,7 @@ class ExactlyOnceSink:
         if problem is not None:
             self._run(SinkCluster.close)
             raise problem
+        self._last_s = time.monotonic()
         self.record_count = self.record_count if effect.was_written else 0
         log.info(
             "sink %s: batch %s %s, %s records",
@@ -280,7 +284,12 @@ class ExactlyOnceSink:
                 "which tells it the query and the batch"
             )
         digest = "" if self._checkpoint is None else _digest(spark, self._checkpoint, batch_id)
-        return BatchGiven(query_id=query_id, batch_id=batch_id, digest=digest)
+        return BatchGiven(
+            query_id=query_id,
+            batch_id=batch_id,
+            digest=digest,
+            is_long_after=time.monotonic() - self._last_s > IDLE_S,
+        )
 
 
 def _report(row: Any) -> TaskReport:

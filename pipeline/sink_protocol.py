@@ -18,6 +18,9 @@ At each batch
     decide                     one record, in a transaction of the control id
     roll forward, sweep, and write down that the decision is done
 
+After a long time without batches the start is gone through again, since the control id may have
+expired; whoever finds another generation than its own ends there.
+
 With mode "driver" a batch is written by the driver itself, in the transaction of its decision.
 
 When a decision is in doubt (the control id was taken over, or its transaction timed out) the topic
@@ -141,7 +144,7 @@ class SinkProtocol:
         return ReadDecision()
 
     def _looked(self, read: DecisionRead) -> Effect:
-        judge(self.sink_id, read.decision, self._given, self._terms)
+        self._judge_found(read.decision)
         self.phase = Phase.FENCING
         return Fence()
 
@@ -150,10 +153,18 @@ class SinkProtocol:
         return ReadDecision()
 
     def _read(self, read: DecisionRead) -> Effect:
+        self._judge_found(read.decision)
         self.decision = read.decision
-        judge(self.sink_id, read.decision, self._given, self._terms)
         self.phase = Phase.LISTING
         return ListOpen()
+
+    def _judge_found(self, found: Decision | None) -> None:
+        if self.generation and (found is None or found.generation != self.generation):
+            raise SinkStopped(
+                f"Another driver of sink {self.sink_id} has taken over while this one had nothing "
+                "to do, so this one ends. Only one query may use a sink_id at a time."
+            )
+        judge(self.sink_id, found, self._given, self._terms)
 
     def _listed(self, listed: OpenListed) -> Effect:
         generations = [generation_of(self.sink_id, name) for name in listed.names]
@@ -187,6 +198,8 @@ class SinkProtocol:
     # --- a batch
 
     def _next(self, given: BatchGiven) -> Effect:
+        if given.is_long_after:
+            return self._begin(given)
         self._given = given
         return self._judged()
 

@@ -14,11 +14,15 @@ from .sink_decision import Child, Decision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchGiven:
-    """Spark gives a batch. digest: of its entry in the checkpoint's log of offsets, or ""."""
+    """Spark gives a batch. digest: of its entry in the checkpoint's log of offsets, or "".
+
+    is_long_after: the last one was so long ago that the control id may have expired.
+    """
 
     query_id: str
     batch_id: int
     digest: str = ""
+    is_long_after: bool = False
 
 
 @dataclass(frozen=True, slots=True)

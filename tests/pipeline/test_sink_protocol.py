@@ -219,6 +219,27 @@ def test_a_claim_in_doubt_stops_the_driver() -> None:
         protocol.step(ControlInDoubt("90"))
 
 
+def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
+    protocol, _ = running()
+    nothing = TaskReport(partition_id=0, record_count=0, child=None)
+    feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
+    feed(protocol, OpenListed(()), ChildrenAborted())
+    long_after = BatchGiven(query_id="q", batch_id=1, is_long_after=True)
+    effect = start(protocol, decided(0, done=True), long_after)
+    assert effect == CommitChildren(())
+    assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(2, 1, ())
+
+
+def test_after_a_long_time_a_driver_that_was_superseded_fences_nobody() -> None:
+    protocol, _ = running()
+    nothing = TaskReport(partition_id=0, record_count=0, child=None)
+    feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
+    feed(protocol, OpenListed(()), ChildrenAborted())
+    protocol.step(BatchGiven(query_id="q", batch_id=1, is_long_after=True))
+    with pytest.raises(SinkStopped, match="has taken over while this one had nothing"):
+        protocol.step(DecisionRead(decided(0, done=True, generation=2)))
+
+
 def test_a_decided_child_that_was_aborted_is_an_alarm() -> None:
     protocol, _ = running()
     feed(protocol, TasksDone((report(0),)), ControlCommitted())
