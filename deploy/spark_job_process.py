@@ -20,7 +20,7 @@ import psutil
 from .failure import Failure
 
 RESTARTS_MAX = 20
-STOP_TIMEOUT_S, GONE_TIMEOUT_S = 60.0, 15.0
+STOP_TIMEOUT_S, GONE_TIMEOUT_S = 60.0, 6.0
 BUSY_SAMPLE_S = 0.05
 
 
@@ -88,7 +88,6 @@ class SparkJobProcess:
         java = self._java(driver)
         self._is_struck()
         java.kill()
-        psutil.wait_procs([java], GONE_TIMEOUT_S)
         self._end(driver)  # its Python may wait for an answer for ever
         return java.pid
 
@@ -98,7 +97,6 @@ class SparkJobProcess:
         java = self._java(driver)
         self._is_struck()
         driver.kill()
-        psutil.wait_procs([java], GONE_TIMEOUT_S)
         self._end(java)
         return driver.pid
 
@@ -223,6 +221,10 @@ class SparkJobProcess:
         return found
 
     def _end(self, process: psutil.Process) -> None:
+        """Return when it has ended by itself, or help."""
+        deadline = time.monotonic() + GONE_TIMEOUT_S
         with contextlib.suppress(psutil.NoSuchProcess):
-            if psutil.wait_procs([process], GONE_TIMEOUT_S)[1]:
-                process.kill()
+            while process.status() != psutil.STATUS_ZOMBIE:  # nobody may ask for its exit code
+                if time.monotonic() > deadline:
+                    process.kill()
+                time.sleep(0.01)

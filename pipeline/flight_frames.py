@@ -54,7 +54,7 @@ def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> 
     An output goes to the partition of its input, so that their order stays the same.
     """
     names = [F.lit(text) for pair in airlines.items() for text in pair]
-    known = F.get(F.create_map(*names), F.col("carrier")) if names else F.lit(None)
+    known = F.try_element_at(F.create_map(*names), F.col("carrier")) if names else F.lit(None)
     mph = F.expr("if(air_time > 0, distance * 60L div air_time, null)").cast("string")
     place = F.concat_ws("@", "partition", "offset")
     value = F.concat_ws(

@@ -88,8 +88,9 @@ def judge(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> Judgement:
     violations = found[0].select(*rules.VIOLATION)
     for one in found[1:]:
         violations = violations.unionByName(one.select(*rules.VIOLATION))
+    violations = violations.persist(level)
     counted = logs.join(_transactions(endings, opened), [*COPY], "left").na.fill(0)
-    return Judgement(violations, counted, (context, logs, pieces))
+    return Judgement(violations, counted, (violations, context, logs, pieces))
 
 
 def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:

@@ -145,6 +145,6 @@ def _(w: RawWorld) -> None:
         newest = {row.key: row for row in place.log if row.outcome != "aborted" and row.value}
         w.rng.choice(list(newest.values())).value = b"another"
     elif w.rng.random() < 0.5:
-        place.row.batch_crc ^= 1
+        place.row.batch_crc, place.row.value = place.row.batch_crc ^ 1, b"another"
     else:
         w.rows.remove(place.row)

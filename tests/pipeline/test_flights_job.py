@@ -1,0 +1,71 @@
+"""The command line of the flights job, and what it tells; without Spark."""
+
+import json
+
+import pytest
+
+from oncelog.pipeline.flights_job import Teller, airlines, arguments, offsets_of, pairs
+
+
+def offsets(**by_partition: int) -> str:
+    by_number = {name[1:]: offset for name, offset in by_partition.items()}
+    return json.dumps({"version": 1, "topics": {"flights": {"id": "ab", "offsets": by_number}}})
+
+
+class Query:
+    def __init__(self) -> None:
+        self.recentProgress: list[dict] = []
+        self.problem: Exception | None = None
+
+    def exception(self) -> Exception | None:
+        return self.problem
+
+    def batch(self, number: int, rows: int, start: str | None, end: str) -> None:
+        self.recentProgress.append({
+            "batchId": number, "numInputRows": rows, "timestamp": "2013-01-01T00:00:01.250Z",
+            "sources": [{"startOffset": start, "endOffset": end}],
+        })  # fmt: skip
+
+
+def test_a_batch_is_told_once_and_idle_triggers_are_not():
+    query, told = Query(), []
+    teller = Teller({"sums": query}, lambda *event: told.append(event))
+    assert teller.look()
+    query.batch(0, 10, None, offsets(p0=5, p1=5))
+    assert teller.look()
+    assert teller.look()
+    query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=5, p1=5))
+    query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=6, p1=5))  # only a marker came
+    assert teller.look()
+    assert told == [
+        ("batch", "sums", 0, 1_356_998_401_250, 10, {"0": 5, "1": 5}),
+        ("batch", "sums", 1, 1_356_998_401_250, 0, {"0": 6, "1": 5}),
+    ]
+
+
+def test_a_query_that_stopped_is_told_in_a_line():
+    query, told = Query(), []
+    query.problem = RuntimeError("SinkStopped: somebody else\nand a long trace")
+    assert not Teller({"sums": query}, lambda *event: told.append(event)).look()
+    assert told == [("failed", "sums", "SinkStopped: somebody else")]
+
+
+def test_options():
+    given = ["--bootstrap", "h:1", "--checkpoint", "/c", "--sink-option", "linger_ms=5"]
+    options = arguments(given)
+    assert (options.source, options.enriched, options.sums) == (
+        "flights", "enriched-flights", "delays",
+    )  # fmt: skip
+    assert pairs(options.sink_option) == {"linger_ms": "5"}
+    with pytest.raises(SystemExit):
+        pairs(["linger_ms"])
+    with pytest.raises(SystemExit):
+        arguments(["--bootstrap", "h:1"])
+
+
+def test_airlines_are_read_from_a_file_or_not_known(tmp_path):
+    assert airlines(None) == {}
+    file = tmp_path / "airlines.csv"
+    file.write_text("carrier,name\nUA,United Air Lines Inc.\n")
+    assert airlines(file) == {"UA": "United Air Lines Inc."}
+    assert offsets_of(None) == {}
