@@ -101,19 +101,37 @@ class Accumulator:
     ) -> tuple[Delivery, bool]:
         """Add a record; True when a batch has begun, or one may leave."""
         where = (topic, partition)
-        batch = self._open.get(where)
         size = (len(key) if key else 0) + (len(value) if value else 0) + RECORD_BYTES_EXTRA
         if headers:
             size += size_of_headers(headers)
-        is_news = False
-        if batch is None or batch.builder.size_bytes + size > self._batch_bytes:
-            batch, is_news = self._begin(where, now_ms), True
+        delivery = self.add(where, key, value, headers, timestamp, size)
+        if delivery is not None:
+            return delivery, False
+        self.begin(where, now_ms)
+        delivery = self.add(where, key, value, headers, timestamp, size)
+        assert delivery is not None
+        return delivery, True
+
+    def add(
+        self,
+        where: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        size_bytes: int,
+    ) -> Delivery | None:
+        """Add a record of at most this size to the open batch; None when it needs a new one."""
+        batch = self._open.get(where)
+        if batch is None:
+            return None
         builder = batch.builder
-        before = builder.size_bytes
-        delivery = Delivery(batch.outcome, builder.count)
+        before, index = builder.size_bytes, builder.count
+        if index and before + size_bytes > self._batch_bytes:
+            return None
         builder.append(timestamp, key, value, headers)
         self.unfinished_bytes += builder.size_bytes - before
-        return delivery, is_news
+        return Delivery(batch.outcome, index)
 
     def append_rows(
         self, topic: str, partition: int, rows: Rows, at: int, now_ms: int
@@ -123,17 +141,18 @@ class Accumulator:
         Returns where they are decided, the index of the first there, and how many there are.
         """
         where = (topic, partition)
-        batch = self._open.get(where) or self._begin(where, now_ms)
+        batch = self._open.get(where) or self.begin(where, now_ms)
         before = batch.builder.size_bytes
         taken = batch.builder.extend(rows, at, self._batch_bytes)
         if not taken:
-            batch = self._begin(where, now_ms)
+            batch = self.begin(where, now_ms)
             before = batch.builder.size_bytes
             taken = batch.builder.extend(rows, at, self._batch_bytes)
         self.unfinished_bytes += batch.builder.size_bytes - before
         return batch.outcome, batch.builder.count - taken, taken
 
-    def _begin(self, where: TopicPartition, now_ms: int) -> Batch:
+    def begin(self, where: TopicPartition, now_ms: int) -> Batch:
+        """Open a new batch; what was open is full."""
         self._begun += 1
         batch = Batch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
         queue = self._queues.get(where)

@@ -60,7 +60,7 @@ def rows_by_partition(
         if isinstance(column, Sequence) and len(column) != len(values):
             raise ValueError(f"columns of {len(values)} and {len(column)} records")
     if keys is not None and partition_of is not None and not isinstance(partitions, int):
-        by_key = (ANYWHERE if key is None else partition_of(key) for key in keys)
+        by_key = (ANYWHERE if key is None else partition_of(bytes(key)) for key in keys)
         if partitions is None:
             partitions = list(by_key)
         elif min(partitions, default=0) < 0:

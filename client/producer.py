@@ -27,7 +27,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from ..wire.batch_builder import Headers, size_of_headers
+from ..wire.batch_builder import RECORD_BYTES_EXTRA, Headers, size_of_headers
 from ..wire.errors import InvalidPartitions, KafkaError, RecordListTooLarge, RequestTimedOut
 from ..wire.record_rows import Rows
 from .accumulator import Accumulator
@@ -88,6 +88,10 @@ class Producer:
             self._session = TransactionSession(requests, self.identity, s)
         self._sender = Sender(self._view, s, self.identity, self._batches, self._session)
         self._topics: dict[str, _Topic] = {}
+        # looked at for every record
+        self._record_bytes_max: int = s.max_request_size + RECORD_BYTES_EXTRA
+        self._bytes_max: int = s.buffer_memory
+        self._ignores_keys: bool = s.partitioner_ignore_keys
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -141,15 +145,16 @@ class Producer:
         """As `send` when that needs not wait; None when it has to. On the loop's thread only."""
         if self._is_closed:
             raise ClientClosed("the producer is closed")
-        size = (len(key) if key else 0) + (len(value) if value else 0)
+        size = RECORD_BYTES_EXTRA + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
             size += size_of_headers(headers)
-        batches, settings = self._batches, self.settings
-        if size > settings.max_request_size:
+        batches = self._batches
+        if size > self._record_bytes_max:
             raise RecordListTooLarge(
-                f"a record of {size} bytes is above max.request.size={settings.max_request_size}"
+                f"a record of {size - RECORD_BYTES_EXTRA} bytes is above "
+                f"max.request.size={self.settings.max_request_size}"
             )
-        if batches.unfinished_bytes + size > settings.buffer_memory and batches:
+        if batches.unfinished_bytes + size > self._bytes_max and batches:
             return None
         known = self._topics.get(topic)
         if known is None or known.snapshot is not self._view.snapshot:
@@ -157,15 +162,22 @@ class Producer:
             if known is None:
                 return None
         if partition is None:
-            partition = known.sticky.choose(key, size, known.count, known.led)
+            if key is None or self._ignores_keys:
+                partition = known.sticky.choose(None, size, known.count, known.led)
+            else:
+                partition = known.by_key[key if type(key) is bytes else bytes(key)]
         elif not 0 <= partition < known.count:
             raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")
         if self._session is not None:
             self._session.want(topic, partition)
         self._sender.start()
         when = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
-        delivery, is_news = batches.append(topic, partition, key, value, headers, when, now_ms())
-        if is_news:
+        where = (topic, partition)
+        delivery = batches.add(where, key, value, headers, when, size)
+        if delivery is None:
+            batches.begin(where, now_ms())
+            delivery = batches.add(where, key, value, headers, when, size)
+            assert delivery is not None
             self._sender.wake.set()
         return delivery
 

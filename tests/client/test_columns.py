@@ -95,6 +95,13 @@ def test_each_partition_gets_its_records_in_order(listed, has_partitions, has_ke
     assert found == expected
 
 
+def test_keys_may_be_any_bytes():
+    known = KeyPartitions(4)
+    keys = [bytearray(b"1"), memoryview(b"1"), b"1"]
+    ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known.__getitem__)
+    assert len(rows) == 3
+
+
 def test_columns_of_one_call_are_equally_long():
     with pytest.raises(ValueError, match="columns of 2 and 1 records"):
         rows_by_partition([b"", b""], [b""], None, 0, None, lambda _: 0)
