@@ -1,11 +1,9 @@
-"""Try bug switches: `python -m tests.switches [NAME...] [--round] [--processes] [--write]`.
-
-Each is played with the bug, which must be found under its right name, and without, where nothing
-may be found. No name: all. --round: those whose turn it is. --processes: on real processes, not in
-the simulation. --write: keep the table for docs/judge.md, which
-`python -m tests.deploy.judge.page` then makes anew. Exit code 1 when a switch was not caught.
+"""Try bug switches: each is played with the bug, which must be found under its right name, and
+without, where nothing may be found. Exit code 1 when one was not caught.
+`python -m tests.deploy.judge.page` makes docs/judge.md anew from what was kept.
 """
 
+import argparse
 import sys
 
 from . import results
@@ -13,29 +11,40 @@ from .catalogue import SWITCHES
 from .rounds import IN_SIMULATION, chosen, round_number
 
 
-def main(arguments: list[str]) -> int:
-    names = [name for name in arguments if not name.startswith("--")] or list(SWITCHES)
-    if "--round" in arguments:
-        names = chosen(round_number(), IN_SIMULATION)
+def main(arguments: list[str] | None = None) -> int:
+    """0 when all were caught, and nothing without them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.switches", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="no name: all")
+    parser.add_argument("--round", action="store_true", help="those whose turn it is")
+    parser.add_argument("--processes", action="store_true", help="on real processes")
+    parser.add_argument("--seeds", type=int, default=1, help="play with so many seeds")
+    parser.add_argument("--write", action="store_true", help="keep the table for docs/judge.md")
+    options = parser.parse_args(arguments)
+    names = options.names or list(SWITCHES)
+    if options.processes:
+        names = [name for name in names if SWITCHES[name].plays_on_processes]
+    if options.round:
+        names = chosen(round_number(), IN_SIMULATION, names)
         print(f"round {round_number()}: {', '.join(names)}")
     done: list[results.Result] = []
     print(" | ".join(results.HEADS))
     for name in names:
-        switch = SWITCHES[name]
-        result, on, off = results.attempt(switch, on_processes="--processes" in arguments)
+        result, on, off = results.attempt(
+            SWITCHES[name], on_processes=options.processes, seeds=options.seeds
+        )
         done.append(result)
         print(" | ".join(results.row(result)), flush=True)
-        for found in (on.found, off.found) if not result.is_good else ():
+        for found in (on, off) if not result.is_good else ():
             for anomaly, sentence in found.items():
                 print(f"    {anomaly}: {sentence}")
     bad = [r.switch for r in done if not r.is_good]
     print(
         f"{len(done) - len(bad)} of {len(done)} caught" + (f"; not: {', '.join(bad)}" * bool(bad))
     )
-    if "--write" in arguments:
+    if options.write:
         results.write(done)
     return 1 if bad else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

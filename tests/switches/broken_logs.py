@@ -9,6 +9,7 @@ from oncelog.coordinator.transactions import decisions, service
 from oncelog.node.replica_manager import ReplicaManager
 from oncelog.replication.leader import PartitionLeader
 from oncelog.storage import producer_snapshot, producer_state, snapshot_files
+from oncelog.storage.local_log import LocalLog
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.storage.producer_entry import ProducerEntry
 from oncelog.storage.producer_state import ProducerStateTable
@@ -113,6 +114,11 @@ def lone_high_watermark() -> AbstractContextManager[Any]:
         replaced(PartitionLeader, "_advance_high_watermark", advance),
         replaced(PartitionLeader, "appended", appended),
     )
+
+
+def no_flush() -> AbstractContextManager[Any]:
+    """A log with flush.messages=1 is not brought to the disk before it is acknowledged."""
+    return replaced(LocalLog, "flush", lambda *_, **__: None)
 
 
 def unchecked_snapshot() -> AbstractContextManager[Any]:

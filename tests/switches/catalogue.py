@@ -20,6 +20,11 @@ class Switch:
     scenario: str
     found_as: frozenset[str]
 
+    @property
+    def plays_on_processes(self) -> bool:
+        """Whether its scenario needs nothing that only a simulation can do."""
+        return not self.scenario.startswith(("raft-", "power-"))
+
 
 def _switch(name: str, install: Install, scenario: str, *found_as: str) -> Switch:
     breaks = (install.__doc__ or "").strip().removesuffix(".")
@@ -47,6 +52,7 @@ _ALL = (
             "derived-file", "probe-failed"),
     _switch("forgotten-vote", broken_decisions.forgotten_vote, "raft-elections", "two leaders"),
     _switch("no-sync", broken_decisions.no_sync, "raft-power-cuts", "lost", "without", "damaged"),
+    _switch("no-flush", broken_logs.no_flush, "power-cut", "unseen", "lost-write"),
     _switch("no-connection-fence", broken_decisions.no_connection_fence, "late-end",
             "G1a", "torn-transaction"),
     _switch("reused-producer-ids", broken_decisions.reused_producer_ids, "two-producers",

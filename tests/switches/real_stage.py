@@ -31,6 +31,9 @@ class RealCluster:
     async def start(self, node_id: int) -> None:
         await asyncio.to_thread(self._cluster.start, node_id)
 
+    async def cut_power(self) -> None:
+        raise NotImplementedError("the power of this machine is not ours to cut")
+
     async def cut_off(self, node_id: int) -> None:
         others = [i for i in self.node_ids if i != node_id]
         await asyncio.to_thread(self._cluster.partition, [node_id], others)

@@ -16,58 +16,74 @@ if TYPE_CHECKING:
 
 PLAYS_MAX = 3  # on processes
 FILE = Path(__file__).with_name("results.json")
-HEADS = ("switch", "what it breaks", "scenario", "caught by", "seed", "s", "without it")
+HEADS = ("switch", "what it breaks", "scenario", "caught by", "seeds", "s", "without it")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One switch, tried on and off."""
+    """One switch, tried on and off, with several seeds. `seconds`: of the longest play with it."""
 
     switch: str
     scenario: str
     caught_by: list[str]
     also: list[str]  # found as well
-    seed: int | None
+    seeds: int
+    seeds_caught: int
     seconds: float
     clean: bool
-    clean_seconds: float
 
     @property
     def is_good(self) -> bool:
-        """Caught by the right name, and nothing was found without the bug."""
-        return bool(self.caught_by) and self.clean
+        """Caught with each seed by a right name, and nothing was found without the bug."""
+        return self.seeds_caught == self.seeds and self.clean
 
 
-def attempt(switch: Switch, *, on_processes: bool = False) -> tuple[Result, "Played", "Played"]:
-    """Play it with the bug and without; on processes again, where a busy machine spoilt a play."""
-    from .play import play  # brings a whole simulation with it
+Found = dict[str, str]
 
-    def played(is_on: bool, seeds: int | None = None) -> "Played":
-        plays = PLAYS_MAX if on_processes else 1
-        while True:
-            plays -= 1
-            try:
-                one = play(switch, is_on=is_on, on_processes=on_processes, raft_seeds=seeds)
-                if not is_on or one.caught_by(switch) or not plays:
-                    return one
-            except (AssertionError, KafkaError):
-                if not plays:
-                    raise
 
-    on = played(True)
-    off = played(False, None if on.seed is None else on.seed + 1)
-    caught = on.caught_by(switch)
+def attempt(
+    switch: Switch, *, on_processes: bool = False, seeds: int = 1
+) -> tuple[Result, Found, Found]:
+    """Play it with the bug and without: (what became of it, found with it, found without it)."""
+    on: Found = {}
+    off: Found = {}
+    caught: set[str] = set()
+    count, longest_s = 0, 0.0
+    for seed in range(1, seeds + 1):
+        one = _played(switch, True, on_processes, seed)
+        names = one.caught_by(switch)
+        caught.update(names)
+        count += bool(names)
+        on |= one.found
+        longest_s = max(longest_s, one.seconds)
+        off |= _played(switch, False, on_processes, seed).found
     result = Result(
         switch.name,
         switch.scenario,
-        caught,
-        sorted(on.found.keys() - set(caught)),
-        on.seed if caught else None,
-        round(on.seconds, 1),
-        not off.found,
-        round(off.seconds, 1),
+        sorted(caught),
+        sorted(on.keys() - caught),
+        seeds,
+        count,
+        round(longest_s, 1),
+        not off,
     )
     return result, on, off
+
+
+def _played(switch: Switch, is_on: bool, on_processes: bool, seed: int) -> "Played":
+    """On processes again, where a busy machine spoilt a play."""
+    from .play import play  # brings a whole simulation with it
+
+    plays = PLAYS_MAX if on_processes else 1
+    while True:
+        plays -= 1
+        try:
+            one = play(switch, is_on=is_on, on_processes=on_processes, seed=seed)
+            if not is_on or one.caught_by(switch) or not plays:
+                return one
+        except (AssertionError, KafkaError):
+            if not plays:
+                raise
 
 
 def row(result: Result) -> tuple[str, ...]:
@@ -81,7 +97,7 @@ def row(result: Result) -> tuple[str, ...]:
         SWITCHES[result.switch].breaks,
         result.scenario,
         ", ".join(checks) or "**not caught**",
-        "" if result.seed is None else str(result.seed),
+        f"{result.seeds_caught} of {result.seeds}",
         f"{result.seconds:.1f}",
         "clean" if result.clean else "**not clean**",
     )

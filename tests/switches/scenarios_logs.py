@@ -7,6 +7,7 @@ from .old_producer import OldProducer
 from .reader import Reader
 from .stage import Stage
 
+POWER_CUTS = 4  # one may happen to leave everything
 LONE_ANSWER_MS = 700  # a lone leader must not answer acks=all; this is how long it is waited for
 
 
@@ -91,7 +92,21 @@ async def flipped_bit(stage: Stage) -> None:
     stage.dumps = True
 
 
+async def power_cut(stage: Stage) -> None:
+    """All nodes lose their power at once; the topic was promised to survive that."""
+    topic = await stage.topic("power-cut", flush_messages="1")
+    for _ in range(POWER_CUTS):
+        producer = OldProducer(stage, topic)
+        await producer.initialize(node_id=stage.cluster.node_ids[0])
+        for _ in range(10):
+            assert await producer.send() == 0
+        await stage.cluster.cut_power()
+        await stage.cluster.heal()
+        await stage.until_whole([topic])
+
+
 SCENARIOS = {
+    "power-cut": power_cut,
     "lost-answer": lost_answer,
     "lone-leader": lone_leader,
     "two-producers": two_producers,

@@ -38,12 +38,18 @@ class SimulatedCluster:
         while not node.is_serving:
             await asyncio.sleep(LOOK_S)
 
+    async def cut_power(self) -> None:
+        for node in self._cluster.nodes.values():
+            node.kill(power=True)
+
     async def cut_off(self, node_id: int) -> None:
         others = [i for i in self.node_ids if i != node_id]
         self._cluster.wires.cut([(node_id, i) for i in others] + [(i, node_id) for i in others])
 
     async def heal(self) -> None:
         self._cluster.wires.heal()
+        for node in self._cluster.nodes.values():
+            node.start()
         for node_id in self.node_ids:
             await self.start(node_id)
 

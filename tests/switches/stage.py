@@ -21,7 +21,7 @@ from oncelog.deploy.history_scan import scan_topics
 from oncelog.deploy.history_schema import Outcome
 from oncelog.wire.errors import KafkaError
 
-PATIENCE_S = 30.0
+PATIENCE_S, MARKERS_S = 30.0, 8.0
 EPOCH_BYTE = 19  # of a producer snapshot: the low byte of its first producer's epoch
 
 
@@ -35,6 +35,7 @@ class ClusterOnStage(Protocol):
     async def kill(self, node_id: int) -> None: ...
     async def stop(self, node_id: int) -> None: ...
     async def start(self, node_id: int) -> None: ...
+    async def cut_power(self) -> None: ...
     async def cut_off(self, node_id: int) -> None: ...
     async def heal(self) -> None: ...
     async def hold_request(
@@ -131,6 +132,7 @@ class Stage:
         """Mend everything, read everything once more, and judge."""
         await self.cluster.heal()
         await self.until_whole(self.topics)
+        await self._until_readable()
         await scan_topics(
             self.cluster.bootstrap, self.topics, self.recorder, lambda r: value_of(r.value)
         )
@@ -138,6 +140,17 @@ class Stage:
         if self.dumps:
             await self.cluster.dump(self.recorder)
         return judge(History.of(self.recorder))
+
+    async def _until_readable(self) -> None:
+        """Markers are written everywhere, or have had long enough: then that is for the judge."""
+        deadline = time.monotonic() + MARKERS_S
+        while time.monotonic() < deadline:
+            keys = [(p.topic, p.partition) for p in await self.admin.describe_topics(self.topics)]
+            wanted = dict.fromkeys(keys, LATEST)
+            ends = await self.admin.list_offsets(wanted)
+            if ends == await self.admin.list_offsets(wanted, read_committed=True):
+                return
+            await asyncio.sleep(0.05)
 
     async def close(self) -> None:
         """End the connections."""
