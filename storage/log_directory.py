@@ -225,6 +225,7 @@ class LogDirectory:
             recovery_point=self._recovery_points.get(key, 0) if was_here else 0,
             high_watermark=self._high_watermarks.get(key, 0) if was_here else 0,
             clean_shutdown=was_here and self.clean_shutdown_epoch is not None,
+            machine_restarted=self.machine_restarted,
             now_ms=now_ms,
             fault_point=self._fault_point,
         )

@@ -56,9 +56,12 @@ def load_log(
     log_start_offset: int,
     recovery_point: int,
     clean_shutdown: bool,
+    machine_restarted: bool,
     now_ms: int,
 ) -> LoadedLog:
     """Open the files of a partition, creating or mending what is needed; see the top.
+
+    machine_restarted: it was without power since, so that more than the end may be missing.
 
     Raises OSError, InconsistentTopicId when the directory is another topic's, and CorruptMessage
     when a batch that was once synced cannot be read any more.
@@ -77,7 +80,8 @@ def load_log(
     producers = load_producers(segments, snapshots, state_end, now_ms)
     if dirty_from is not None:
         epochs.truncate_from_end(dirty_from.base_offset)
-        _recover_from(dirty_from, segments, producers, epochs, now_ms)
+        may_have_gaps = config.is_compacted and not machine_restarted
+        _recover_from(dirty_from, segments, producers, epochs, now_ms, may_have_gaps)
     if segments.active.next_offset < log_start_offset:
         # What DeleteRecords left over is gone from the disk: nothing of this log is valid.
         for segment in segments:
@@ -216,11 +220,17 @@ def _recover_from(
     producers: ProducerStateTable,
     epochs: LeaderEpochs,
     now_ms: int,
+    may_have_gaps: bool,
 ) -> None:
-    """Read a segment and all newer ones; end the log before the first batch that is not whole."""
+    """Read a segment and all newer ones; end the log before the first batch that is not whole.
+
+    A power cut can take the end of a segment, exactly between two batches, and leave a newer one.
+    So the log ends before a gap between segments, too, unless compaction may have made it.
+    """
     is_cut = False
     end_offset = dirty_from.base_offset
     for segment in segments.from_floor(dirty_from.base_offset):
+        is_cut |= segment.base_offset > end_offset and not may_have_gaps
         if is_cut or segment.base_offset < end_offset:
             segments.remove(segment)
             segment.delete()

@@ -86,13 +86,15 @@ class PartitionLog(LocalLog):
         recovery_point: int = 0,
         high_watermark: int = 0,
         clean_shutdown: bool = False,
+        machine_restarted: bool = False,
         now_ms: int,
         fault_point: FaultPoint = no_fault_point,
     ) -> "PartitionLog":
         """The log in `directory`, created if there is none, recovered unless `clean_shutdown`.
 
-        The three offsets are those of the data directory's checkpoints. Raises InconsistentTopicId
-        when the directory is another topic's, KafkaStorageError when it cannot be read or written.
+        The three offsets are those of the data directory's checkpoints. machine_restarted: the
+        machine was without power since. Raises InconsistentTopicId when the directory is another
+        topic's, KafkaStorageError when it cannot be read or written.
         """
         disk = DiskGuard(f"{topic}-{partition}")
         try:
@@ -104,6 +106,7 @@ class PartitionLog(LocalLog):
                     log_start_offset=log_start_offset,
                     recovery_point=recovery_point,
                     clean_shutdown=clean_shutdown,
+                    machine_restarted=machine_restarted,
                     now_ms=now_ms,
                 )
         except CorruptMessage as problem:

@@ -255,6 +255,41 @@ def test_a_damaged_index_is_made_anew_even_after_a_clean_shutdown(tmp_path, suff
     assert derived(open_log(tmp_path / "t-0", clean_shutdown=True)) == before
 
 
+@pytest.mark.parametrize(
+    ("is_compacted", "machine_restarted", "is_a_hole"),
+    [(False, False, True), (False, True, True), (True, True, True), (True, False, False)],
+)
+@pytest.mark.parametrize("kept_batches", [0, 2])
+def test_the_log_ends_where_a_power_cut_took_the_end_of_a_segment(
+    tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
+):
+    """What was lost may end where a batch ends, and a newer segment may have been kept whole.
+
+    Found by tests/simulation, shape `power`, seed 24: the replica went on behind the hole, became
+    leader, and everything before it was gone. Only in a compacted log may offsets be missing
+    between segments; there a hole is suspected when the machine was without power.
+    """
+    log = open_log(tmp_path / "t-0")
+    for _ in range(60):
+        lead(log, 2)
+    first, second, *_ = [segment.base_offset for segment in log.segments]
+    whole_end = log.log_end_offset
+    path = tmp_path / "t-0" / f"{first:020d}.log"
+    batches = list(iterate_batches(memoryview(path.read_bytes())))
+    position, header = batches[kept_batches]
+    del log
+    path.write_bytes(path.read_bytes()[:position])
+    again = open_log(
+        tmp_path / "t-0",
+        config=LogConfig(segment_bytes=1200, index_interval_bytes=150, is_compacted=is_compacted),
+        machine_restarted=machine_restarted,
+    )
+    assert again.log_end_offset == (header.base_offset if is_a_hole else whole_end)
+    assert (
+        len(again.segments) == 1 if is_a_hole else second in [s.base_offset for s in again.segments]
+    )
+
+
 def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path):
     """A snapshot is synced with the next flush; until then its name may outlive its content.
 
