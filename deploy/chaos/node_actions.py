@@ -99,8 +99,10 @@ def _die_at_a_moment(stage: Stage, planned: Planned, fault: Fault) -> None:
     try:
         stage.until(lambda: _is_down(stage, node_id), SEEN_WITHIN_S, f"a death at {moment}")
     except Failure:
-        _heal_inside(stage, node_id)
-        raise
+        with contextlib.suppress(Failure):  # it may die at this very moment
+            _heal_inside(stage, node_id)
+        if not _is_down(stage, node_id):
+            raise
     fault.hit(f"node {node_id} at {moment}")
     stage.sleep(planned.between(2, 0.1, stage.session_s))
     stage.cluster.start(node_id)
