@@ -62,6 +62,9 @@ class LedShards:
         self._leaders: dict[int, ShardLeader] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+        # (id, start of the transaction) -> when it was first seen here, in ms of the event loop: a
+        # wall clock that is set back must not keep transactions open.
+        self._open_since_ms: dict[tuple[str, int], float] = {}
         self._is_stopped = False
         self._log = logging.getLogger(f"{__name__}.{node_id}")
         for number, group in enumerate(groups):
@@ -175,15 +178,26 @@ class LedShards:
 
     def abort_overdue(self) -> None:
         """Begin to abort every transaction that is open for longer than its timeout."""
-        now_ms = self._ports.wall_ms()
+        loop_ms, before = self._loop.time() * 1_000, self._open_since_ms
+        self._open_since_ms = {
+            key: before.get(key, loop_ms)
+            for leader in self
+            for name in leader.shard.open_ids
+            if (key := (name, leader.shard.records[name].start_ms))
+        }
         for leader in self:
             overdue = [
                 name
                 for name in leader.shard.open_ids
-                if leader.shard.records[name].is_overdue(now_ms)
+                if self._is_overdue(name, leader.shard.records[name])
             ]
             for name in overdue[:ABORTS_PER_SCAN]:
                 self._spawn(self._abort_overdue(leader, name))
+
+    def _is_overdue(self, transactional_id: str, record: TransactionRecord) -> bool:
+        loop_ms = self._loop.time() * 1_000
+        since_ms = self._open_since_ms.get((transactional_id, record.start_ms), loop_ms)
+        return record.is_overdue(self._ports.wall_ms(), loop_ms - since_ms)
 
     def forget_expired(self) -> None:
         """Begin to forget every id that has had no transaction for the time of its expiry."""
@@ -205,7 +219,7 @@ class LedShards:
 
     async def _abort_overdue(self, leader: ShardLeader, transactional_id: str) -> None:
         decide = self._aborting(
-            lambda record: record is not None and record.is_overdue(self._ports.wall_ms())
+            lambda record: record is not None and self._is_overdue(transactional_id, record)
         )
         error, _ = await leader.carry_out(transactional_id, decide, ends_with_fence=True)
         if error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):

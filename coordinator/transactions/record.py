@@ -82,12 +82,15 @@ class TransactionRecord:
             and identity == (self.previous_producer_id, self.last_producer_epoch)
         )
 
-    def is_overdue(self, now_ms: int) -> bool:
-        """Ongoing for longer than its timeout, counted from the start of the transaction."""
+    def is_overdue(self, now_ms: int, watched_ms: float = 0) -> bool:
+        """Ongoing for longer than its timeout, counted from the start of the transaction.
+
+        watched_ms: for how long it has been seen ongoing, whatever the wall clock says.
+        """
         return (
             self.state == TransactionState.ONGOING
             and not self.is_two_phase
-            and self.start_ms + self.timeout_ms < now_ms
+            and (self.start_ms + self.timeout_ms < now_ms or watched_ms > self.timeout_ms)
         )
 
     def completed(self, now_ms: int) -> "TransactionRecord":

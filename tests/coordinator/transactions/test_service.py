@@ -303,6 +303,20 @@ async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
 
 
 @on_a_loop
+async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None:
+    """Found by tests/simulation, shape `dense`, seed 47: it stayed open for the hour set back."""
+    node = OneNode(timeout_scan_interval_ms=5)
+    who = await node.init(timeout_ms=60)
+    await node.add(who)
+    node.coordinators.start()
+    node.wall_ms -= 3_600_000
+    begun_s = node.loop.time()
+    await node.until_state("CompleteAbort")
+    assert node.loop.time() - begun_s >= 0.05
+    await node.coordinators.stop()
+
+
+@on_a_loop
 async def test_a_prepared_transaction_has_no_timeout_and_any_holder_ends_it() -> None:
     node = OneNode(timeout_scan_interval_ms=5)
     node.newest_connection = 5
