@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from oncelog.client.admin import EARLIEST, LATEST, Admin
+from oncelog.client.admin import LATEST, Admin
 from oncelog.client.consumer import Consumer
 from oncelog.client.producer import Producer
 from oncelog.coordinator.commands import AlterPartitionReassignments, Reassignment
@@ -239,25 +239,26 @@ async def _consume(bootstrap: str, node_id: int) -> None:
             count += len(await consumer.poll(500))
 
 
-async def write_down_the_end(cluster: VirtualCluster, recorder: Recorder, group: str) -> list[str]:
-    """What the group has committed; the transactions that are not decided."""
+async def write_down_the_end(cluster: VirtualCluster, recorder: Recorder, group: str) -> None:
+    """What the group has committed."""
     async with Admin(cluster.bootstrap) as admin:
-        listed = await admin.transactions.list_transactions()
         groups = {g.group_id for g in await admin.groups.list_groups()}
         if group in groups:
             for (topic, partition), found in (await admin.groups.committed(group)).items():
                 where = f"{topic}/{partition}"
                 recorder.add("committed", group, where, found.offset, recorder.now_ns())
-    return [f"{t.transactional_id} is {t.state}" for t in listed if t.state not in FINAL_STATES]
 
 
-async def stuck_partitions(cluster: VirtualCluster) -> list[str]:
-    """Partitions whose last stable offset is not their end."""
+async def what_is_stuck(cluster: VirtualCluster) -> list[str]:
+    """Transactions without a decision, and partitions whose last stable offset is not their end."""
     async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
         keys = [(p.topic, p.partition) for p in await admin.describe_topics()]
         ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
         stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
-        await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
-    return [
+        listed = await admin.transactions.list_transactions()
+    undecided = [
+        f"{t.transactional_id} is {t.state}" for t in listed if t.state not in FINAL_STATES
+    ]
+    return undecided + [
         f"{t}/{p}: {stable[t, p]} of {ends[t, p]}" for t, p in keys if stable[t, p] != ends[t, p]
     ]
