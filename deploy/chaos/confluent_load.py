@@ -89,6 +89,9 @@ class _Load:
         except KafkaException as problem:
             self.tally.errors[_name(problem.args[0])] += 1
             time.sleep(0.1)
+        except SystemError:
+            # a fatal error that the library raises in the middle of a callback: it stays in doubt
+            self.tally.errors["SystemError"] += 1
         finally:
             client.close()
 
@@ -165,7 +168,7 @@ class _Client:
         self._load.idle_s = 0
         self._consumer.close()
         self._producer.purge()
-        with contextlib.suppress(KafkaException):  # a fatal error is raised by whatever is called
+        with contextlib.suppress(KafkaException, SystemError):  # a fatal error comes out anywhere
             self._producer.flush(1)
 
     def _transact(self, name: str) -> None:

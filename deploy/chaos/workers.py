@@ -148,7 +148,7 @@ class Workers:
                 process.kill()
                 process.wait()
                 continue
-            if code not in (0, STUCK):
+            if code not in (0, STUCK, -signal.SIGTERM):  # the last one: it had hardly begun
                 self.broken.append(f"{name} ended with exit code {code}; {self._last_words(name)}")
 
     def _last_words(self, name: str) -> str:
