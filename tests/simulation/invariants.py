@@ -6,6 +6,7 @@ watermarks crossed     log start <= last stable offset <= high watermark <= log 
 leader lacks records   a leader of the newest epoch has everything that was ever committed
 member lacks records   so has every live member of its in-sync set
 replicas differ        the same bytes at the same place below the committed end, on every node
+hole in a log          offsets follow one another in a log that is not compacted
 applied differs        every Raft entry is the same on every node, in every incarnation
 """
 
@@ -207,8 +208,14 @@ class Invariants:
         if start >= end:
             return False
         segment = log.segments.floor(start) or log.segments.active
-        is_more = False
+        is_more, expected = False, segment.base_offset
         for _, header, batch in scan_batches(segment.file, 0, segment.size_bytes, COMPARED_BYTES):
+            if header.base_offset != expected:
+                self._violated(
+                    "hole in a log",
+                    f"{hosted} on {node.node_id}: {header.base_offset} where {expected} was next",
+                )
+            expected = header.last_offset + 1
             if header.base_offset < start:
                 continue
             if header.last_offset >= end:
@@ -220,6 +227,15 @@ class Invariants:
                     "replicas differ", f"{hosted} at {header.base_offset} on {node.node_id}"
                 )
             self._compared[place] = header.last_offset + 1
+            is_more = True
+        following = log.segments.after(segment)
+        if not is_more and following is not None and expected < end:
+            if following.base_offset != expected:
+                self._violated(
+                    "hole in a log",
+                    f"{hosted} on {node.node_id}: {following.base_offset} where {expected} was next",
+                )
+            self._compared[place] = following.base_offset
             is_more = True
         return is_more
 
