@@ -12,6 +12,7 @@ from .failure import Failure
 if TYPE_CHECKING:
     from .history import History
 
+LARGE_BYTES = 2 << 30
 MISSING = "The judge needs numpy and pyarrow: pip install 'oncelog[check]'."
 
 
@@ -35,7 +36,8 @@ def check(
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
 
-    Exit code 1: a promise was broken.
+    Exit code 1: a promise was broken. For logs that are too large for this machine's memory there
+    is an audit on Spark: python -m oncelog.pipeline.audit (docs/audit.md).
     """
     from importlib.util import find_spec
 
@@ -80,6 +82,12 @@ def _check_files(data: Path, only: list[str] | None, evidence: bool, output: str
     from .history_recorder import Recorder
     from .history_scan import dump_logs
 
+    size_bytes = sum(file.stat().st_size for file in data.glob("node-*/*/*.log"))
+    if size_bytes > LARGE_BYTES:
+        say(
+            f"{size_bytes / 2**30:.0f} GB of logs; should memory run out, Spark audits them by "
+            f"the piece: python -m oncelog.pipeline.audit --cluster {data}"
+        )
     recorder = Recorder.in_memory()
     say(f"{dump_logs(recorder, data):,} batches read")
     history = History.of(recorder, settings={"is_at_rest": False})

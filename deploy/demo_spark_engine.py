@@ -20,7 +20,7 @@ from .window_sums import judge_window_sums, sums_of_csv
 
 PREFIX, SINK_ID = "oncelog.spark.", "flights"
 QUERIES = ("enriched", "sums")
-START_TIMEOUT_S, FAILOVER_TIMEOUT_S = 90.0, 90.0
+START_TIMEOUT_S, FAILOVER_TIMEOUT_S = 300.0, 300.0
 AIM_TIMEOUT_S = 20.0
 MASTER = "local[2,4]"  # two tasks at a time; one may fail three times
 OFFSETS_MAX = 40_000  # of a micro-batch

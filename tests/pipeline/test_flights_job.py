@@ -14,17 +14,17 @@ def offsets(**by_partition: int) -> str:
 
 class Query:
     def __init__(self) -> None:
-        self.recentProgress: list[dict] = []
+        self.lastProgress: dict | None = None
         self.problem: Exception | None = None
 
     def exception(self) -> Exception | None:
         return self.problem
 
     def batch(self, number: int, rows: int, start: str | None, end: str) -> None:
-        self.recentProgress.append({
+        self.lastProgress = {
             "batchId": number, "numInputRows": rows, "timestamp": "2013-01-01T00:00:01.250Z",
             "sources": [{"startOffset": start, "endOffset": end}],
-        })  # fmt: skip
+        }  # fmt: skip
 
 
 def test_a_batch_is_told_once_and_idle_triggers_are_not():
@@ -35,6 +35,7 @@ def test_a_batch_is_told_once_and_idle_triggers_are_not():
     assert teller.look()
     assert teller.look()
     query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=5, p1=5))
+    assert teller.look()
     query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=6, p1=5))  # only a marker came
     assert teller.look()
     assert told == [
@@ -68,4 +69,4 @@ def test_airlines_are_read_from_a_file_or_not_known(tmp_path):
     file = tmp_path / "airlines.csv"
     file.write_text("carrier,name\nUA,United Air Lines Inc.\n")
     assert airlines(file) == {"UA": "United Air Lines Inc."}
-    assert offsets_of(None) == {}
+    assert offsets_of(None) == offsets_of("null") == {}
