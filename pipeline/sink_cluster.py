@@ -13,6 +13,7 @@ from typing import Any
 from ..client import Admin, ClusterView, Consumer, PreparedTransaction, Producer, ProducerState
 from ..client import complete as complete_prepared
 from ..client.offset_queries import EARLIEST, LATEST
+from ..client.transaction_admin import TransactionAdmin
 from ..wire.errors import ErrorCode, KafkaError
 from .sink_decision import TOPIC, Child, Decision, decode, encode, newest_by_key
 from .sink_names import child_prefix, control_id
@@ -33,7 +34,7 @@ log = logging.getLogger("oncelog.sink")
 CONTROL_TIMEOUT_MS = 60_000
 CONTROL_TRIES = 5  # of a transaction that had to be aborted
 READ_PATIENCE_S = 180.0  # another sink's control transaction may hold the topic until it times out
-LIST_PATIENCE_S = 60.0
+LIST_PATIENCE_MS = 2_000
 ENDS_AT_ONCE = 32
 END_PATIENCE_MS = 60_000
 PLACE = (TOPIC, 0)
@@ -85,21 +86,22 @@ class SinkCluster:
         return DecisionRead(decode(self.sink_id, await read_topic(self.admin)))
 
     async def list_open(self) -> Event:
-        """Open children; asked again while a coordinator cannot be reached."""
-        prefix = child_prefix(self.sink_id)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LIST_PATIENCE_S
-        while True:
-            try:
-                found = await self.admin.transactions.list_transactions(
-                    prefix=prefix, states=["Ongoing"]
-                )
-            except KafkaError as problem:
-                if not problem.retriable or loop.time() > deadline:
-                    raise
-                await asyncio.sleep(0.1)
-            else:
-                return OpenListed(tuple(each.transactional_id for each in found))
+        """Open children. A broker that does not answer for a while is left out.
+
+        What it coordinated is another one's by then, or is found at the next batch.
+        """
+        wanted: dict[str, Any] = {"prefix": child_prefix(self.sink_id), "states": ["Ongoing"]}
+        try:
+            brief = TransactionAdmin(self.view, timeout_ms=LIST_PATIENCE_MS)
+            found = await brief.list_transactions(**wanted)
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            log.info("sink %s: some broker lists no transactions: %s", self.sink_id, problem)
+            found = await self.admin.transactions.list_transactions(
+                **wanted, needs_all_brokers=False
+            )
+        return OpenListed(tuple(each.transactional_id for each in found))
 
     async def write_decision(self, decision: Decision, write: Write | None = None) -> Event:
         """Commit the decision's records, and what `write` sends, in one control transaction."""

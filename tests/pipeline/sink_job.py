@@ -45,6 +45,7 @@ class Job:
     deaths: dict[str, int] = field(default_factory=dict[str, int])  # batches by point
     pauses_at: str = ""  # a point of batch 1: the process stops itself there
     sink_id: str = SINK
+    master: str = "local[2,3]"
 
     @property
     def input(self) -> Path:
@@ -116,10 +117,12 @@ class MortalSink(ExactlyOnceSink):
 
 
 def rows_of(spark: Any, job: Job, *kills: int) -> Any:
+    import psutil
+
     """The input as a stream, through a step that dies in the middle of a task."""
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
     mark, batch_id = str(job.mark("mid-write")), job.deaths.get("mid-write", -1)
-    fatal = f"{batch_id}-00150"
+    fatal, kills_executor = f"{batch_id}-00150", job.master.startswith("local-cluster")
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -129,7 +132,7 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
                 time.sleep(0.5)  # what went before is on its way
                 with open(mark, "w"):
                     pass
-                for process in kills:
+                for process in kills or (psutil.Process().parents()[1].pid,) * kills_executor:
                     os.kill(process, signal.SIGKILL)
                 os._exit(9)
             yield batch
@@ -152,7 +155,7 @@ def main(text: str) -> None:
 
     job = Job(**json.loads(text))
     spark = spark_session(
-        "job", master="local[2,3]", sql_shuffle_partitions=2, local_dir=f"{job.folder}/local"
+        "job", master=job.master, sql_shuffle_partitions=2, local_dir=f"{job.folder}/local"
     )
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
 
@@ -161,7 +164,8 @@ def main(text: str) -> None:
             os.kill(process, signal.SIGKILL)
         time.sleep(60)
 
-    query = start(spark, job, MortalSink(job, die), jvm, os.getpid())
+    kills = () if job.master.startswith("local-cluster") else (jvm, os.getpid())
+    query = start(spark, job, MortalSink(job, die), *kills)
     query.awaitTermination()
     spark.stop()
 
