@@ -26,8 +26,8 @@ class LoadSettings:
     job_records_max: int = 200  # inputs of one transaction of the job
     abort_share: float = 0.1
     reassign_share: float = 1 / 64
-    stolen_share: float = 1 / 12  # of new clients: those that take another one's transactional id
-    life_ms_max: int = 20_000  # of a client; then a new one takes its place
+    stolen_share: float = 1 / 4  # of new clients: those that take another one's transactional id
+    life_ms_max: int = 12_000  # of a client; then a new one takes its place
     behind_max: int = 200  # how many records before the end a new reader begins
     request_timeout_ms: int = 2_500
     patience_ms: int = 6_000  # for one call, and for the delivery of a record
