@@ -10,6 +10,7 @@ from oncelog.coordinator.raft.group_log import GroupLog
 from oncelog.coordinator.raft.journal import Journal
 from oncelog.coordinator.raft.records import encode_frame
 from oncelog.coordinator.transactions import decisions, led_shards
+from oncelog.coordinator.transactions.leader import ShardLeader
 from oncelog.coordinator.transactions.markers import MarkerSender
 from oncelog.coordinator.transactions.service import TransactionCoordinators
 from oncelog.coordinator.transactions.states import TransactionState
@@ -30,6 +31,11 @@ def first_marker_only() -> AbstractContextManager[Any]:
             self._loop.call_soon(task.on_written, partition)
 
     return replaced(MarkerSender, "send", send)
+
+
+def no_resumption() -> AbstractContextManager[Any]:
+    """A new coordinator leaves to its predecessor what that one had decided."""
+    return replaced(ShardLeader, "begin", lambda _: None)
 
 
 def early_offsets() -> AbstractContextManager[Any]:

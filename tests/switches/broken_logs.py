@@ -7,7 +7,9 @@ from crc32c import crc32c
 
 from oncelog.coordinator.transactions import decisions, service
 from oncelog.node.replica_manager import ReplicaManager
+from oncelog.replication import replica_server
 from oncelog.replication.leader import PartitionLeader
+from oncelog.replication.replica_server import judge_position
 from oncelog.storage import producer_snapshot, producer_state, snapshot_files
 from oncelog.storage.local_log import LocalLog
 from oncelog.storage.partition_log import Origin, PartitionLog
@@ -114,6 +116,17 @@ def lone_high_watermark() -> AbstractContextManager[Any]:
         replaced(PartitionLeader, "_advance_high_watermark", advance),
         replaced(PartitionLeader, "appended", appended),
     )
+
+
+def no_truncation() -> AbstractContextManager[Any]:
+    """A follower's log is taken for a part of its leader's if only it is not longer."""
+
+    def judge(slot: Any, log: Any) -> Any:
+        if log.log_start_offset <= slot.fetch_offset <= log.log_end_offset:
+            return None
+        return judge_position(slot, log)
+
+    return replaced(replica_server, "judge_position", judge)
 
 
 def no_flush() -> AbstractContextManager[Any]:

@@ -104,8 +104,9 @@ def row(result: Result) -> tuple[str, ...]:
 
 
 def write(results: Iterable[Result]) -> None:
-    """Keep them, with their cells as a page shows them."""
-    done = list(results)
+    """Keep them beside those of other switches, with their cells as a page shows them."""
+    by_name = {r.switch: r for r in (*read(), *results)}
+    done = [by_name[name] for name in SWITCHES if name in by_name]
     kept = {"results": [asdict(r) for r in done], "table": [HEADS, *map(row, done)]}
     FILE.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 

@@ -56,6 +56,7 @@ async def lone_leader(stage: Stage) -> None:
     await successor.initialize(node_id=await stage.leader(topic))
     for _ in range(2):
         await successor.send()
+    stage.dumps = True
 
 
 async def two_producers(stage: Stage) -> None:

@@ -72,6 +72,23 @@ async def late_marker(stage: Stage) -> None:
     assert await producer.end(True) is Outcome.OK
 
 
+async def dead_coordinator(stage: Stage) -> None:
+    """A coordinator dies when it has decided, and before a marker could be written."""
+    topic = await stage.topic("dead-coordinator")
+    leader = await stage.leader(topic)
+    for number in range(20):
+        producer = OldProducer(stage, topic, f"worker-{number}")
+        if await producer.coordinator() != leader:
+            break
+    await producer.initialize()
+    await producer.begin(0)
+    assert await producer.send() == 0
+    coordinator = await producer.coordinator()
+    await stage.cluster.cut_off(leader)
+    assert await producer.end(True) is Outcome.OK
+    await stage.cluster.kill(coordinator)
+
+
 async def two_partitions(stage: Stage) -> None:
     """A transaction over two partitions is committed."""
     topic = await stage.topic("two-partitions", 2)
@@ -223,6 +240,7 @@ async def _marked(stage: Stage, topic: str, producer: OldProducer) -> int:
 SCENARIOS = {
     "zombie": zombie,
     "late-marker": late_marker,
+    "dead-coordinator": dead_coordinator,
     "two-partitions": two_partitions,
     "open-transaction": open_transaction,
     "late-produce": late_produce,

@@ -1,6 +1,8 @@
 """Bugs put into the code on purpose are found under their right names; without them it is clean."""
 
 import sys
+import tomllib
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -77,6 +79,17 @@ def test_a_switch_changes_something_and_leaves_nothing_behind(name: str) -> None
 def test_the_page_tells_of_all_of_them() -> None:
     assert [each.switch for each in results.read()] == list(SWITCHES)
     assert all(each.is_good for each in results.read())
+
+
+def test_no_released_file_knows_of_them() -> None:
+    root = Path(__file__).parents[2]
+    packages = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "packages"
+    ]
+    for package in packages:
+        for file in (root / package.replace(".", "/").removeprefix("oncelog")[1:]).glob("*.py"):
+            text = file.read_text(encoding="utf-8")
+            assert "tests.switches" not in text and "broken_node" not in text, file
 
 
 def everything() -> dict[tuple[str, str], int]:
