@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .session import spark_session as spark_session
+    from .sink import ExactlyOnceSink as ExactlyOnceSink
+    from .sink import exactly_once as exactly_once
+    from .sink_judgement import SinkStopped as SinkStopped
 
 _WHERE = {
+    "ExactlyOnceSink": "sink",
+    "SinkStopped": "sink_judgement",
     "exactly_once": "sink",
     "spark_session": "session",
 }

@@ -18,9 +18,9 @@ from ..wire.errors import ErrorCode, KafkaError
 from .sink_decision import TOPIC, Child, Decision, decode, encode, newest_by_key
 from .sink_names import child_prefix, control_id
 from .sink_steps import (
-    ChildRefused,
     ChildrenAborted,
     ChildrenCommitted,
+    ChildrenRefused,
     ControlCommitted,
     ControlInDoubt,
     DecisionRead,
@@ -134,18 +134,20 @@ class SinkCluster:
         raise last
 
     async def commit_children(self, children: Iterable[Child]) -> Event:
-        """Commit all, as long as it takes; the first refusal ends it."""
+        """Commit all that can be, as long as it takes."""
         gate = asyncio.Semaphore(ENDS_AT_ONCE)
-        refusals: list[ChildRefused] = []
+        refused: dict[str, str] = {}
 
         async def one(child: Child) -> None:
             async with gate:
                 reason = await self._commit_child(child)
             if reason is not None:
-                refusals.append(ChildRefused(child.transactional_id, reason))
+                refused[child.transactional_id] = reason
 
         await _all(one(child) for child in children)
-        return refusals[0] if refusals else ChildrenCommitted()
+        if refused:
+            return ChildrenRefused(tuple(refused), "; ".join(sorted(set(refused.values()))))
+        return ChildrenCommitted()
 
     async def _commit_child(self, child: Child) -> str | None:
         token = PreparedTransaction(

@@ -45,6 +45,7 @@ class Decision:
     generation: of the driver that was last in office. decided_by: of the one that decided the
     batch. batch_id: NO_BATCH before the first. is_done: all children are known to be committed.
     digest: of what Spark's checkpoint says about the batch, "" when it was not known.
+    lost: children that were ended otherwise, so that rows of the batch are missing.
     """
 
     generation: int
@@ -54,15 +55,22 @@ class Decision:
     children: tuple[Child, ...] = ()
     is_done: bool = True
     digest: str = ""
+    lost: tuple[str, ...] = ()
 
     @property
     def unfinished(self) -> tuple[Child, ...]:
         """Children that may have to be committed yet."""
-        return () if self.is_done else self.children
+        if self.is_done:
+            return ()
+        return tuple(c for c in self.children if c.transactional_id not in self.lost)
 
     def claimed(self, generation: int) -> "Decision":
         """The same under a new driver."""
         return replace(self, generation=generation)
+
+    def without(self, names: tuple[str, ...]) -> "Decision":
+        """The same with an alarm that stays."""
+        return replace(self, lost=(*self.lost, *names))
 
     def done(self) -> "Decision":
         """The same, finished."""
@@ -85,6 +93,7 @@ def encode(sink_id: str, decision: Decision) -> list[Record]:
         "decided_by": decision.decided_by,
         "is_done": decision.is_done,
         "digest": decision.digest,
+        "lost": decision.lost,
         "chunks": len(chunks),
         "children": chunks[0] if chunks else [],
     }
@@ -125,6 +134,7 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
             children=tuple(_child(each) for each in children),
             is_done=bool(head["is_done"]),
             digest=str(head["digest"]),
+            lost=tuple(map(str, head["lost"])),
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise UnreadableDecision(

@@ -35,6 +35,8 @@ class Terms:
 def judge(sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms) -> Verdict:
     """Compare a batch with the decision. Raises SinkStopped."""
     batch = given.batch_id
+    if decision is not None and decision.lost and not _goes_on(decision, batch, terms):
+        raise rows_missing(sink_id, decision, "it was found at an earlier start")
     last = NO_BATCH if decision is None else decision.batch_id
     if decision is not None and last != NO_BATCH and decision.query_id != given.query_id:
         if decision.query_id != terms.replaces_query:
@@ -76,3 +78,18 @@ def judge(sink_id: str, decision: Decision | None, given: BatchGiven, terms: Ter
         f"the sink, or the topic of decisions restored? If they need not be written, say "
         f"first_batch={batch}."
     )
+
+
+def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
+    """The alarm: a transaction that was decided to be committed is not, and cannot be."""
+    return SinkStopped(
+        f"ROWS OF BATCH {decision.batch_id} ARE MISSING in the output of sink {sink_id}: its "
+        f"transaction {' and '.join(decision.lost)} was decided to be committed, and somebody has "
+        f"ended it otherwise ({reason}). Was it aborted by hand, or by a program that uses its id? "
+        "The other parts of the batch are committed or can be. Write again what was lost, by "
+        f"hand; then say first_batch={decision.batch_id + 1} to go on."
+    )
+
+
+def _goes_on(decision: Decision, batch: int, terms: Terms) -> bool:
+    return terms.first_batch == decision.batch_id + 1 and batch >= decision.batch_id

@@ -11,8 +11,8 @@ drawn by the process): an attempt that froze before that request, and wakes much
 nobody but itself. (With ids made of partition and attempt number, such a sleeper would abort the
 transaction of the attempt that bears the same number in a later batch.) Within its process an id is
 used again only when the driver has said that its last transaction was committed, and never for a
-batch that is not newer than its last one. So a long query keeps to a few ids; one whose attempt was
-not wanted is left to expire.
+batch that is not newer than its last one. So a long query keeps to a few ids. One whose attempt was
+not wanted, or whose first request got no answer (it may come again, much later), is left for good.
 """
 
 import re
@@ -75,3 +75,7 @@ class WorkerIds:
         self._made += 1
         self._used[name] = batch_id
         return name
+
+    def leave(self, name: str) -> None:
+        """Never use this id again."""
+        self._used.pop(name, None)

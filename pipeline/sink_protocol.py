@@ -33,15 +33,15 @@ from enum import Enum, auto
 from typing import Any
 
 from .sink_decision import Decision
-from .sink_judgement import SinkStopped, Terms, Verdict, judge
+from .sink_judgement import SinkStopped, Terms, Verdict, judge, rows_missing
 from .sink_names import check_sink_id, generation_of
 from .sink_steps import (
     AbortChildren,
     BatchGiven,
     BatchOver,
-    ChildRefused,
     ChildrenAborted,
     ChildrenCommitted,
+    ChildrenRefused,
     CommitChildren,
     ControlCommitted,
     ControlInDoubt,
@@ -91,6 +91,7 @@ class Phase(Enum):
     LISTING_LEFT = auto()
     SWEEPING_LEFT = auto()
     FINISHING = auto()
+    ALARMING = auto()
     LISTING_FAILED = auto()
     SWEEPING_FAILED = auto()
     STOPPED = auto()
@@ -264,15 +265,17 @@ class SinkProtocol:
         self.phase = Phase.LISTING_LEFT
         return ListOpen()
 
-    def _refused(self, refused: ChildRefused) -> Effect:
+    def _refused(self, refused: ChildrenRefused) -> Effect:
+        """An alarm, and a record of it: once the id has expired, nobody could tell any more."""
         assert self.decision is not None
-        raise SinkStopped(
-            f"ROWS OF BATCH {self.decision.batch_id} ARE MISSING in the output of sink "
-            f"{self.sink_id}: its transaction {refused.name} was decided to be committed, and "
-            f"somebody has ended it otherwise ({refused.reason}). Was it aborted by hand, or by "
-            "another program that uses its id? The other parts of the batch are committed or can "
-            "be. What was lost has to be written again by hand; then begin with a new sink_id."
-        )
+        self.decision = self.decision.without(refused.names)
+        self._last_word = rows_missing(self.sink_id, self.decision, refused.reason)
+        self.phase = Phase.ALARMING
+        return WriteDecision(self.decision)
+
+    def _alarmed(self, _: ControlCommitted | ControlInDoubt) -> Effect:
+        assert self._last_word is not None
+        raise self._last_word
 
     def _listed_left(self, listed: OpenListed) -> Effect:
         self.phase = Phase.SWEEPING_LEFT
@@ -364,7 +367,7 @@ RULES: Mapping[tuple[Phase, type], Callable[[SinkProtocol, Any], Effect]] = {
     (_P.CLAIMING, ControlCommitted): SinkProtocol._claimed,
     (_P.CLAIMING, ControlInDoubt): SinkProtocol._claim_in_doubt,
     (_P.RECOVERING, ChildrenCommitted): SinkProtocol._recovered,
-    (_P.RECOVERING, ChildRefused): SinkProtocol._refused,
+    (_P.RECOVERING, ChildrenRefused): SinkProtocol._refused,
     (_P.SWEEPING, ChildrenAborted): SinkProtocol._swept,
     (_P.READY, BatchGiven): SinkProtocol._next,
     (_P.WRITING, TasksDone): SinkProtocol._written,
@@ -375,9 +378,11 @@ RULES: Mapping[tuple[Phase, type], Callable[[SinkProtocol, Any], Effect]] = {
     (_P.DECIDING, ControlInDoubt): SinkProtocol._in_doubt,
     (_P.READING_AGAIN, DecisionRead): SinkProtocol._read_again,
     (_P.COMMITTING, ChildrenCommitted): SinkProtocol._committed_all,
-    (_P.COMMITTING, ChildRefused): SinkProtocol._refused,
+    (_P.COMMITTING, ChildrenRefused): SinkProtocol._refused,
     (_P.LISTING_LEFT, OpenListed): SinkProtocol._listed_left,
     (_P.SWEEPING_LEFT, ChildrenAborted): SinkProtocol._swept_left,
+    (_P.ALARMING, ControlCommitted): SinkProtocol._alarmed,
+    (_P.ALARMING, ControlInDoubt): SinkProtocol._alarmed,
     (_P.FINISHING, ControlCommitted): SinkProtocol._finished,
     (_P.FINISHING, ControlInDoubt): SinkProtocol._finish_in_doubt,
     (_P.LISTING_FAILED, OpenListed): SinkProtocol._listed_failed,

@@ -64,10 +64,10 @@ class ChildrenCommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class ChildRefused:
-    """A child cannot be committed: it has been ended otherwise."""
+class ChildrenRefused:
+    """These cannot be committed: they have been ended otherwise. The others are committed."""
 
-    name: str
+    names: tuple[str, ...]
     reason: str
 
 
@@ -110,7 +110,7 @@ Event = (
     | ControlCommitted
     | ControlInDoubt
     | ChildrenCommitted
-    | ChildRefused
+    | ChildrenRefused
     | ChildrenAborted
     | TasksDone
     | TasksFailed
@@ -144,7 +144,7 @@ class WriteDecision:
 
 @dataclass(frozen=True, slots=True)
 class CommitChildren:
-    """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildRefused"""
+    """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildrenRefused"""
 
     children: tuple[Child, ...]
 

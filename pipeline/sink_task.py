@@ -120,6 +120,7 @@ class Attempt:
     def __init__(self, order: Order, worker: Worker) -> None:
         self._order, self._worker = order, worker
         self._producer: Producer | None = None
+        self._name = ""
         self.record_count = 0
 
     def write(self, batch: "pa.RecordBatch") -> None:
@@ -134,6 +135,7 @@ class Attempt:
     def abort(self) -> None:
         """Abort what is open, as well as it can be done in a few seconds."""
         producer, self._producer = self._producer, None
+        self._worker.ids.leave(self._name)
         if producer is not None:
             with contextlib.suppress(Exception):
                 self._worker.thread.run(producer.close(), ABORT_PATIENCE_MS / 1000)
@@ -170,11 +172,13 @@ class Attempt:
                 await producer.init_transactions()
                 if not _has_lost_answers(producer):
                     await producer.begin_transaction()
+                    self._name = name
                     return producer
                 log.info("an answer about %s was lost; another id is taken", name)
                 problem = None
             except KafkaError as caught:
                 problem = caught
+            self._worker.ids.leave(name)
             await producer.close()
             if problem is not None and not problem.retriable:
                 raise problem

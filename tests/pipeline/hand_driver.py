@@ -5,16 +5,14 @@ everything; an attempt lives in a worker of its own, as in another process.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
-from oncelog.client import ClusterView
+from oncelog.client import ClusterView, Producer
 from oncelog.pipeline.sink_checks import ready_topic
 from oncelog.pipeline.sink_cluster import SinkCluster
-from oncelog.pipeline.sink_decision import Child
-from oncelog.pipeline.sink_judgement import Terms
+from oncelog.pipeline.sink_decision import Child, Decision
 from oncelog.pipeline.sink_protocol import Mode, SinkProtocol
 from oncelog.pipeline.sink_steps import (
     AbortChildren,
@@ -29,34 +27,39 @@ from oncelog.pipeline.sink_steps import (
     RunTasks,
     TaskReport,
     TasksDone,
+    WriteBatch,
     WriteDecision,
 )
 from oncelog.pipeline.sink_task import Attempt, Order, Worker
 
-QUERY = "query"
+QUERY, TASKS = "query", 3
 
 
 def rows(batch_id: int, partition: int, count: int = 20) -> list[str]:
     return [f"{batch_id}-{partition}-{row:03}" for row in range(count)]
 
 
-def batch_rows(batch_id: int, tasks: int = 3) -> list[str]:
-    return [value for partition in range(tasks) for value in rows(batch_id, partition)]
+def batch_rows(batch_id: int) -> list[str]:
+    return [value for partition in range(TASKS) for value in rows(batch_id, partition)]
 
 
 class Hand:
     """One driver. `close` ends its connections as a death would: without a word."""
 
     def __init__(
-        self, bootstrap: str, topic: str, sink_id: str, *, tasks: int = 3, timeout_ms: int = 60_000
+        self,
+        bootstrap: str,
+        topic: str,
+        sink_id: str,
+        *,
+        mode: Mode = Mode.PREPARED,
+        timeout_ms: int = 60_000,
     ) -> None:
-        self.bootstrap, self.topic, self.sink_id, self.tasks = bootstrap, topic, sink_id, tasks
-        self.protocol = SinkProtocol(sink_id, mode=Mode.PREPARED, terms=Terms())
+        self.bootstrap, self.topic, self.sink_id, self.tasks = bootstrap, topic, sink_id, TASKS
+        self.protocol = SinkProtocol(sink_id, mode=mode)
         self.view = ClusterView(bootstrap, client_id="hand")
         self.cluster = SinkCluster(self.view, sink_id, control_timeout_ms=timeout_ms)
-        self.order: Order | None = None
         self.workers: list[Worker] = []
-        self.between: Callable[[Effect], None] = lambda effect: None
 
     def worker(self) -> Worker:
         worker = Worker()
@@ -76,7 +79,6 @@ class Hand:
         return effect
 
     async def carry_out(self, effect: Effect) -> Effect:
-        self.between(effect)
         return self.protocol.step(await self.perform(effect))
 
     async def write(self, batch_id: int) -> Effect:
@@ -98,6 +100,8 @@ class Hand:
                 return await self.cluster.abort_children(names)
             case RunTasks():
                 return await self.run_tasks(effect)
+            case WriteBatch(decision):
+                return await self.write_batch(decision)
             case _:
                 raise AssertionError(effect)
 
@@ -105,6 +109,14 @@ class Hand:
         order = self.order_of(effect)
         reports = [await self.attempt(order, p) for p in range(self.tasks)]
         return TasksDone(tuple(reports))
+
+    async def write_batch(self, decision: Decision) -> Event:
+        values = [value.encode() for value in batch_rows(decision.batch_id)]
+
+        async def write(producer: Producer) -> None:
+            await producer.send_many(self.topic, values)
+
+        return await self.cluster.write_decision(decision, write)
 
     def order_of(self, effect: RunTasks) -> Order:
         return Order(

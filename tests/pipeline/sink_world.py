@@ -134,6 +134,8 @@ class World:
             answer, is_lost = yield from self.ask(lambda name=name: self.cluster.init(name))
             if not is_lost or not self.parts.abandons_ids:
                 handle = answer
+            else:
+                worker.leave(name)
         for index in range(count):
             row = (run.batch_id, place[0], index)
             yield from self.ask(lambda i=index, row=row: self.cluster.produce(handle, i, row))
@@ -206,13 +208,16 @@ class World:
         return sink_steps.ControlCommitted()
 
     def commit_children(self, children: Iterable[Child]) -> Generator[None, None, sink_steps.Event]:
+        refused: list[str] = []
         for child in children:
             handle = (child.transactional_id, child.producer_id, child.producer_epoch)
             try:
                 yield from self.ask(lambda handle=handle: self.cluster.end(handle, True))
-            except Refused as refused:
-                if str(refused) != "49":
-                    return sink_steps.ChildRefused(child.transactional_id, str(refused))
+            except Refused as problem:
+                if str(problem) != "49":
+                    refused.append(child.transactional_id)
+        if refused:
+            return sink_steps.ChildrenRefused(tuple(refused), "refused")
         return sink_steps.ChildrenCommitted()
 
     def run_tasks(self, run: sink_steps.RunTasks) -> Generator[None, None, sink_steps.Event]:

@@ -19,6 +19,7 @@ from oncelog.pipeline import sink_decision
 from oncelog.pipeline.sink_checks import check_prepared, flaws
 from oncelog.pipeline.sink_judgement import SinkStopped
 from oncelog.pipeline.sink_names import control_id
+from oncelog.pipeline.sink_protocol import Mode
 from oncelog.pipeline.sink_steps import (
     AbortChildren,
     BatchOver,
@@ -27,6 +28,7 @@ from oncelog.pipeline.sink_steps import (
     ListOpen,
     RunTasks,
     TasksDone,
+    WriteBatch,
     WriteDecision,
 )
 
@@ -236,6 +238,26 @@ def test_a_control_transaction_that_timed_out_is_written_again(bootstrap: str) -
         assert await slow.write(1) == BatchOver(was_written=True)
         await slow.close()
         return [value for batch in range(2) for value in batch_rows(batch)]
+
+    play(bootstrap, scene)
+
+
+def test_a_driver_that_writes_by_itself_is_fenced_and_goes_on_as_well(bootstrap: str) -> None:
+    async def scene(topic: str, sink: str) -> list[str]:
+        zombie = Hand(bootstrap, topic, sink, mode=Mode.DRIVER)
+        await zombie.write(0)
+        effect = await zombie.until(WriteBatch, 1)
+        successor = Hand(bootstrap, topic, sink, mode=Mode.DRIVER)
+        assert await successor.write(1) == BatchOver(was_written=True)
+        with pytest.raises(SinkStopped, match="not decided"):
+            await zombie.on(effect)
+        await zombie.close()
+        await successor.close()
+        third = Hand(bootstrap, topic, sink)  # the mode may change from start to start
+        assert await third.write(1) == BatchOver(was_written=False)
+        assert await third.write(2) == BatchOver(was_written=True)
+        await third.close()
+        return [value for batch in range(3) for value in batch_rows(batch)]
 
     play(bootstrap, scene)
 

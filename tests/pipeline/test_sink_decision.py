@@ -31,6 +31,7 @@ decisions = st.builds(
     children=st.lists(children, max_size=20).map(tuple),
     is_done=st.booleans(),
     digest=st.text("0123456789abcdef", max_size=16),
+    lost=st.lists(st.text("abc.0123", max_size=20), max_size=3).map(tuple),
 )
 
 

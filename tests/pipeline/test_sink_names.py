@@ -39,6 +39,13 @@ def test_an_id_is_used_again_only_when_it_is_given_back_and_for_a_newer_batch() 
     assert ids.take("s", 1, 0, [first, second]) not in (first, second)  # a task come too late
 
 
+def test_an_id_that_was_left_is_not_used_again_even_if_it_is_given_back() -> None:
+    ids = WorkerIds("0000abcd")
+    name = ids.take("s", 1, 0)
+    ids.leave(name)
+    assert ids.take("s", 1, 2, [name]) != name
+
+
 def test_ids_of_other_processes_and_generations_are_not_touched() -> None:
     ids = WorkerIds("0000abcd")
     own = ids.take("s", 1, 0)

@@ -10,9 +10,9 @@ from oncelog.pipeline.sink_steps import (
     AbortChildren,
     BatchGiven,
     BatchOver,
-    ChildRefused,
     ChildrenAborted,
     ChildrenCommitted,
+    ChildrenRefused,
     CommitChildren,
     ControlCommitted,
     ControlInDoubt,
@@ -41,7 +41,7 @@ EVENTS = (
     ControlCommitted,
     ControlInDoubt,
     ChildrenCommitted,
-    ChildRefused,
+    ChildrenRefused,
     ChildrenAborted,
     TasksDone,
     TasksFailed,
@@ -243,12 +243,25 @@ def test_after_a_long_time_a_driver_that_was_superseded_fences_nobody() -> None:
 def test_a_decided_child_that_was_aborted_is_an_alarm() -> None:
     protocol, _ = running()
     feed(protocol, TasksDone((report(0),)), ControlCommitted())
+    name = child(0).transactional_id
+    alarm = decided(0, child(0), lost=(name,))
+    assert protocol.step(ChildrenRefused((name,), "PRODUCER_FENCED")) == WriteDecision(alarm)
     with pytest.raises(SinkStopped, match="ROWS OF BATCH 0 ARE MISSING"):
-        protocol.step(ChildRefused(child(0).transactional_id, "PRODUCER_FENCED"))
+        protocol.step(ControlCommitted())
     again = SinkProtocol("s")
     start(again, decided(3, child(0)), given(3))
+    again.step(ChildrenRefused((name,), "PRODUCER_FENCED"))
     with pytest.raises(SinkStopped, match="ROWS OF BATCH 3 ARE MISSING"):
-        again.step(ChildRefused(child(0).transactional_id, "PRODUCER_FENCED"))
+        again.step(ControlInDoubt("90"))
+
+
+def test_what_was_lost_is_not_asked_for_again_when_the_user_goes_on() -> None:
+    found = decided(4, child(0), child(1), lost=(child(0).transactional_id,))
+    protocol = SinkProtocol("s", terms=Terms(first_batch=5))
+    assert start(protocol, found, given(4)) == CommitChildren((child(1),))
+    effect = feed(protocol, ChildrenCommitted(), ChildrenAborted())
+    assert effect == BatchOver(was_written=False)
+    assert isinstance(protocol.step(given(5)), RunTasks)
 
 
 def test_a_fenced_driver_says_that_its_batch_is_written() -> None:
@@ -274,6 +287,8 @@ def test_reports_that_are_not_one_for_each_partition_decide_nothing() -> None:
         (decided(4), 6, "batches 5 to 5 did not pass through it"),
         (decided(4, query_id="other"), 0, "replaces_query='other'"),
         (decided(4, digest="one"), 4, "planned it anew"),
+        (decided(4, lost=("x",)), 4, "ROWS OF BATCH 4 ARE MISSING"),
+        (decided(4, lost=("x",)), 5, "ROWS OF BATCH 4 ARE MISSING"),
     ],
 )
 def test_what_does_not_fit_the_checkpoint_stops_before_anybody_is_fenced(
@@ -291,6 +306,7 @@ def test_what_does_not_fit_the_checkpoint_stops_before_anybody_is_fenced(
         (None, 4, Terms(first_batch=4)),
         (decided(4), 6, Terms(first_batch=6)),
         (decided(4, query_id="other"), 0, Terms(replaces_query="other")),
+        (decided(4, lost=("x",)), 5, Terms(first_batch=5)),
         (Decision(generation=3, query_id="other"), 0, Terms()),  # it never wrote anything
     ],
 )
