@@ -18,13 +18,13 @@ from .demo_engine import Account, Engine
 from .demo_faults import FaultReport, Faults
 from .demo_spark_engine import SparkEngine
 from .demo_stream import Stream
-from .demo_worker_engine import GROUP, WorkerEngine
+from .demo_worker_engine import WorkerEngine
 from .failure import Failure
 from .judge import Finding, Verdict, compare_sums, judge
 from .judge_outputs import OutputVerdict, judge_end
 from .local_cluster import Cluster
 
-TOPIC, ENRICHED, SUMS, OFFSETS = "flights", "enriched-flights", "delays", "__consumer_offsets"
+TOPIC, ENRICHED, SUMS = "flights", "enriched-flights", "delays"
 PARTITIONS, REPLICAS = 6, 3
 SETTLE_TIMEOUT_S = 20.0
 EXTRA_KILLS_MAX = 5
@@ -121,8 +121,8 @@ class Demo:
         stream = self._stream(lines)
         try:
             on_start(stream, engine)
-            stream.start()
             engine.start()
+            stream.start()
             self._strike(stream, engine, kinds)
             self._drain(engine)
             engine.stop()
@@ -148,9 +148,6 @@ class Demo:
                 )
             )
             self.cluster.wait_for_isr(topic, REPLICAS)
-        if self.report.engine == "workers":
-            self.cluster.coordinator("group", GROUP)  # makes the topic of offsets
-            self.cluster.wait_for_isr(OFFSETS, REPLICAS)
 
     def _stream(self, lines: list[bytes]) -> Stream:
         return Stream(
@@ -172,7 +169,7 @@ class Demo:
     # --- the course
 
     def _strike(self, stream: Stream, engine: Engine, kinds: tuple[str, ...] | None) -> None:
-        topics = [TOPIC, ENRICHED, SUMS, *([OFFSETS] if engine.name == "workers" else [])]
+        topics = [TOPIC, ENRICHED, SUMS, *engine.topics]
         faults = Faults(self.cluster, stream, engine, topics=topics, partitions=PARTITIONS)
         if missing := engine.wait_until_at_work():
             came = "flights come in" if stream.acknowledged else "no flight was acknowledged"

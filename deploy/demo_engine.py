@@ -50,6 +50,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics of its own, which are there when it is at work."""
+        ...
+
+    @property
     def restarts(self) -> int:
         """How often a process of it ended by itself, and was started again."""
         ...
@@ -65,7 +70,7 @@ class Engine(Protocol):
         ...
 
     def start(self) -> None:
-        """Begin to work."""
+        """Return when it would read flights if there were any."""
         ...
 
     def wait_until_at_work(self) -> str | None:

@@ -40,6 +40,7 @@ class SparkEngine:
 
     name = "spark"
     kinds = fault_plan.OF_SPARK
+    topics = ("oncelog.spark.decisions",)
     sums_by = "origin, carrier and month"
     drain_timeout_s = 180.0
 
@@ -68,8 +69,10 @@ class SparkEngine:
         return self.job.restarts
 
     def start(self) -> None:
-        """Start the job."""
+        """Start the job, and wait until its queries run."""
         self.job.start()
+        if not self.job.wait(lambda: self.job.is_ready, START_TIMEOUT_S):
+            raise Failure(f"The Spark job did not start. Its log: {self.job.log}")
 
     def wait_until_at_work(self) -> str | None:
         """Until each query has committed a batch."""

@@ -29,6 +29,7 @@ class WorkerEngine:
 
     name = "workers"
     kinds = fault_plan.OF_TRANSACTIONS
+    topics = ("__consumer_offsets",)
     sums_by = "carrier and month"
     drain_timeout_s = 60.0
 
@@ -61,7 +62,10 @@ class WorkerEngine:
         return self.workers.restarts
 
     def start(self) -> None:
-        """Start every worker."""
+        """Make the topic of offsets, start every worker."""
+        self.cluster.coordinator("group", GROUP)
+        for topic in self.topics:
+            self.cluster.wait_for_isr(topic, len(self.cluster.node_ids))
         self.workers.start_all()
 
     def wait_until_at_work(self) -> str | None:

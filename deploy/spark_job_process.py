@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -44,6 +45,7 @@ class SparkJobProcess:
         self.batches: list[ToldBatch] = []
         self.last: dict[str, ToldBatch] = {}  # by query
         self.log = log
+        self.is_ready = False  # once it has been
         self.starts = 0
         self.restarts = 0
         self.failed: Failure | None = None
@@ -166,13 +168,19 @@ class SparkJobProcess:
             for line in lines:
                 with contextlib.suppress(ValueError), self._changed:
                     event = json.loads(line)
-                    if isinstance(event, list) and event and event[0] == "batch":
-                        _, query, number, begun_ms, rows, ends = event
-                        told = {int(p): int(offset) for p, offset in ends.items()}
-                        batch = ToldBatch(query, number, begun_ms / 1000, rows, told)
-                        self.batches.append(batch)
-                        self.last[query] = batch
-                        self._changed.notify_all()
+                    if isinstance(event, list) and event:
+                        self._note(*event)
+
+    def _note(self, what: str, *more: Any) -> None:
+        if what == "ready":
+            self.is_ready = True
+        if what == "batch":
+            query, number, begun_ms, rows, ends = more
+            told = {int(p): int(offset) for p, offset in ends.items()}
+            batch = ToldBatch(query, number, begun_ms / 1000, rows, told)
+            self.batches.append(batch)
+            self.last[query] = batch
+        self._changed.notify_all()
 
     def _watch(self, process: "subprocess.Popen[bytes]") -> None:
         code = process.wait()

@@ -7,6 +7,7 @@ made of them, except the survivors of compacted partitions, for which keys are r
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -58,7 +59,11 @@ class Judgement:
 
 
 def judge(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> Judgement:
-    """Judge raw rows; nothing is computed before the answer is asked for."""
+    """Judge raw rows.
+
+    Each rule is a query of its own: Spark plans one that holds them all anew after each of its
+    many stages, and that takes longer than the work.
+    """
     level = StorageLevel.MEMORY_AND_DISK
     pieces = pieces_of(evidence.rows, evidence.bounds).persist(level)
     is_compacted = F.col("topic").isin(*evidence.compacted) if evidence.compacted else F.lit(False)
@@ -85,12 +90,12 @@ def judge(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> Judgement:
                 pieces.where(F.col("topic").isin(*evidence.compacted)), chunk_size
             )
             found.append(copies.of_survivors(evidence.rows, every, logs, evidence.bounds))
-    violations = found[0].select(*rules.VIOLATION)
-    for one in found[1:]:
-        violations = violations.unionByName(one.select(*rules.VIOLATION))
-    violations = violations.persist(level)
+    kept = [one.select(*rules.VIOLATION).persist(level) for one in found]
+    for one in kept:
+        one.count()
+    violations = reduce(DataFrame.unionByName, kept)
     counted = logs.join(_transactions(endings, opened), [*COPY], "left").na.fill(0)
-    return Judgement(violations, counted, (violations, context, logs, pieces))
+    return Judgement(violations, counted, (*kept, context, logs, pieces))
 
 
 def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:

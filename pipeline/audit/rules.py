@@ -7,7 +7,7 @@ there is found here: `offset-gap`, since nothing but compaction leaves offsets o
 anomaly, topic, partition, offset, replica (-1: read from the leader), producer_id, sentence.
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from .neighbours import with_neighbours
@@ -20,45 +20,39 @@ VIOLATION = ("anomaly", *COPY, "offset", "producer_id", "sentence")
 def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
     """The pieces of producers, with what came before and comes after them in their partition.
 
-    epoch_before; is_zombie: of an older epoch than that, and so nothing for those behind it to
-    follow. lower_before (minus the smallest epoch), data_before (epoch, last offset, last sequence
-    of the newest data with sequences), opened_before (last offset, epoch, of the newest
-    transactional data), marker_before (its offset), coordinator_before, marker_after (offset, kind,
-    epoch); null where there is none.
+    epoch_before; lower_before (minus the smallest epoch); data_before (epoch, last offset, last
+    sequence of the newest data with sequences); opened_before, marker_before (epoch, last offset,
+    of the newest transactional data and the newest marker); coordinator_before; marker_after
+    (offset, kind); null where there is none. The newest is the one of the highest epoch: what
+    stands behind a newer epoch is nothing for others to follow.
     """
-    epoch = F.col("producer_epoch")
-    ranked = with_neighbours(
+    is_data, is_marker = F.col("kind") == DATA, F.col("kind") != DATA
+    epoch, place = F.col("producer_epoch"), F.struct("producer_epoch", "last")
+    sequenced = F.struct("producer_epoch", "last", last_sequence().alias("sequence"))
+    return with_neighbours(
         pieces.where("producer_id >= 0"),
         PRODUCER,
         "first",
         chunk_size=chunk_size,
-        before={"epoch_before": epoch},
-    ).withColumn("is_zombie", F.coalesce(epoch < F.col("epoch_before"), F.lit(False)))
-    is_data = (F.col("kind") == DATA) & ~F.col("is_zombie")
-    is_marker = (F.col("kind") != DATA) & ~F.col("is_zombie")
-    sequenced = F.struct(epoch, F.col("last"), last_sequence().alias("sequence"))
-    return with_neighbours(
-        ranked,
-        PRODUCER,
-        "first",
-        chunk_size=chunk_size,
         before={
+            "epoch_before": epoch,
             "lower_before": -epoch,
             "data_before": F.when(is_data & (F.col("base") >= 0), sequenced),
-            "opened_before": F.when(
-                is_data & F.col("is_transactional"), F.struct("last", "producer_epoch")
-            ),
-            "marker_before": F.when(is_marker, F.col("last")),
+            "opened_before": F.when(is_data & F.col("is_transactional"), place),
+            "marker_before": F.when(is_marker, place),
             "coordinator_before": F.when(is_marker, F.col("coordinator_epoch")),
         },
-        after={"marker_after": F.when(is_marker, F.struct("first", "kind", "producer_epoch"))},
-    )
+        after={"marker_after": F.when(is_marker, F.struct("first", "kind"))},
+    ).withColumn("is_zombie", F.coalesce(epoch < F.col("epoch_before"), F.lit(False)))
 
 
 def is_within_transaction() -> Column:
     """Whether a producer's transaction is open where a piece in context begins."""
-    marker = F.coalesce(F.col("marker_before"), F.lit(-1))
-    return F.coalesce(F.col("opened_before.last") > marker, F.lit(False))
+    opened, marker = F.col("opened_before"), F.col("marker_before")
+    is_newer = (opened["last"] > marker["last"]) & (
+        opened["producer_epoch"] >= marker["producer_epoch"]
+    )
+    return opened.isNotNull() & (marker.isNull() | is_newer)
 
 
 def of_producers(context: DataFrame, logs: DataFrame) -> DataFrame:
@@ -188,12 +182,10 @@ def of_leader_epochs(pieces: DataFrame) -> DataFrame:
     epochs = pieces.groupBy(*COPY, "leader_epoch").agg(
         F.min("first").alias("start"), F.max("last").alias("end")
     )
-    met = with_neighbours(
-        epochs.withColumn("falling", -F.col("leader_epoch")),
-        COPY,
-        "falling",
-        chunk_size=2**31,
-        before={"newer": F.struct((-F.col("start")).alias("falling"), "leader_epoch")},
+    newer = Window.partitionBy(*COPY).orderBy(F.col("leader_epoch").desc())
+    smallest = F.max(F.struct((-F.col("start")).alias("falling"), "leader_epoch"))
+    met = epochs.withColumn(
+        "newer", smallest.over(newer.rowsBetween(Window.unboundedPreceding, -1))
     )
     return met.where(-F.col("newer.falling") < F.col("end")).select(
         F.lit("leader-epoch-fell").alias("anomaly"),

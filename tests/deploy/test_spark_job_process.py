@@ -30,11 +30,16 @@ if not os.fork():
         name("daemon")
         for busy in (0, 1):
             if not os.fork():
+                daemon = os.getppid()
                 os.write(here, b"x")
-                while True:
-                    time.sleep(0.001 if busy else 0.2)
-                    if busy: sum(range(20000))
-        time.sleep(60)
+                while os.getppid() == daemon:
+                    time.sleep(0.001 if busy else 0.05)
+                    if busy: sum(range(2000))
+                os._exit(0)
+        java = os.getppid()
+        while os.getppid() == java:
+            time.sleep(0.05)
+        os._exit(0)
     while os.getppid() == parent:
         time.sleep(0.01)
     os.killpg(0, 9)

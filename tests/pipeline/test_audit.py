@@ -1,17 +1,18 @@
 """Who judges the audit: clean logs raise no alarm, every planted violation is found by its name."""
 
 import random
-from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import functions as F
 
 from oncelog.pipeline.audit.judgement import ANOMALIES, judge, summary
+from oncelog.pipeline.audit.neighbours import with_neighbours
 
 from ..deploy.judge.edit import Edit
 from ..deploy.judge.edit import NoPlace as NoPlaceInHistory
 from ..deploy.judge.plants import all_plants
 from ..deploy.judge.world import World
-from .exhibits import Exhibits
+from .exhibits import Exhibits, lightly
 from .raw_plants import PLANTS
 from .raw_world import EDGES, NoPlace, RawWorld
 
@@ -58,7 +59,7 @@ def plant_history(exhibits: Exhibits, name: str, wanted: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(spark) -> Iterator[tuple[Exhibits, dict[str, set[str]], dict[str, object]]]:
+def found(spark, tmp_path_factory) -> tuple[Exhibits, dict[str, set[str]], dict[str, object]]:
     """What was planted where, what was found where, and the summary."""
     exhibits = Exhibits()
     for number in range(15):
@@ -71,13 +72,16 @@ def found(spark) -> Iterator[tuple[Exhibits, dict[str, set[str]], dict[str, obje
         plant_rows(exhibits, name, 4)
     for name in OF_HISTORIES:
         plant_history(exhibits, name, 1)
-    judgement = judge(exhibits.evidence(spark), chunk_size=16)
     names: dict[str, set[str]] = {}
-    for row in judgement.violations.collect():
-        assert row["sentence"]
-        names.setdefault(row["topic"].partition("|")[0], set()).add(row["anomaly"])
-    yield exhibits, names, summary(judgement)
-    judgement.close()
+    with lightly(spark):
+        evidence = exhibits.evidence(spark, tmp_path_factory.mktemp("rows"))
+        judgement = judge(evidence, chunk_size=16)
+        for row in judgement.violations.collect():
+            assert row["sentence"]
+            names.setdefault(row["topic"].partition("|")[0], set()).add(row["anomaly"])
+        told = summary(judgement)
+        judgement.close()
+    return exhibits, names, told
 
 
 def test_clean_logs_raise_no_alarm(found) -> None:
@@ -97,6 +101,24 @@ def test_a_planted_violation_is_found_by_its_name(found, name: str) -> None:
     planted = [topic for topic, what in exhibits.planted.items() if what == name]
     assert len(planted) >= 4
     assert {t: names.get(t) for t in planted if name not in names.get(t, set())} == {}
+
+
+@pytest.mark.parametrize("chunk_size", [1, 5, 1_000])
+def test_what_lies_before_and_after_does_not_depend_on_where_a_group_is_cut(spark, chunk_size):
+    rng = random.Random(chunk_size)
+    rows = [(g, at, rng.choice((None, rng.randrange(9)))) for g in "ab" for at in range(40)]
+    with lightly(spark):
+        frame = spark.createDataFrame(rows, "name string, at long, value int")
+        value = F.col("value")
+        made = with_neighbours(
+            frame, ["name"], "at", chunk_size=chunk_size,
+            before={"most": value}, after={"least": value},
+        ).collect()  # fmt: skip
+    assert len(made) == len(rows)
+    for row in made:
+        same = [(at, v) for name, at, v in rows if name == row["name"] and v is not None]
+        assert row["most"] == max((v for at, v in same if at < row["at"]), default=None)
+        assert row["least"] == min((v for at, v in same if at > row["at"]), default=None)
 
 
 def test_the_summary_counts_what_was_looked_at(found) -> None:

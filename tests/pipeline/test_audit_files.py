@@ -11,6 +11,7 @@ from oncelog.pipeline.audit.__main__ import main
 from oncelog.pipeline.audit.judgement import judge
 from oncelog.pipeline.audit.reading import log_directories, read_checkpoint
 
+from .exhibits import lightly
 from .log_files import LOG_STARTS, write_logs
 from .raw_plants import PLANTS
 from .raw_world import EDGES, NoPlace, RawWorld
@@ -47,11 +48,12 @@ def found(spark, tmp_path_factory):
     nodes = {int(node.name.removeprefix("node-")): node for node in folder.iterdir()}
     assert ("clean-wrap", 0) in read_checkpoint(nodes[1] / LOG_STARTS)
     evidence = log_directories(spark, nodes, [], compacted=["clean-compacted"], open_s_max=60)
-    judgement = judge(evidence, chunk_size=64)
     names: dict[str, set[str]] = {}
-    for row in judgement.violations.collect():
-        names.setdefault(row["topic"], set()).add(row["anomaly"])
-    judgement.close()
+    with lightly(spark):
+        judgement = judge(evidence, chunk_size=64)
+        for row in judgement.violations.collect():
+            names.setdefault(row["topic"], set()).add(row["anomaly"])
+        judgement.close()
     return names
 
 
