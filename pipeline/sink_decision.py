@@ -134,7 +134,7 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
             children=tuple(_child(each) for each in children),
             is_done=bool(head["is_done"]),
             digest=str(head["digest"]),
-            lost=tuple(map(str, head["lost"])),
+            lost=tuple(map(str, head.get("lost", ()))),
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise UnreadableDecision(
