@@ -328,13 +328,19 @@ class Producer:
         """EndTxn requests so far: a failed commit is in doubt after several, and not after none."""
         return 0 if self._session is None else self._session.ends_sent
 
+    @property
+    def lost_answers(self) -> int:
+        """Requests to coordinators whose answers were lost: they may take effect yet, or again."""
+        return 0 if self._session is None else self._session.lost_answers
+
     async def init_transactions(
         self, *, keep_prepared_transaction: bool = False
     ) -> PreparedTransaction | None:
         """Take the transactional id over: fences whoever had it, and aborts what is open.
 
         With `keep_prepared_transaction` a prepared one is kept and its token returned (KIP-939;
-        Apache Kafka 4.3 does not serve that: UnsupportedVersion).
+        Apache Kafka 4.3 does not serve that: UnsupportedVersion). It is this producer's from here
+        on, which is IN_TRANSACTION: commit it, abort it, or `complete` it.
         """
         return await self._transactional.init(keep_prepared=keep_prepared_transaction)
 
@@ -373,4 +379,8 @@ class Producer:
 
     async def complete(self, token: PreparedTransaction | str, commit: bool) -> None:
         """End a prepared transaction of whichever producer; see `prepared.complete`."""
+        known = PreparedTransaction.parse(token) if isinstance(token, str) else token
+        if self._session is not None and self._session.kept == known:
+            await (self.commit_transaction() if commit else self.abort_transaction())
+            return
         await complete(self._view, token, commit, timeout_ms=self.settings.max_block_ms)

@@ -48,6 +48,7 @@ class TransactionSession:
     ) -> None:
         self._requests, self.identity, self._settings = requests, identity, settings
         self.scope: TransactionScope | None = None
+        self.kept: PreparedTransaction | None = None  # of an earlier session, taken over
         self.patience_ms: int = settings.max_block_ms
         # V1: something may still take effect under our epoch, so the next transaction gets another.
         self._needs_new_epoch = False
@@ -60,6 +61,11 @@ class TransactionSession:
     def ends_sent(self) -> int:
         """How many EndTxn requests have left, repeated ones too."""
         return self._requests.ends_sent
+
+    @property
+    def lost_answers(self) -> int:
+        """How many requests went without an answer."""
+        return self._requests.lost_answers
 
     def _deadline_ms(self) -> int:
         return now_ms() + self.patience_ms
@@ -94,9 +100,14 @@ class TransactionSession:
         self.identity.initialized(session.producer_id, session.producer_epoch)
         if session.ongoing[0] < 0:
             return None
-        return PreparedTransaction(
+        # It is ours to end now, under our id and epoch; whoever has its token alone is fenced.
+        self.scope = TransactionScope(is_v2=self._requests.is_v2)
+        self.scope.has_begun = self.scope.prepared = True
+        self.identity.move_to(_S.IN_TRANSACTION)
+        self.kept = PreparedTransaction(
             self._requests.transactional_id, *session.ongoing, self._requests.is_v2
         )
+        return self.kept
 
     async def begin(self) -> None:
         """Begin; after doubt under V1 with a raised epoch."""
@@ -221,7 +232,7 @@ class TransactionSession:
         if ending is Ending.NEW_EPOCH:
             self.identity.move_to(_S.INITIALIZING)
             await self._raise_epoch(otherwise=_S.ABORTABLE_ERROR)
-            self.scope = None
+            self.scope = self.kept = None
             return
         self._needs_new_epoch |= scope.is_uncertain and not scope.is_v2
         self._over()
@@ -287,4 +298,4 @@ class TransactionSession:
 
     def _over(self) -> None:
         self.identity.move_to(_S.READY)
-        self.scope = None
+        self.scope = self.kept = None

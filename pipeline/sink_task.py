@@ -170,7 +170,7 @@ class Attempt:
             )
             try:
                 await producer.init_transactions()
-                if not _has_lost_answers(producer):
+                if not producer.lost_answers:
                     await producer.begin_transaction()
                     self._name = name
                     return producer
@@ -186,8 +186,3 @@ class Attempt:
         raise problem or RuntimeError(
             f"the answer to InitProducerId was lost {ID_TRIES} times in a row"
         )
-
-
-def _has_lost_answers(producer: Producer) -> bool:
-    session = producer._session
-    return session is None or session._requests.lost_answers > 0

@@ -312,7 +312,15 @@ def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(bootstrap: s
     play(bootstrap, scene)
 
 
-@pytest.mark.parametrize("victim", ["leader", "control", "child", "decisions"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "control",
+        pytest.param("leader", marks=pytest.mark.chaos),
+        pytest.param("child", marks=pytest.mark.chaos),
+        pytest.param("decisions", marks=pytest.mark.chaos),
+    ],
+)
 def test_a_node_that_dies_at_any_step_costs_nothing(ours: Cluster, victim: str) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
         hand = Hand(ours.bootstrap, topic, sink)
