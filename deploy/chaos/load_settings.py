@@ -21,8 +21,8 @@ class LoadSettings:
     filler_bytes_max: int = 120
     pause_ms: int = 20  # on average, between two operations of one client
     poll_ms: int = 50
-    fetch_min_bytes: int = 2_048  # so that not every record wakes every reader
-    fetch_wait_ms: int = 100
+    fetch_min_bytes: int = 1_024  # so that not every record wakes every reader
+    fetch_wait_ms: int = 250
     job_records_max: int = 200  # inputs of one transaction of the job
     abort_share: float = 0.1
     reassign_share: float = 1 / 64
