@@ -37,7 +37,7 @@ class Batch:
     base_sequence: int = -1
     attempts: int = 0
     not_before_ms: int = 0
-    encoded: bytes | bytearray | None = None
+    encoded: bytearray | None = None
     is_given_up: bool = False  # nobody waits for its answer any more
     is_doubtful: bool = False  # an answer was lost: it may stand in the log
 
@@ -262,10 +262,10 @@ class Accumulator:
         return gone
 
     def renumber(self, where: TopicPartition, first: Batch) -> None:
-        """From a batch on that was refused, all is encoded anew, with other numbers."""
+        """From a batch on that was refused, all is to have other numbers."""
         for batch in self._queues[where].waiting:
             if batch.place >= first.place:
-                batch.encoded, batch.base_sequence, batch.is_doubtful = None, -1, False
+                batch.base_sequence, batch.is_doubtful = -1, False
 
     def give_up_waiting(self) -> list[Batch]:
         """Take out all batches that wait."""

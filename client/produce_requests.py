@@ -73,6 +73,7 @@ def halves(batch: Batch) -> list[Batch]:
         for r in some:
             part.builder.append(r.timestamp, r.key, r.value, r.headers)
         if batch.base_sequence >= 0:
+            part.producer_id = batch.producer_id
             part.base_sequence = increment_sequence(batch.base_sequence, start)
         parts.append((start, part))
     batch.outcome.split(tuple((start, part.outcome) for start, part in parts))

@@ -42,7 +42,8 @@ _MOVED = {
 }
 _ABORTABLE = {_E.TRANSACTION_ABORTABLE: Reaction.ABORTABLE}
 REACTIONS: Mapping[Request, Mapping[ErrorCode, Reaction]] = {
-    Request.INIT_PRODUCER_ID: _MOVED,
+    # What InitProducerId meets it aborts itself: there is nothing that a caller could.
+    Request.INIT_PRODUCER_ID: _MOVED | {_E.TRANSACTION_ABORTABLE: Reaction.RETRY},
     Request.ADD_PARTITIONS: _MOVED
     | _ABORTABLE
     | {

@@ -22,6 +22,7 @@ from ..wire.errors import (
     error_for,
 )
 from ..wire.messages.produce import ProducedPartition
+from ..wire.record_batch import rewrite_producer
 from .accumulator import Accumulator, Batch
 from .cluster_view import ClusterView
 from .delivery import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
@@ -211,20 +212,27 @@ class Sender:
         task.add_done_callback(self._requests.discard)
 
     def _encode(self, batch: Batch) -> None:
-        if batch.encoded is not None:
-            return
         is_numbered = self._settings.enable_idempotence
-        count = batch.builder.count
+        if batch.encoded is not None and (batch.base_sequence >= 0 or not is_numbered):
+            return
+        identity = self._identity
         if is_numbered and batch.base_sequence < 0:
-            batch.base_sequence = self._identity.take_sequences(batch.topic, batch.partition, count)
-        batch.producer_id = self._identity.producer_id if is_numbered else -1
+            batch.producer_id = identity.producer_id
+            count = batch.builder.count
+            batch.base_sequence = identity.take_sequences(batch.topic, batch.partition, count)
+        epoch = identity.producer_epoch if is_numbered else -1
+        if batch.encoded is not None:  # a copy: the old bytes may still be on their way
+            batch.encoded = bytearray(batch.encoded)
+            rewrite_producer(batch.encoded, batch.producer_id, epoch, batch.base_sequence)
+            return
         batch.encoded = batch.builder.build(
             compression=self._compression,
             producer_id=batch.producer_id,
-            producer_epoch=self._identity.producer_epoch if is_numbered else -1,
+            producer_epoch=epoch,
             base_sequence=batch.base_sequence,
             is_transactional=self._session is not None,
         )
+        batch.builder.release()
 
     # --- one request
 
@@ -245,7 +253,7 @@ class Sender:
             for b in batches:
                 answer = answers.get((b.topic, b.partition))
                 code = -1 if answer is None else answer.error_code
-                message = None if answer is None else answer.error_message
+                message = None if answer is None else _words(answer)
                 problem = error_for(code, message) if code else None
                 self._decide(b, code, answer, problem)
         retried = {b.topic for b in batches if b.not_before_ms and not b.is_given_up}
@@ -365,3 +373,9 @@ class Sender:
         identity.initialized(*given)
         self._batches.producer_id = identity.producer_id
         return True
+
+
+def _words(answer: ProducedPartition) -> str | None:
+    """What the broker says about the batch, or about its first bad record (KIP-467)."""
+    named = [f"record {index}: {words}" for index, words in answer.record_errors if words]
+    return answer.error_message or (named[0] if named else None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..wire.errors import (
+    ErrorCode,
     KafkaError,
     NetworkException,
     RequestTimedOut,
@@ -37,6 +38,10 @@ T = TypeVar("T")
 PREPARED_HELP = (
     "prepared transactions (KIP-939) are not served; Apache Kafka serves them with "
     "unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true"
+)
+KEEPING_HELP = (
+    "this cluster does not keep a prepared transaction when its id is taken (Apache Kafka 4.3 does "
+    "not yet): end it with complete(token), then call init_transactions() without keeping"
 )
 
 
@@ -108,11 +113,15 @@ class TransactionRequests:
             newest = PREPARED
             values |= {"enable2_pc": enables_prepare, "keep_prepared_txn": keeps_prepared}
 
+        was_refused = False
+
         async def ask(connection: Connection) -> tuple[int, Session]:
             request = Request.INIT_PRODUCER_ID
             if newest == PREPARED and connection.version_for(request.value) < PREPARED:
                 raise UnsupportedVersion(f"{connection.host}:{connection.port}: {PREPARED_HELP}")
             answer = await self._call(connection, request, values, newest)
+            nonlocal was_refused
+            was_refused = keeps_prepared and int(answer.error_code) == ErrorCode.UNSUPPORTED_VERSION
             ongoing = (
                 getattr(answer, "ongoing_txn_producer_id", -1),
                 getattr(answer, "ongoing_txn_producer_epoch", -1),
@@ -128,6 +137,10 @@ class TransactionRequests:
                     f"{problem} (with transaction.two.phase.commit.enable=false a broker refuses "
                     "prepared transactions in these words)"
                 )) from None  # fmt: skip
+            raise
+        except UnsupportedVersion:
+            if was_refused:
+                raise UnsupportedVersion(KEEPING_HELP) from None  # the id can be taken without it
             raise
 
     async def add_partitions(

@@ -136,6 +136,10 @@ class BatchBuilder:
         _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
         return batch
 
+    def release(self) -> None:
+        """After `build`: let go of the records; counts and sizes stay."""
+        self._chunks.clear()
+
 
 def size_of_headers(headers: Headers) -> int:
     """The most bytes that these headers take in a record."""

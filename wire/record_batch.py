@@ -28,7 +28,7 @@ HEADER_BYTES = 61
 MAGIC = 2
 LENGTH_COUNTS_FROM = 12  # batch length leaves out the base offset and itself
 CRC_AT, CRC_COVERS_FROM = 17, 21
-ATTRIBUTES_AT, MAX_TIMESTAMP_AT = 21, 35
+ATTRIBUTES_AT, MAX_TIMESTAMP_AT, PRODUCER_AT = 21, 35, 43
 SEQUENCE_MAX = 2**31 - 1
 
 COMPRESSION_MASK = 0x07
@@ -43,6 +43,7 @@ _leader_epoch = struct.Struct(">i")
 _crc = struct.Struct(">I")
 _attributes = struct.Struct(">h")
 _timestamp = struct.Struct(">q")
+_producer = struct.Struct(">qhi")
 
 
 class BatchHeader(NamedTuple):
@@ -170,6 +171,14 @@ def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
         position + CRC_COVERS_FROM : position + length + LENGTH_COUNTS_FROM
     ]
     _crc.pack_into(buffer, position + CRC_AT, crc32c(covered))
+
+
+def rewrite_producer(
+    buffer: bytearray, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give the batch at the beginning to another producer id."""
+    _producer.pack_into(buffer, PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    rewrite_crc(buffer)
 
 
 def validate_client_batch(records: Buffer, *, max_message_bytes: int) -> BatchHeader:

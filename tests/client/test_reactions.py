@@ -34,6 +34,7 @@ def test_every_request_of_a_transaction_reacts_so(request_):
 @pytest.mark.parametrize("request_", [r for r in Request if r is not Request.INIT_PRODUCER_ID])
 def test_what_the_broker_calls_abortable_is(request_):
     assert reaction_to(request_, E.TRANSACTION_ABORTABLE) is R.ABORTABLE
+    assert reaction_to(Request.INIT_PRODUCER_ID, E.TRANSACTION_ABORTABLE) is R.RETRY
 
 
 @pytest.mark.parametrize(

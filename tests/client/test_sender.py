@@ -329,6 +329,26 @@ def test_a_batch_that_is_too_large_goes_in_parts_in_its_place(monkeypatch):
     run(stage, work)
 
 
+def test_parts_keep_the_id_of_their_numbers(monkeypatch):
+    """Another partition's gap brings a new id while the parts of a batch wait."""
+    stage = Stage(monkeypatch, partitions=2)
+    stage.batches._batch_bytes = 500
+    stage.leaders[0].max_bytes = 300
+    refused = once(E.INVALID_RECORD, at=1)
+    stage.before = lambda batch: refused(batch) if batch.partition == 1 else None
+
+    async def work():
+        sent = [stage.send(b"%050d" % i, i % 2) for i in range(80)]
+        await stage.settle()
+        assert stage.ids == 2
+        assert [int(v) for v in stage.leaders[0].values] == list(range(0, 80, 2))
+        gone = [i for i, d in enumerate(sent) if d.exception() is not None]
+        left = [i for i in range(1, 80, 2) if i not in gone]
+        assert 0 < len(gone) < 12 and [int(v) for v in stage.leaders[1].values] == left
+
+    run(stage, work)
+
+
 FAULTS = (
     ("before", E.NOT_LEADER_OR_FOLLOWER),
     ("before", E.NOT_ENOUGH_REPLICAS),

@@ -36,6 +36,7 @@ class Coordinator:
         self.asked: list[str] = []
         self.script: dict[str, deque[object]] = {}
         self.epoch = 0
+        self.ongoing: tuple[int, int] | None = None
 
     def plan(self, name: str, *outcomes: object) -> None:
         self.script[name] = deque(outcomes)
@@ -52,6 +53,9 @@ class Coordinator:
     async def init_producer_id(self, deadline_ms, *, current=(-1, -1), **_) -> Session:
         self._meet("init" if current == (-1, -1) else "raise epoch")
         self.epoch += current != (-1, -1)
+        if self.ongoing is not None:
+            self.epoch = self.ongoing[1] + 1
+            return Session(7, self.epoch, self.ongoing)
         return Session(7, self.epoch)
 
     async def add_partitions(self, producer, partitions, deadline_ms) -> None:
@@ -302,6 +306,21 @@ def test_an_init_that_fails_may_be_repeated_unless_it_is_fatal():
     with pytest.raises(ProducerFenced):
         stage.run("init")
     assert stage.state is S.FATAL_ERROR
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_a_prepared_transaction_that_was_kept_is_this_producers_to_end(is_v2, end):
+    stage = Stage(is_v2=is_v2, transaction_two_phase_commit_enable=True)
+    stage.coordinator.ongoing = (7, 4)
+    kept = asyncio.run(stage.session.init(keep_prepared=True))
+    assert kept == stage.session.kept and (kept.producer_id, kept.producer_epoch) == (7, 4)
+    assert stage.state is S.IN_TRANSACTION and not stage.session.should_abort
+    with pytest.raises(IllegalProducerState, match="takes nothing more"):
+        stage.session.want(*PLACE)
+    assert stage.run(end) == [end]
+    assert stage.state is S.READY and stage.session.kept is None
+    assert stage.identity.producer_epoch == 5 + is_v2
 
 
 def test_a_prepared_transaction_takes_nothing_more_and_may_be_ended():

@@ -25,8 +25,10 @@ from oncelog.wire.errors import (
     ErrorCode,
     InvalidTxnState,
     KafkaError,
+    ProducerFenced,
     RecordListTooLarge,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 
 from .client_peers import KAFKA, OURS, PATIENCE_S, QUICK, new_topic, read_to_end, running, values
@@ -387,6 +389,36 @@ def test_a_prepared_transaction_may_be_empty_or_ended_by_its_producer(bootstrap)
                 assert not (await producer.prepare()).is_empty
                 await ends()
         assert await values(bootstrap, topic) == [b"commit_transaction"]
+
+    asyncio.run(main())
+
+
+def test_taking_the_id_may_keep_a_prepared_transaction_or_says_in_words_that_it_cannot(bootstrap):
+    async def main():
+        topic = await new_topic(bootstrap)
+        settings = {"transaction_two_phase_commit_enable": True}
+        async with transactional(bootstrap, topic, **settings) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(topic, b"kept")
+            token = await producer.prepare()
+        async with transactional(bootstrap, topic, **settings) as producer:
+            try:
+                kept = await producer.init_transactions(keep_prepared_transaction=True)
+            except UnsupportedVersion as problem:
+                assert "complete(token)" in str(problem) and not problem.fatal
+                assert producer.state is ProducerState.UNINITIALIZED
+                await producer.complete(token, True)
+                await producer.init_transactions()
+            else:
+                assert kept == token and producer.state is ProducerState.IN_TRANSACTION
+                with pytest.raises(ProducerFenced):
+                    await complete(bootstrap, token, False)
+                await producer.complete(str(token), True)
+            await producer.begin_transaction()
+            await producer.send(topic, b"next")
+            await producer.commit_transaction()
+        assert await values(bootstrap, topic) == [b"kept", b"next"]
 
     asyncio.run(main())
 

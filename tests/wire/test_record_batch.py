@@ -22,6 +22,7 @@ from oncelog.wire.record_batch import (
     restamp,
     restamp_append_time,
     rewrite_crc,
+    rewrite_producer,
     validate_client_batch,
 )
 from oncelog.wire.records import Record, decode_batch, encode_batch
@@ -244,3 +245,9 @@ def test_sequences_wrap_after_the_largest_int(sequence: int, by: int) -> None:
     assert decrement_sequence(increment_sequence(sequence, by), by) == sequence
     header = decode_header(BATCH)._replace(base_sequence=sequence, last_offset_delta=by)
     assert header.last_sequence == (sequence + by) % 2**31
+
+
+def test_a_batch_is_given_to_another_producer_id():
+    batch = bytearray(encode_batch(RECORDS, producer_id=5, producer_epoch=1, base_sequence=9))
+    rewrite_producer(batch, 2**40, 7, 3)
+    assert batch == encode_batch(RECORDS, producer_id=2**40, producer_epoch=7, base_sequence=3)
