@@ -213,7 +213,7 @@ class Invariants:
             if header.base_offset != expected:
                 self._violated(
                     "hole in a log",
-                    f"{hosted} on {node.node_id}: {header.base_offset} where {expected} was next",
+                    f"{hosted} on {node.node_id}: {header.base_offset}, not {expected}",
                 )
             expected = header.last_offset + 1
             if header.base_offset < start:
@@ -233,7 +233,7 @@ class Invariants:
             if following.base_offset != expected:
                 self._violated(
                     "hole in a log",
-                    f"{hosted} on {node.node_id}: {following.base_offset} where {expected} was next",
+                    f"{hosted} on {node.node_id}: {following.base_offset}, not {expected}",
                 )
             self._compared[place] = following.base_offset
             is_more = True

@@ -8,6 +8,7 @@
 """
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -85,6 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
         seeds = range(int(first), int(behind))
     else:
         seeds = range(options.seed or 0, (options.seed or 0) + 1)
+    gc.freeze()  # what is imported now need not be looked at after each seed
     bad, started, total = 0, time.process_time(), 0.0
     for seed in seeds:
         trace: list[str] | None = [] if options.trace else None

@@ -46,8 +46,10 @@ def shape_of(seed: int) -> Shape:
     nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3
     durable = rng.random() < 0.15
     if rng.random() < 0.5:
-        return Shape(nodes=nodes, seconds=12.0, faults=rng.randint(6, 14), durable=durable)
-    return Shape(nodes=nodes, seconds=150.0, faults=rng.randint(8, 24), pace=24.0, durable=durable)
+        return Shape(
+            nodes=nodes, seconds=12.0, faults=rng.randint(6, 14), pace=1.5, durable=durable
+        )
+    return Shape(nodes=3, seconds=200.0, faults=rng.randint(10, 24), pace=64.0, durable=durable)
 
 
 class _NotAlive(Exception):

@@ -17,12 +17,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from oncelog.client import sender
+from oncelog.coordinator import controller_service
 from oncelog.coordinator.raft.settings import RaftSettings
 from oncelog.deploy.properties import node_properties
+from oncelog.node import log_maintenance
 from oncelog.node.config import BrokerConfig
 from oncelog.wire.errors import KafkaError
 
@@ -34,6 +38,7 @@ from .virtual_node import WALL_MS, VirtualClient, VirtualNode, silence
 from .virtual_sockets import Sockets
 from .wires import CLIENT_NUMBERS, PORT_BASE, Wires
 
+QUIET_PACE = 8.0  # from here on a cluster beats as slowly as Apache Kafka's do
 CLUSTER_ID = "simulated-cluster-0000"
 RAFT = RaftSettings(
     heartbeat_interval_ms=300,
@@ -47,6 +52,19 @@ RAFT = RaftSettings(
     append_bytes_max=32 << 10,
     snapshot_chunk_bytes=16 << 10,
 )
+QUIET_RAFT = replace(
+    RAFT,
+    heartbeat_interval_ms=900,
+    election_timeout_min_ms=3_000,
+    election_timeout_max_ms=5_000,
+)
+QUIET_BROKER = {
+    "broker.session.timeout.ms": "6000",
+    "broker.heartbeat.interval.ms": "2000",
+    "replica.lag.time.max.ms": "10000",
+    "replica.fetch.wait.max.ms": "5000",
+    "replica.fetch.backoff.ms": "500",
+}
 BROKER = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "1000",
@@ -99,6 +117,7 @@ class VirtualCluster:
                 cluster._time_is_virtual(),
                 cluster.disks.installed(),
                 cluster._listening_to_logs(),
+                cluster._beating_slowly(),
             ):
                 random.seed(seed)
                 try:
@@ -174,6 +193,7 @@ class VirtualCluster:
         shape = self.shape
         settings = {
             **BROKER,
+            **(QUIET_BROKER if shape.pace >= QUIET_PACE else {}),
             "default.replication.factor": str(min(3, shape.nodes)),
             "min.insync.replicas": str(min(2, shape.nodes)),
             "offsets.topic.replication.factor": str(min(3, shape.nodes)),
@@ -191,8 +211,9 @@ class VirtualCluster:
             settings=settings,
         )
         config = BrokerConfig.from_properties(properties)
+        raft = QUIET_RAFT if shape.pace >= QUIET_PACE else RAFT
         return VirtualNode(
-            node_id, config, RAFT, self.timeline, self.sockets, self.exchange, self.disks
+            node_id, config, raft, self.timeline, self.sockets, self.exchange, self.disks
         )
 
     def _end(self) -> None:
@@ -219,6 +240,19 @@ class VirtualCluster:
         with contextlib.ExitStack() as stack:
             for name, function in replaced.items():
                 stack.enter_context(mock.patch.object(time, name, function))
+            yield
+
+    @contextlib.contextmanager
+    def _beating_slowly(self) -> Iterator[None]:
+        """In a quiet cluster those who look for work by the clock look less often."""
+        with contextlib.ExitStack() as stack:
+            if self.shape.pace >= QUIET_PACE:
+                for module, name, milliseconds in (
+                    (log_maintenance, "WRITE_BACK_CHECK_MS", 1_000),
+                    (controller_service, "TICK_MS", 200),
+                    (sender, "IDLE_MS", 2_000),
+                ):
+                    stack.enter_context(mock.patch.object(module, name, milliseconds))
             yield
 
     @contextlib.contextmanager
