@@ -3,6 +3,7 @@
 One JVM serves all of it, so a death is an exception here; test_sink_kills.py kills processes.
 """
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,33 @@ def test_a_checkpoint_that_does_not_fit_stops_the_query_in_words(
     with pytest.raises(StreamingQueryException, match="replaces_query="):
         query.awaitTermination()
     assert_once(cluster.bootstrap, "fits", values)
+
+
+def test_a_batch_that_spark_plans_anew_is_neither_written_nor_skipped(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    admin.create_topic("anew", partitions=1)
+    job = Job(cluster.bootstrap, "anew", str(tmp_path), sink_id="anew")
+    values = write_input(job, batches=2, rows=10)
+    run_until_it_ends(spark, job)
+    log = Path(job.checkpoint)
+    (log / "commits" / "1").unlink()
+    (log / "commits" / ".1.crc").unlink()
+    run_until_it_ends(spark, job)  # the same batch again
+    assert_once(cluster.bootstrap, "anew", values)
+    (log / "commits" / "1").unlink()
+    (log / "commits" / ".1.crc").unlink()
+    planned = log / "offsets" / "1"
+    text, changed = re.subn(r'"batchTimestampMs":\d+', '"batchTimestampMs":1', planned.read_text())
+    assert changed == 1
+    planned.write_text(text)
+    (log / "offsets" / ".1.crc").unlink()
+    query = start(spark, job, MortalSink(job, lambda: None))
+    with pytest.raises(StreamingQueryException, match="has planned it anew"):
+        query.awaitTermination()
+    assert_once(cluster.bootstrap, "anew", values)
 
 
 @pytest.mark.parametrize(
