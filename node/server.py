@@ -75,7 +75,7 @@ class KafkaServer:
         self._listen = listen
         self._log = log
         self._limited_log = LimitedLog(log)
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._per_host: Counter[str] = Counter()
         self._accepted_count = 0
         self._server: asyncio.Server | None = None
@@ -141,7 +141,7 @@ class KafkaServer:
         if not _is_loopback(host) and self._per_host[host] >= self.limits.connections_max_per_ip:
             self._say("too many from one address", "closed a connection: too many from %s", host)
             return None
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._per_host[host] += 1
         self._accepted_count += 1
         return RequestContext(
@@ -154,7 +154,7 @@ class KafkaServer:
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
         if connection in self._connections:
-            self._connections.remove(connection)
+            del self._connections[connection]
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]

@@ -82,7 +82,7 @@ class Timeline:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now = 1_000.0
-        self.events = 0
+        self.events = self.tasks = 0
         self.trace = 0
         self.log: list[str] | None = None  # of a run whose trace is compared in words
         self._ready: deque[Handle] = deque()
@@ -188,6 +188,18 @@ class InlineExecutor(Executor):
         pass
 
 
+class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
+    """A task whose place in a set does not depend on where in memory it lies."""
+
+    def __init__(self, coro: Any, *, loop: "ProcessLoop", **keywords: Any) -> None:
+        loop.timeline.tasks += 1
+        self._number = loop.timeline.tasks
+        super().__init__(coro, loop=loop, **keywords)  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class ProcessLoop(asyncio.AbstractEventLoop):
     """The event loop of one process; `network` gives it servers and connections."""
 
@@ -263,7 +275,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Any = None
     ) -> "asyncio.Task[Any]":
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        return NumberedTask(coro, loop=self, name=name, context=context)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
