@@ -191,13 +191,33 @@ def _headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
         raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        length, at = _signed(data, at)
-        if length < 0:
-            raise InvalidRecord("a header has no name")
-        name = data[at : at + length].decode()
-        length, at = _signed(data, at + length)
-        headers.append((name, None if length < 0 else data[at : at + length]))
-        at += max(length, 0)
+        length = data[at]
+        if length >= 0x80 or length & 1:  # as few are
+            length, at = _signed(data, at)
+            if length < 0:
+                raise InvalidRecord("a header has no name")
+        else:
+            length >>= 1
+            at += 1
+        start = at
+        at += length
+        name = data[start:at].decode()
+        length = data[at]
+        if length == 1:
+            headers.append((name, None))
+            at += 1
+            continue
+        if length >= 0x80 or length & 1:
+            length, at = _signed(data, at)
+            if length < 0:
+                headers.append((name, None))
+                continue
+        else:
+            length >>= 1
+            at += 1
+        start = at
+        at += length
+        headers.append((name, data[start:at]))
     return tuple(headers), at
 
 
