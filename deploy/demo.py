@@ -118,7 +118,7 @@ class Demo:
         lines = flights.lines()[:rows]
         engine = self._engine()
         self._create_topics()
-        stream = self._stream(lines)
+        stream = self._stream(lines, engine)
         try:
             on_start(stream, engine)
             engine.start()
@@ -149,12 +149,14 @@ class Demo:
             )
             self.cluster.wait_for_isr(topic, REPLICAS)
 
-    def _stream(self, lines: list[bytes]) -> Stream:
+    def _stream(self, lines: list[bytes], engine: Engine) -> Stream:
         return Stream(
             lines,
             TOPIC,
             self.cluster.client_config(**self._producer_settings),
             reserve=min(RESERVE_ROWS, len(lines) // 4),
+            horizon_s=engine.horizon_s,
+            slowest_per_s=8_000 / engine.horizon_s,
             outlives_fatal_errors=self.report.broken == "unclean",
         )
 

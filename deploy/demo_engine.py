@@ -65,6 +65,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def horizon_s(self) -> float:
+        """How long the faults take, roughly: so long the flights have to last."""
+        ...
+
+    @property
     def drain_timeout_s(self) -> float:
         """How long it may take to do what is left after the faults."""
         ...

@@ -24,6 +24,11 @@ START_TIMEOUT_S, FAILOVER_TIMEOUT_S = 300.0, 300.0
 AIM_TIMEOUT_S = 20.0
 MASTER = "local[2,4]"  # two tasks at a time; one may fail three times
 OFFSETS_MAX = 40_000  # of a micro-batch
+# A job of a minute that is started three times: what Java compiles well pays off too late.
+CONFS = (
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage=false",
+)
 MISSING = (
     "The engine spark needs pyspark. Install it with: pip install 'oncelog[demo,spark]', or take "
     "--engine workers"
@@ -42,7 +47,8 @@ class SparkEngine:
     kinds = fault_plan.OF_SPARK
     topics = ("oncelog.spark.decisions",)
     sums_by = "origin, carrier and month"
-    drain_timeout_s = 180.0
+    horizon_s = 60.0
+    drain_timeout_s = 300.0
 
     def __init__(self, cluster: Cluster, *, source: str, enriched: str, sums: str) -> None:
         if not is_installed():
@@ -58,6 +64,7 @@ class SparkEngine:
                 *("--airlines", str(flights.archive().parent / flights.AIRLINES)),
                 *("--sink-id", SINK_ID),
                 *("--max-offsets", str(OFFSETS_MAX)),
+                *[word for conf in CONFS for word in ("--conf", conf)],
             ],
             cluster.data / "spark-job.log",
             QUERIES,

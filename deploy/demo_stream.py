@@ -1,7 +1,8 @@
 """The demo's producer: streams the flights through confluent-kafka and notes what it was told.
 
-One thread. It goes at a steady pace that leaves enough rows for the faults still to come, and at
-full speed while `burst` is set, so that a kill finds batches in flight.
+One thread. It goes at a steady pace that leaves enough rows for the faults still to come (each
+horizon_s takes two thirds of what is left), and at full speed while `burst` is set, so that a kill
+finds batches in flight.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from .batch_trace import BatchTrace
 from .failure import Failure
 from .judge import NO_OFFSET, Acknowledgement
 
-STEADY_RECORDS_PER_S, SLOWEST_RECORDS_PER_S = 5_000, 400
+STEADY_RECORDS_PER_S = 5_000
 BURST_CHUNK, STEADY_CHUNK = 400, 50
 FLUSH_TIMEOUT_S = 60.0
 # A producer with little patience, so that a stall of a second makes it send again.
@@ -56,9 +57,12 @@ class Stream(threading.Thread):
         settings: dict[str, Any],
         *,
         reserve: int,
+        horizon_s: float,
+        slowest_per_s: float,
         outlives_fatal_errors: bool,
     ) -> None:
         super().__init__(daemon=True)
+        self._horizon_s, self._slowest_per_s = horizon_s, slowest_per_s
         self._topic, self._lines, self._reserve = topic, lines, reserve
         self.trace = BatchTrace()
         self.acknowledged: dict[int, Acknowledgement] = {}
@@ -167,7 +171,7 @@ class Stream(threading.Thread):
     def _pace(self) -> float:
         """Records a second: lower when rows run out before the faults do."""
         left = len(self._lines) - self.handed_over - self._reserve
-        return max(SLOWEST_RECORDS_PER_S, min(STEADY_RECORDS_PER_S, left / 20))
+        return max(self._slowest_per_s, min(STEADY_RECORDS_PER_S, left / self._horizon_s))
 
     def _delivered(self, row: int, error: Any, message: Any) -> None:
         if error is not None:

@@ -31,6 +31,7 @@ class WorkerEngine:
     kinds = fault_plan.OF_TRANSACTIONS
     topics = ("__consumer_offsets",)
     sums_by = "carrier and month"
+    horizon_s = 20.0
     drain_timeout_s = 60.0
 
     def __init__(
