@@ -45,9 +45,9 @@ def shape_of(seed: int) -> Shape:
     rng = random.Random(f"shape of {seed}")
     nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3
     durable = rng.random() < 0.15
-    if rng.random() < 0.5:
+    if rng.random() < 0.6:
         return Shape(
-            nodes=nodes, seconds=12.0, faults=rng.randint(6, 14), pace=1.5, durable=durable
+            nodes=nodes, seconds=12.0, faults=rng.randint(6, 14), pace=2.0, durable=durable
         )
     return Shape(nodes=3, seconds=200.0, faults=rng.randint(10, 24), pace=64.0, durable=durable)
 
