@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable
 
 PREFIX = "oncelog.spark."
+SINKS_MAX = 100  # that one worker process remembers
 SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _CHILD = re.compile(r"g(\d{1,15})\.[0-9a-f]{8,32}\.\d{1,9}")
 
@@ -56,26 +57,36 @@ class WorkerIds:
     def __init__(self, word: str) -> None:
         assert re.fullmatch("[0-9a-f]{8,32}", word)
         self._word = word
-        self._used: dict[str, int] = {}  # of the newest generation: the last batch of each id
-        self._place: tuple[str, int] = ("", -1)
+        # By sink: the newest generation, and the last batch of each of its ids.
+        self._sinks: dict[str, tuple[int, dict[str, int]]] = {}
         self._made = 0
 
     def take(
         self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
     ) -> str:
         """An id for one attempt. committed: ids that the driver gives back."""
-        place = (sink_id, generation)
-        if place != self._place:
-            self._place, self._used = place, {}
+        used = self._used_by(sink_id, generation)
         for name in committed:
-            if self._used.get(name, batch_id) < batch_id:
-                self._used[name] = batch_id
+            if used.get(name, batch_id) < batch_id:
+                used[name] = batch_id
                 return name
         name = f"{child_prefix(sink_id)}{generation}.{self._word}.{self._made}"
         self._made += 1
-        self._used[name] = batch_id
+        used[name] = batch_id
         return name
 
     def leave(self, name: str) -> None:
         """Never use this id again."""
-        self._used.pop(name, None)
+        for _, used in self._sinks.values():
+            used.pop(name, None)
+
+    def _used_by(self, sink_id: str, generation: int) -> dict[str, int]:
+        newest, used = self._sinks.get(sink_id, (generation, {}))
+        if generation < newest:
+            return {}  # a task of a driver that is gone: its id is for once
+        if generation > newest:
+            used = {}
+        if len(self._sinks) >= SINKS_MAX and sink_id not in self._sinks:
+            self._sinks.clear()  # they make new ids
+        self._sinks[sink_id] = (generation, used)
+        return used

@@ -294,6 +294,8 @@ class SinkProtocol:
         for child in self.decision.children:
             self._committed.pop(child.transactional_id, None)
             self._committed[child.transactional_id] = None
+        for name in list(self._committed)[: -2 * GIVEN_BACK_MAX]:
+            del self._committed[name]
         return self._over()
 
     def _finish_in_doubt(self, doubt: ControlInDoubt) -> Effect:

@@ -151,7 +151,9 @@ class World:
         batch = self.checkpoint + 1
         last = self.size.batches if self.is_calm else self.size.batches - 1
         while batch <= last:
-            event: sink_steps.Event = sink_steps.BatchGiven(query_id=QUERY, batch_id=batch)
+            event: sink_steps.Event = sink_steps.BatchGiven(
+                query_id=QUERY, batch_id=batch, is_long_after=self.random.random() < 0.05
+            )
             while True:
                 effect = protocol.step(event)
                 if isinstance(effect, sink_steps.BatchOver):
@@ -289,7 +291,7 @@ class World:
         times_out = self.random.random() < 0.3 if is_control else not self.parts.prepares
         if times_out:
             self.cluster.time_out(name)
-        elif not is_control:
+        elif not is_control or self.random.random() < 0.3:
             self.cluster.forget(name)
 
     def arrive_late(self) -> None:

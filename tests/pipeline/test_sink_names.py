@@ -3,6 +3,7 @@
 import pytest
 
 from oncelog.pipeline.sink_names import (
+    SINKS_MAX,
     WorkerIds,
     check_sink_id,
     child_prefix,
@@ -37,6 +38,19 @@ def test_an_id_is_used_again_only_when_it_is_given_back_and_for_a_newer_batch() 
     assert ids.take("s", 1, 2, [first]) not in (first, second)  # one attempt a batch
     assert ids.take("s", 1, 1, [second, first]) == second
     assert ids.take("s", 1, 0, [first, second]) not in (first, second)  # a task come too late
+
+
+def test_the_tasks_of_several_sinks_take_turns_in_one_process() -> None:
+    ids = WorkerIds("0000abcd")
+    one, other = ids.take("s", 1, 0), ids.take("t", 1, 0)
+    assert ids.take("s", 1, 2, [one]) == one
+    assert ids.take("t", 1, 2, [other]) == other
+    late = ids.take("s", 0, 9, [one])  # of a driver that is gone
+    assert generation_of("s", late) == 0
+    assert ids.take("s", 1, 4, [one]) == one
+    for number in range(SINKS_MAX):
+        ids.take(f"s{number}", 1, 0)
+    assert ids.take("s", 1, 6, [one]) != one
 
 
 def test_an_id_that_was_left_is_not_used_again_even_if_it_is_given_back() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.pipeline import sink_protocol
 from oncelog.pipeline.sink_decision import Child, Decision
 from oncelog.pipeline.sink_judgement import SinkStopped, Terms
 from oncelog.pipeline.sink_names import child_prefix
@@ -175,6 +176,19 @@ def test_ids_are_given_back_one_batch_later() -> None:
     assert write(0) == ()
     assert write(1) == (names[0],)
     assert write(2) == (names[0], names[1])
+
+
+def test_only_so_many_ids_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_protocol, "GIVEN_BACK_MAX", 2)
+    protocol, _ = running()
+    effect: Effect | None = None
+    for batch in range(8):
+        one = TaskReport(partition_id=0, record_count=1, child=child(batch))
+        finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
+        effect = feed(protocol, TasksDone((one,)), *finish, ControlCommitted(), given(batch + 1))
+        assert len(protocol._committed) <= 4
+    assert isinstance(effect, RunTasks)
+    assert effect.committed == (child(5).transactional_id, child(6).transactional_id)
 
 
 def test_a_swept_id_is_never_given_back() -> None:
