@@ -192,7 +192,7 @@ class SparkEngine:
             self.check()
             if found := [name for name in self._open() if name.startswith(prefix)]:
                 return found
-            time.sleep(0.01)
+            time.sleep(0.03)
         return []
 
     def _open(self) -> list[str]:

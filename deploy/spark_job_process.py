@@ -23,6 +23,7 @@ from .failure import Failure
 RESTARTS_MAX = 20
 STOP_TIMEOUT_S, GONE_TIMEOUT_S = 60.0, 6.0
 BUSY_SAMPLE_S = 0.05
+WORKER_MODULE = "pyspark.worker"  # what the daemon of the tasks is started with
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +222,12 @@ class SparkJobProcess:
         raise Failure(f"The Spark job runs no Java. Its log: {self.log}")
 
     def _workers(self) -> list[psutil.Process]:
-        """The processes that pyspark's daemons have forked."""
+        """What pyspark's daemon has forked for tasks; others plan, or ask for offsets."""
         found: list[psutil.Process] = []
         for daemon in self._java(self._driver()).children():
             with contextlib.suppress(psutil.NoSuchProcess):
-                found += daemon.children()
+                if WORKER_MODULE in daemon.cmdline():
+                    found += daemon.children()
         return found
 
     def _end(self, process: psutil.Process) -> None:

@@ -14,7 +14,7 @@ from oncelog.deploy.spark_job_process import SparkJobProcess
 
 STAND_IN = """
 import ctypes, json, os, sys, time
-folder, kind = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+folder = sys.argv[1]
 def name(text):
     ctypes.CDLL(None).prctl(15, text.encode(), 0, 0, 0)
 def tell(*event):
@@ -60,7 +60,8 @@ def job(tmp_path, monkeypatch):
     popen = spark_job_process.subprocess.Popen
 
     def start(command, **options):
-        return popen([sys.executable, str(stand_in), str(tmp_path / "starts")], **options)
+        arguments = [str(tmp_path / "starts"), spark_job_process.WORKER_MODULE]
+        return popen([sys.executable, str(stand_in), *arguments], **options)
 
     monkeypatch.setattr(spark_job_process.subprocess, "Popen", start)
     made = SparkJobProcess([], tmp_path / "job.log", ("enriched", "sums"))
