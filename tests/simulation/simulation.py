@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from oncelog.client.consumer import ConsumerRecord
+from oncelog.deploy.chaos.bank_check import BankCheck
+from oncelog.deploy.chaos.load_settings import BANK
 from oncelog.deploy.chaos.payloads import value_of
 from oncelog.deploy.checks.verdict import judge
 from oncelog.deploy.history import History
@@ -148,9 +151,16 @@ class _Run:
         self._until_decided()
         cluster.finish(probe(cluster, self.recorder), 120)
         topics = list(self.settings.topics)
-        scanned = cluster.finish(
-            scan_topics(cluster.bootstrap, topics, self.recorder, lambda r: value_of(r.value)), 120
-        )
+        bank = BankCheck()
+
+        def read(record: ConsumerRecord) -> int:
+            if record.topic == BANK:
+                bank.saw(record.value)
+            return value_of(record.value)
+
+        scanned = cluster.finish(scan_topics(cluster.bootstrap, topics, self.recorder, read), 120)
+        if not bank.is_balanced:
+            self._violated("bank", bank.words())
         if not scanned:
             raise _NotAlive("the last reading gave nothing for a minute")
         cluster.finish(write_down_the_end(cluster, self.recorder, self.settings.group))
