@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 KNOWN = ("value", "key", "topic", "partition", "headers", "timestamp")
 BYTES = {"binary", "string"}
+OTHERS = (
+    ("topic", "string"),
+    ("partition", "int"),
+    ("timestamp", "timestamp"),
+    ("headers", "array<struct<key:string,value:binary>>"),
+)
 
 
 def check_columns(types: dict[str, str], topic: str | None) -> None:
@@ -35,7 +41,7 @@ def check_columns(types: dict[str, str], topic: str | None) -> None:
     for name in ("value", "key"):
         if types.get(name, "binary") not in BYTES:
             raise ValueError(f"column {name} is {types[name]}; it has to be binary or string")
-    for name, wanted in (("topic", "string"), ("partition", "int"), ("timestamp", "timestamp")):
+    for name, wanted in OTHERS:
         if types.get(name, wanted) != wanted:
             raise ValueError(f"column {name} is {types[name]}; it has to be {wanted}")
     if topic is None and "topic" not in types:

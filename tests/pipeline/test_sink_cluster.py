@@ -22,6 +22,7 @@ from oncelog.pipeline.sink_names import control_id
 from oncelog.pipeline.sink_protocol import Mode
 from oncelog.pipeline.sink_steps import (
     AbortChildren,
+    BatchGiven,
     BatchOver,
     CommitChildren,
     Effect,
@@ -34,7 +35,7 @@ from oncelog.pipeline.sink_steps import (
 
 from ..interop.client_peers import KAFKA, OURS, new_topic
 from ..interop.kafka_peer import KafkaPeer, is_enabled
-from .hand_driver import Hand, batch_rows, rows, write_rows
+from .hand_driver import QUERY, Hand, batch_rows, rows, write_rows
 from .sink_output import assert_once, open_transactions
 
 SCANS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
@@ -201,9 +202,19 @@ def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
         await successor.close()
         return topic, [value for batch in range(2) for value in batch_rows(batch)]
 
+    async def nothing_to_do() -> tuple[str, list[str]]:
+        topic = await new_topic(forgetful, 3)
+        idle = Hand(forgetful, topic, topic)
+        await idle.write(0)
+        await until_forgotten(forgetful, topic)
+        given = BatchGiven(query_id=QUERY, batch_id=1, is_long_after=True)
+        assert await idle.on(idle.protocol.step(given)) == BatchOver(was_written=True)
+        await idle.close()
+        return topic, [value for batch in range(2) for value in batch_rows(batch)]
+
     async def scenes() -> list[tuple[str, list[str]]]:
         points = (WriteDecision, CommitChildren, "half", ListOpen, BatchOver)
-        return await asyncio.gather(*map(scene, points))
+        return await asyncio.gather(*map(scene, points), nothing_to_do())
 
     for topic, wanted in asyncio.run(scenes()):
         assert_once(forgetful, topic, wanted)
