@@ -32,6 +32,7 @@ from oncelog.pipeline.sink_steps import (
     WriteBatch,
     WriteDecision,
 )
+from oncelog.wire.errors import KafkaError
 
 from ..interop.client_peers import KAFKA, OURS, new_topic
 from ..interop.kafka_peer import KafkaPeer, is_enabled
@@ -293,6 +294,30 @@ def test_orphans_are_ended_and_what_is_decided_is_kept(bootstrap: str, tmp_path:
         return batch_rows(0)
 
     play(bootstrap, scene)
+
+
+def test_open_transactions_of_others_are_ended_by_prefix(ours: Cluster) -> None:
+    async def scene(topic: str, sink: str) -> list[str]:
+        name = f"plain-{sink}"
+        async with Producer(ours.bootstrap, transactional_id=name) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send(topic, b"open"))
+            outcomes = await asyncio.to_thread(abort_by_command, ours.bootstrap, "plain-")
+            assert outcomes == {name: "aborted"}
+            with pytest.raises(KafkaError):
+                await producer.commit_transaction()
+        return []
+
+    play(ours.bootstrap, scene)
+
+
+@pytest.mark.parametrize("words", [[], ["x", "--prefix", "y"], ["--prefix", ""]])
+def test_what_is_to_be_aborted_is_said_in_one_way(words: list[str]) -> None:
+    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "txn", "abort", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "Which ones?" in done.stderr
 
 
 def abort_by_command(bootstrap: str, prefix: str) -> dict[str, str]:
