@@ -145,6 +145,12 @@ class KafkaPeer:
         process.terminate()
         process.wait(60)
 
+    def kill(self, number: int) -> None:
+        """SIGKILL, and wait until it is gone; `start` brings it back."""
+        process = self._processes.pop(number)
+        process.kill()
+        process.wait(60)
+
     def pause(self, number: int) -> None:
         """SIGSTOP: the node keeps its connections and answers nothing."""
         self._processes[number].send_signal(signal.SIGSTOP)
