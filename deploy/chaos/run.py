@@ -37,11 +37,11 @@ RUN_FILE = "run.json"
 CONFIG: dict[str, str] = {
     "group.min.session.timeout.ms": "1000",
     "log.segment.bytes": "1048576",
-    "log.roll.ms": "5000",  # segments end often, with all that is written then
     "offsets.topic.segment.bytes": "1048576",
     "auto.create.topics.enable": "false",
 }
 SCAN_INTERVAL_MS = 1_000
+SEGMENTS_OF_A_RUN, ROLL_MS_MIN = 60, 5_000  # segments end often, with all that is written then
 NOT_MADE = "not made, since they need root: lost packets between nodes, power cuts"
 CALM_S = 2.0  # after the healing the load goes on so long
 WATCH_S = 0.25
@@ -90,8 +90,12 @@ class ChaosRun:
         self.out.mkdir(parents=True, exist_ok=True)
         self._write_about(None)
         settings = self.settings
+        roll_ms = max(ROLL_MS_MIN, int(settings.seconds * 1000 / SEGMENTS_OF_A_RUN))
         cluster = FaultyCluster(
-            nodes=settings.nodes, data=self.out / "cluster", seed=settings.seed, config=CONFIG
+            nodes=settings.nodes,
+            data=self.out / "cluster",
+            seed=settings.seed,
+            config={**CONFIG, "log.roll.ms": roll_ms},
         )
         workers, recorder = Workers(self.out), Recorder.open(self.out)
         proxies: ClientProxies | None = None
