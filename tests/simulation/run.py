@@ -1,7 +1,7 @@
 """A whole cluster in one process under virtual time, from one seed.
 
     python -m tests.simulation.run --seed 7            one seed: its faults, its verdict
-    python -m tests.simulation.run --seeds 0:150       many
+    python -m tests.simulation.run --seeds 0:160       many
     python -m tests.simulation.run --seed 7 --faults 'kill@1.5+2/0:1' 'cut@3+1/0:1>2'
 
 `run_seed` is what other tests use. A failing seed's schedule is shrunken before it is printed.
