@@ -87,7 +87,8 @@ def test_a_live_topic(spark, cluster, admin, capsys):
     admin.create_topic("audited", partitions=2)
     asyncio.run(write(cluster.bootstrap, "audited"))
     asked = ["--bootstrap", cluster.bootstrap, "--topic", "audited", "--format", "json"]
-    assert main([*asked, "--open-seconds", "60"]) == 0
+    with lightly(spark):
+        assert main([*asked, "--open-seconds", "60"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (told["records"], told["markers"], told["violations"]) == (512, 12, {})
     assert (told["committed"], told["aborted"], told["open"]) == (8, 4, 0)
