@@ -187,8 +187,8 @@ def _snapshot(file: Path | None, replay: _Replay) -> Iterator[Problem]:
             if p.first_offset >= 0 and replay.is_whole:
                 yield file.name, f"producer {producer_id} is missing, its transaction is open"
             continue
-        if not p.is_judged:
-            continue
+        if not p.is_judged or (p.last_offset < 0 and not replay.is_whole):
+            continue  # what it wrote in this epoch was deleted or cleaned away, perhaps
         log_says = [p.epoch, p.last_sequence, p.last_offset, p.offset_delta]
         file_says = [*entry[1:5]]
         if replay.is_whole:
