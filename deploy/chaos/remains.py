@@ -2,8 +2,10 @@
 
 import time
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
+from ...wire.control_record import ControlType, decode_marker
 from ...wire.errors import KafkaError
 from ...wire.record_batch import iterate_batches
 from ...wire.records import decode_batch
@@ -35,25 +37,51 @@ def dump_remains(recorder: Recorder, data: Path) -> int:
 
 
 def _dump_survivors(recorder: Recorder, folder: Path, replica: int, partition: str) -> None:
+    for key, (offset, digest) in sorted(survivors(folder).items(), key=lambda item: item[1][0]):
+        # a tombstone may have gone on one replica and not yet on another
+        if digest is not None:
+            both = (digest << 31) ^ zlib.crc32(key)
+            recorder.add("survivors", replica, partition, offset, both)
+
+
+def survivors(folder: Path) -> dict[bytes, tuple[int, int | None]]:
+    """Key -> (offset, digest; None: a tombstone) of the newest record that counts.
+
+    What was aborted does not: one replica may have cleaned it away already. Data without a marker
+    was committed: a cleaner takes what was aborted before its marker.
+    """
     newest: dict[bytes, tuple[int, int | None]] = {}
+    pending: dict[int, list[tuple[bytes, int, int | None]]] = {}
+
+    def count(records: Iterable[tuple[bytes, int, int | None]]) -> None:
+        for key, offset, digest in records:
+            if newest.get(key, (-1, None))[0] < offset:
+                newest[key] = (offset, digest)
+
     for log in sorted(folder.glob("*.log")):
         content = memoryview(log.read_bytes())
         for position, header in iterate_batches(content):
             if header.is_control:
+                ended = pending.pop(header.producer_id, [])
+                data = content[position : position + header.size_bytes]
+                if decode_marker(data)[0] is ControlType.COMMIT:
+                    count(ended)
                 continue
             try:
                 records = decode_batch(content, position)
             except KafkaError:
                 continue  # W1 and W3 look at the bytes
-            for record in records:
-                value = record.value
-                digest = None if value is None else zlib.crc32(value)
-                newest[bytes(record.key or b"")] = (record.offset, digest)
-    for key, (offset, digest) in sorted(newest.items(), key=lambda item: item[1][0]):
-        # a tombstone may have gone on one replica and not yet on another
-        if digest is not None:
-            both = (digest << 31) ^ zlib.crc32(key)
-            recorder.add("survivors", replica, partition, offset, both)
+            found = [
+                (bytes(r.key or b""), r.offset, None if r.value is None else zlib.crc32(r.value))
+                for r in records
+            ]
+            if header.is_transactional:
+                pending.setdefault(header.producer_id, []).extend(found)
+            else:
+                count(found)
+    for left in pending.values():
+        count(left)
+    return newest
 
 
 def _dump_decisions(recorder: Recorder, data: Path, shard: int) -> None:
