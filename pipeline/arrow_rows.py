@@ -16,7 +16,7 @@ from ..wire.errors import InvalidRecord
 from ..wire.records import Record
 
 ROWS_MAX = 16_384  # in an Arrow batch; the batch of the log that reaches a bound comes along whole
-BYTES_MAX = 8 * 1024 * 1024  # of the batches of the log; compressed ones are larger here
+BYTES_MAX = 8 * 1024 * 1024
 SEQUENCE_MASK = 2**31 - 1
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -55,7 +55,7 @@ class PlainRows:
             if self._has_headers:
                 self._headers += columns.headers or [()] * len(columns.values)
             self._added.append(columns)
-            self._bytes += columns.header.size_bytes
+            self._bytes += _size_bytes(columns)
         return len(self._values) >= ROWS_MAX or self._bytes >= BYTES_MAX
 
     def take(self) -> pa.RecordBatch | None:
@@ -98,7 +98,7 @@ class RawRows:
         if columns.values:
             self._added.append((columns, replica))
             self._count += len(columns.values)
-            self._bytes += columns.header.size_bytes
+            self._bytes += _size_bytes(columns)
         return self._count >= ROWS_MAX or self._bytes >= BYTES_MAX
 
     def take(self) -> pa.RecordBatch | None:
@@ -162,6 +162,13 @@ def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
         fields=[inner.field(0), inner.field(1)],
     )
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs, type=kind)
+
+
+def _size_bytes(columns: RecordColumns) -> int:
+    """What the records take here; a compressed batch says too little."""
+    if not columns.header.compression:
+        return columns.header.size_bytes
+    return sum(len(field) for field in (*columns.keys, *columns.values) if field)
 
 
 def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:

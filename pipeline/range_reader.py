@@ -7,6 +7,7 @@ Fetches run ahead in the client's thread while the caller works on what has come
 the range.
 """
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 
@@ -14,12 +15,14 @@ from ..client.cluster_view import ClusterView
 from ..client.fetch_state import FetchState, RawBatch
 from ..client.fetcher import Fetcher, wait_for
 from ..client.loop_thread import LoopThread
+from ..client.offset_queries import EARLIEST, list_offsets
 from ..client.settings import Settings, consumer_settings
 from ..client.view_source import open_view
 from ..wire.errors import OffsetOutOfRange, RequestTimedOut
 from .offsets import NO_TOPIC_ID, DataLost, OffsetRange, Report
 
 ANSWER_MS = 500  # between two looks at the clock
+AGAIN_S = 0.05  # a new leader learns the high watermark within moments
 EMPTY_ANSWERS = 2  # that say the same, before the rest of a range counts as empty
 
 
@@ -36,13 +39,13 @@ class RangeReader:
         self._wanted, self._report, self._is_committed = wanted, report, is_committed
         self._state = FetchState(wanted.topic, wanted.partition, wanted.start)
         self._empty_answers = 0
+        self._view: ClusterView = open_view(None, self._settings)[0]
         self._thread = LoopThread("oncelog-range")
+        self._fetcher = self._thread.run(self._make())
         try:
-            self._view: ClusterView
-            self._fetcher: Fetcher
             self._thread.run(self._open())
         except BaseException:
-            self._thread.close()
+            self.close()
             raise
 
     def __enter__(self) -> "RangeReader":
@@ -63,9 +66,10 @@ class RangeReader:
         while batches := self._thread.run(self._next()):
             yield batches
 
+    async def _make(self) -> Fetcher:
+        return Fetcher(self._view, self._settings)
+
     async def _open(self) -> None:
-        self._view, _ = open_view(None, self._settings)
-        self._fetcher = Fetcher(self._view, self._settings)
         topic, topic_id = self._wanted.topic, self._wanted.topic_id
         snapshot = await self._view.retrying(
             lambda: self._view.refresh([topic]), timeout_ms=self._settings.default_api_timeout_ms
@@ -99,7 +103,7 @@ class RangeReader:
             if fetcher.problems:
                 raise fetcher.problems.pop(0)
             if fetcher.out_of_range:
-                self._jump()
+                await self._jump()
             elif self._is_empty_from_here():
                 return []
             if _now_ms() > deadline_ms:
@@ -135,12 +139,20 @@ class RangeReader:
         self._empty_answers += 1
         return self._empty_answers >= EMPTY_ANSWERS
 
-    def _jump(self) -> None:
+    async def _jump(self) -> None:
         """The offset is not in the log: gone, or not yet known to a new leader."""
         self._fetcher.out_of_range.clear()
         state, wanted = self._state, self._wanted
-        first = state.log_start_offset
+        key = (wanted.topic, wanted.partition)
+        begins = await list_offsets(  # the answer to the fetch does not say
+            self._view,
+            {key: EARLIEST},
+            read_committed=False,
+            timeout_ms=self._settings.default_api_timeout_ms,
+        )
+        first = begins[key]
         if first <= state.position:
+            await asyncio.sleep(AGAIN_S)
             return
         try:
             self._report(

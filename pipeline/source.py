@@ -9,6 +9,7 @@ reads is decided in offsets.py; this file only asks the cluster and hands on. Sp
 process that lives as long as the query, and reads in others: nothing is shared but what it pickles.
 """
 
+import inspect
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -98,7 +99,7 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a piece; runs in a task."""
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = _arrow_schema(self._schema)
         rows: Rows = RawRows(schema) if self._options.is_raw else PlainRows(schema)
         what: Any = getattr(partition, "what", None)
         if isinstance(what, SegmentFile):
@@ -255,3 +256,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 )
                 return known
             time.sleep(0.2)
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """As Spark will ask for it: times in UTC."""
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # Spark 4.2: UTC unless told otherwise

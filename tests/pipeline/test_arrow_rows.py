@@ -122,6 +122,8 @@ def test_it_is_time_to_take_when_there_is_enough(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(arrow_rows, "BYTES_MAX", 100)
     for rows in (PlainRows(schema()), RawRows(schema(raw=True))):
         assert rows.add(batch_of(0, b"a" * 100))
+        rows.take()
+        assert rows.add(batch_of(0, b"a" * 100, compression=4)), "it counts what comes out"
 
 
 def test_a_range_is_cut_out_of_its_batches() -> None:

@@ -1,0 +1,89 @@
+"""A range of offsets is read to its end, or it is said what is missing."""
+
+import itertools
+from collections.abc import Callable
+from typing import NoReturn
+
+import pytest
+
+from oncelog.client import BlockingAdmin, BlockingProducer
+from oncelog.client.fetch_state import RawBatch
+from oncelog.deploy.local_cluster import Cluster
+from oncelog.pipeline.offsets import DataLost, OffsetRange
+from oncelog.pipeline.range_reader import RangeReader
+from oncelog.wire.errors import RequestTimedOut
+
+_numbers = itertools.count()
+
+
+def refuse(loss: str) -> NoReturn:
+    raise DataLost(loss)
+
+
+@pytest.fixture
+def topic(cluster: Cluster, admin: BlockingAdmin) -> str:
+    """40 records in batches of 10, the second of them aborted: 10..19, and markers behind each."""
+    name = f"range-{next(_numbers)}"
+    admin.create_topic(name, partitions=1)
+    with BlockingProducer(cluster.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        for number in range(4):
+            producer.begin_transaction()
+            producer.send_many(name, [b"%d" % (number * 10 + i) for i in range(10)])
+            producer.flush()
+            (producer.abort_transaction if number == 1 else producer.commit_transaction)()
+    return name
+
+
+def read(
+    cluster: Cluster,
+    topic: str,
+    start: int,
+    end: int,
+    *,
+    topic_id: str = "",
+    report: Callable[[str], None] = refuse,
+    **client: str,
+) -> list[RawBatch]:
+    config = {"bootstrap.servers": cluster.bootstrap, **client}
+    wanted = OffsetRange(topic, 0, start, end, topic_id)
+    with RangeReader(config, wanted, is_committed=True, report=report) as reader:
+        return [batch for found in reader for batch in found]
+
+
+def test_batches_are_whole_and_say_what_was_aborted(cluster: Cluster, topic: str) -> None:
+    batches = read(cluster, topic, 0, 44)
+    assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
+    assert [b.header.base_offset for b in batches if b.is_aborted] == [11, 21]
+    inner = read(cluster, topic, 15, 25)
+    assert [b.header.base_offset for b in inner] == [11, 21, 22], "no batch beyond the range"
+    assert read(cluster, topic, 12, 12) == []
+
+
+def test_small_fetches_give_the_same(cluster: Cluster, topic: str) -> None:
+    small = {"max.partition.fetch.bytes": "100", "fetch.max.bytes": "100"}
+    whole = read(cluster, topic, 3, 40)
+    assert [b.header for b in read(cluster, topic, 3, 40, **small)] == [b.header for b in whole]
+
+
+def test_what_was_removed_meanwhile_is_reported(
+    cluster: Cluster, topic: str, admin: BlockingAdmin
+) -> None:
+    admin.delete_records(topic, 0, 25)
+    with pytest.raises(DataLost, match=f"{topic}/0: offsets 15 to 24 were removed while"):
+        read(cluster, topic, 15, 40)
+    losses: list[str] = []
+    found = read(cluster, topic, 15, 40, report=losses.append)
+    assert [b.header.base_offset for b in found] == [22, 32, 33]
+    assert len(losses) == 1
+    assert read(cluster, topic, 5, 20, report=losses.append) == []
+
+
+def test_a_topic_that_was_made_anew_is_not_read(cluster: Cluster, topic: str) -> None:
+    with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
+        read(cluster, topic, 0, 44, topic_id="ab" * 16)
+
+
+def test_an_end_that_never_comes_is_said(cluster: Cluster, topic: str) -> None:
+    with pytest.raises(RequestTimedOut, match="no broker gave what stands at offset 44 for 1500"):
+        read(cluster, topic, 33, 50, **{"default.api.timeout.ms": "1500"})
