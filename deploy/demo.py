@@ -156,7 +156,6 @@ class Demo:
             self.cluster.client_config(**self._producer_settings),
             reserve=min(RESERVE_ROWS, len(lines) // 4),
             horizon_s=engine.horizon_s,
-            slowest_per_s=8_000 / engine.horizon_s,
             outlives_fatal_errors=self.report.broken == "unclean",
         )
 

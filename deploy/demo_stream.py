@@ -19,6 +19,7 @@ from .failure import Failure
 from .judge import NO_OFFSET, Acknowledgement
 
 STEADY_RECORDS_PER_S = 5_000
+TRICKLE_HORIZONS = 8  # so many times as long the reserve would last
 BURST_CHUNK, STEADY_CHUNK = 400, 50
 FLUSH_TIMEOUT_S = 60.0
 # A producer with little patience, so that a stall of a second makes it send again.
@@ -58,11 +59,10 @@ class Stream(threading.Thread):
         *,
         reserve: int,
         horizon_s: float,
-        slowest_per_s: float,
         outlives_fatal_errors: bool,
     ) -> None:
         super().__init__(daemon=True)
-        self._horizon_s, self._slowest_per_s = horizon_s, slowest_per_s
+        self._horizon_s = horizon_s
         self._topic, self._lines, self._reserve = topic, lines, reserve
         self.trace = BatchTrace()
         self.acknowledged: dict[int, Acknowledgement] = {}
@@ -169,9 +169,11 @@ class Stream(threading.Thread):
         self.handed_over = row + 1
 
     def _pace(self) -> float:
-        """Records a second: lower when rows run out before the faults do."""
-        left = len(self._lines) - self.handed_over - self._reserve
-        return max(self._slowest_per_s, min(STEADY_RECORDS_PER_S, left / self._horizon_s))
+        """Records a second: lower when rows run out before the faults do, and never none."""
+        left = len(self._lines) - self.handed_over
+        trickle = left / (TRICKLE_HORIZONS * self._horizon_s)
+        steady = (left - self._reserve) / self._horizon_s
+        return min(STEADY_RECORDS_PER_S, max(trickle, steady))
 
     def _delivered(self, row: int, error: Any, message: Any) -> None:
         if error is not None:
