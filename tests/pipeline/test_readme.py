@@ -1,5 +1,6 @@
 """The README's program: as it stands there, killed, and on a Spark cluster by options alone."""
 
+import contextlib
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from oncelog.client import BlockingAdmin, BlockingConsumer, BlockingProducer
 from oncelog.deploy.local_cluster import Cluster
+from oncelog.wire.errors import KafkaError
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -32,7 +34,9 @@ def program(tmp_path: Path, cluster: Cluster, admin: BlockingAdmin) -> Iterator[
     with BlockingProducer(cluster.bootstrap) as producer:
         producer.send_many("orders", [b"%d" % number for number in range(COUNT)])
     yield file
-    admin.delete_topics(["orders", "invoices", "oncelog.spark.decisions"])
+    for topic in ("orders", "invoices", "oncelog.spark.decisions"):
+        with contextlib.suppress(KafkaError):  # the program may have failed before it made it
+            admin.delete_topics([topic])
 
 
 def environment(cluster: Cluster) -> dict[str, str]:
@@ -68,7 +72,9 @@ def invoices(cluster: Cluster) -> list[int]:
 def test_a_killed_program_goes_on_exactly_once(program: Path, cluster: Cluster) -> None:
     folder = program.parent
     first = run([sys.executable, program.name], cluster, folder)
-    until((folder / "invoices-checkpoint/commits/3").exists, "the fourth batch")
+    commit = folder / "invoices-checkpoint/commits/3"
+    until(lambda: commit.exists() or first.poll() is not None, "the fourth batch")
+    assert commit.exists(), (folder / "program.log").read_text()[-3000:]
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert 0 < len(invoices(cluster)) < COUNT
