@@ -13,7 +13,6 @@ from ..wire.record_rows import Headers, Rows
 
 Column = Sequence[bytes | None]
 Times = int | Sequence[int]
-ANYWHERE = -1
 IS_LARGE = {"binary": False, "string": False, "large_binary": True, "large_string": True}
 
 
@@ -47,24 +46,23 @@ def rows_by_partition(
     headers: Sequence[Headers] | None,
     timestamps: Times,
     partitions: int | Sequence[int] | None,
-    partition_of: Callable[[bytes], int] | None,
+    partitions_of: Callable[[Column], list[int]] | None,
 ) -> list[tuple[int | None, Rows]]:
     """The records of each partition in their order; None: those that may go anywhere.
 
     partitions: one for all, one for each record, or None; None and ANYWHERE: by the key, where
-    `partition_of` is given and there is one. Raises TypeError and ValueError as `Rows` does.
+    `partitions_of` is given and there is one. Raises TypeError and ValueError as `Rows` does.
     """
     values = as_column(values)
     keys = None if keys is None else as_column(keys)
     for column in (keys, headers, timestamps, partitions):
         if isinstance(column, Sequence) and len(column) != len(values):
             raise ValueError(f"columns of {len(values)} and {len(column)} records")
-    if keys is not None and partition_of is not None and not isinstance(partitions, int):
-        by_key = (ANYWHERE if key is None else partition_of(bytes(key)) for key in keys)
+    if keys is not None and partitions_of is not None and not isinstance(partitions, int):
         if partitions is None:
-            partitions = list(by_key)
+            partitions = partitions_of(keys)
         elif min(partitions, default=0) < 0:
-            chosen = zip(partitions, by_key, strict=True)
+            chosen = zip(partitions, partitions_of(keys), strict=True)
             partitions = [mine if mine >= 0 else its for mine, its in chosen]
     if partitions is None or isinstance(partitions, int):
         return [(partitions, Rows(values, keys, headers, timestamps))]

@@ -7,8 +7,11 @@ that batches are large; partitions without a leader are passed over.
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
-SEED, MULTIPLIER = 0x9747B28C, 0x5BD1E995
+from .key_hashing import MULTIPLIER, SEED, WORTH_IT, partitions_of_keys, vector_library
+
+ANYWHERE = -1
 MASK = 0xFFFFFFFF
 STICKY_BYTES = 64 * 1024
 KEYS_KEPT = 20_000
@@ -51,6 +54,27 @@ class KeyPartitions(dict[bytes, int]):
                 self.clear()
             self[key] = partition
         return partition
+
+    def of_many(self, keys: Sequence[bytes | None]) -> list[int]:
+        """The partition of each key; ANYWHERE for null."""
+        numpy = vector_library()
+        if numpy is None or len(keys) < WORTH_IT:
+            return [ANYWHERE if key is None else self[bytes(key)] for key in keys]
+        by_length: dict[int, list[int]] = {}
+        for place, key in enumerate(keys):
+            by_length.setdefault(-1 if key is None else len(key), []).append(place)
+        found = [ANYWHERE] * len(keys)
+        for length, places in by_length.items():
+            if length < 0:
+                continue
+            alike: list[Any] = [keys[place] for place in places]
+            if length and len(places) >= WORTH_IT:
+                chosen = partitions_of_keys(numpy, alike, self.partitions)
+            else:
+                chosen = [self[bytes(key)] for key in alike]
+            for place, partition in zip(places, chosen, strict=True):
+                found[place] = partition
+        return found
 
 
 class StickyPartitioner:

@@ -205,10 +205,8 @@ class Producer:
             await self.until_sendable(topic)
         settings = self.settings
         now = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
-        partition_of = None
-        if not settings.partitioner_ignore_keys:
-            partition_of = known.by_key.__getitem__
-        groups = rows_by_partition(values, keys, headers, now, partition, partition_of)
+        by_key = None if settings.partitioner_ignore_keys else known.by_key.of_many
+        groups = rows_by_partition(values, keys, headers, now, partition, by_key)
         for where, rows in groups:
             if where is not None and not 0 <= where < known.count:
                 raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")

@@ -14,6 +14,7 @@ from oncelog.client.accumulator import Accumulator
 from oncelog.client.columns import as_column, rows_by_partition
 from oncelog.client.delivery import Deliveries, Outcome, RecordMetadata, RecordRange
 from oncelog.client.fetch_state import FetchState
+from oncelog.client.key_hashing import WORTH_IT, vector_library
 from oncelog.client.partitioner import KEYS_KEPT, KeyPartitions, partition_for_key
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.control_record import ControlType, encode_marker
@@ -21,6 +22,7 @@ from oncelog.wire.errors import InvalidRecord, RequestTimedOut
 from oncelog.wire.record_rows import Rows
 from oncelog.wire.records import Record, decode_batch, encode_batch
 
+some_partitions = st.integers(1, 1_000)
 fields = st.lists(st.none() | st.binary(max_size=9), max_size=40)
 
 
@@ -79,7 +81,7 @@ def test_each_partition_gets_its_records_in_order(listed, has_partitions, has_ke
     partitions = [partition for _, partition in listed] if has_partitions else None
     by_key = KeyPartitions(4)
     found: dict[int | None, list[bytes | None]] = {}
-    for where, rows in rows_by_partition(values, keys, None, 7, partitions, by_key.__getitem__):
+    for where, rows in rows_by_partition(values, keys, None, 7, partitions, by_key.of_many):
         builder = BatchBuilder()
         if len(rows):
             builder.extend(rows, 0, 1 << 20)
@@ -95,16 +97,29 @@ def test_each_partition_gets_its_records_in_order(listed, has_partitions, has_ke
     assert found == expected
 
 
+@pytest.fixture(scope="module")
+def numpy() -> Any:
+    return pytest.importorskip("numpy")
+
+
+@given(keys=st.lists(st.none() | st.binary(max_size=13), max_size=40), partitions=some_partitions)
+def test_many_keys_go_where_each_of_them_goes(numpy, keys, partitions):
+    assert vector_library() is numpy
+    keys = keys * (WORTH_IT // 4)  # enough of some lengths, too few of others
+    found = KeyPartitions(partitions).of_many(keys)
+    assert found == [-1 if k is None else partition_for_key(k, partitions) for k in keys]
+
+
 def test_keys_may_be_any_bytes():
     known = KeyPartitions(4)
     keys = [bytearray(b"1"), memoryview(b"1"), b"1"]
-    ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known.__getitem__)
+    ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known.of_many)
     assert len(rows) == 3
 
 
 def test_columns_of_one_call_are_equally_long():
     with pytest.raises(ValueError, match="columns of 2 and 1 records"):
-        rows_by_partition([b"", b""], [b""], None, 0, None, lambda _: 0)
+        rows_by_partition([b"", b""], [b""], None, 0, None, lambda _: [0])
     with pytest.raises(ValueError, match="columns of 2 and 3 records"):
         rows_by_partition([b"", b""], None, None, 0, [0, 1, 2], None)
 
