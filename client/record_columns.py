@@ -89,7 +89,12 @@ def _read_dense(data: bytes, columns: RecordColumns) -> RecordColumns:
             end = at + 1 + (number >> 1)
             at += 2  # with the attributes, which mean nothing yet
         else:
-            number, at = _long(data, at + 1, number)
+            byte = data[at + 1]
+            if byte < 0x80:  # two bytes: the usual ones stand here, without a call
+                at += 2
+                number = number & 0x7F | byte << 7
+            else:
+                number, at = _long(data, at + 1, number)
             end = at + (number >> 1)
             at += 1
         number = data[at]
@@ -117,7 +122,12 @@ def _read_dense(data: bytes, columns: RecordColumns) -> RecordColumns:
             add_value(None)
         else:
             if number >= 0x80:
-                number, at = _long(data, at, number)
+                byte = data[at]
+                if byte < 0x80:
+                    at += 1
+                    number = number & 0x7F | byte << 7
+                else:
+                    number, at = _long(data, at, number)
             start = at
             at += number >> 1
             add_value(data[start:at])
