@@ -135,8 +135,9 @@ class _Run:
         self.workload.start()
         dice = random.Random(cluster.random.getrandbits(64))
         admin = cluster.new_client()
+        self._change_s = 1.5 * max(1.0, shape.pace / 16)
         self._admin = admin.run(
-            administer(cluster, lambda: self.workload.is_over, dice, 1.5 * max(1.0, shape.pace / 4))
+            administer(cluster, lambda: self.workload.is_over, dice, self._change_s)
         )
         self.conductor.plan(self.faults)
         cluster.run(shape.seconds)
@@ -146,7 +147,10 @@ class _Run:
         self._say("healing")
         self.conductor.heal()
         self.workload.stop()
-        if not cluster.run(HEALED_S, self._is_healed):
+        is_whole = cluster.run(HEALED_S, self.conductor.is_whole)
+        # A client that pauses ends after its pause.
+        pause_s = 5 * self.settings.pause_ms / 1000 + 4 * self._change_s
+        if not is_whole or not cluster.run(HEALED_S + pause_s, self._is_healed):
             raise _NotAlive(f"{HEALED_S:.0f} s after the healing: {self._what_is_missing()}")
         self._until_decided()
         cluster.finish(probe(cluster, self.recorder), 120)
