@@ -199,6 +199,7 @@ def test_offsets_that_are_gone_stop_the_query_unless_told_otherwise(
     assert stream.run() == list(range(15, 20))
 
 
+@pytest.mark.spark_slow
 def test_writers_without_exactly_once(
     spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
 ) -> None:
