@@ -5,9 +5,11 @@ without, where nothing may be found. Exit code 1 when one was not caught.
 
 import argparse
 import sys
+from dataclasses import replace
 
 from . import results
 from .catalogue import SWITCHES
+from .chance import by_chance
 from .rounds import IN_SIMULATION, chosen, round_number
 
 
@@ -18,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--round", action="store_true", help="those whose turn it is")
     parser.add_argument("--processes", action="store_true", help="on real processes")
     parser.add_argument("--seeds", type=int, default=1, help="play with so many seeds")
+    parser.add_argument("--chance", type=float, metavar="S", help="only let chance find them, "
+                        "for so many seconds of the processor each")  # fmt: skip
     parser.add_argument("--write", action="store_true", help="keep the table for docs/judge.md")
     options = parser.parse_args(arguments)
     names = options.names or list(SWITCHES)
@@ -26,6 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.round:
         names = chosen(round_number(), IN_SIMULATION, names)
         print(f"round {round_number()}: {', '.join(names)}")
+    if options.chance:
+        return leave_to_chance(names, options.chance, options.write)
     done: list[results.Result] = []
     print(" | ".join(results.HEADS))
     for name in names:
@@ -44,6 +50,20 @@ def main(arguments: list[str] | None = None) -> int:
     if options.write:
         results.write(done)
     return 1 if bad else 0
+
+
+def leave_to_chance(names: list[str], cpu_s: float, is_kept: bool) -> int:
+    """Print what random simulation finds."""
+    known = {result.switch: result for result in results.read()}
+    for name in names:
+        if SWITCHES[name].scenario.startswith("raft-"):
+            continue  # these have a simulation of their own, which is random
+        chance = by_chance(SWITCHES[name], cpu_s=cpu_s)
+        print(f"{name}: {chance} {', '.join(chance.found)}", flush=True)
+        if is_kept and name in known:
+            known[name] = replace(known[name], by_chance=str(chance))
+            results.write(known.values())
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 PLAYS_MAX = 3  # on processes
 FILE = Path(__file__).with_name("results.json")
-HEADS = ("switch", "what it breaks", "scenario", "caught by", "seeds", "s", "without it")
+HEADS = ("switch", "what it breaks", "scenario", "caught by", "seeds", "s", "without it",
+         "by chance")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Result:
     seeds_caught: int
     seconds: float
     clean: bool
+    by_chance: str = ""  # of `chance`
 
     @property
     def is_good(self) -> bool:
@@ -100,12 +102,18 @@ def row(result: Result) -> tuple[str, ...]:
         f"{result.seeds_caught} of {result.seeds}",
         f"{result.seconds:.1f}",
         "clean" if result.clean else "**not clean**",
+        result.by_chance,
     )
 
 
 def write(results: Iterable[Result]) -> None:
     """Keep them beside those of other switches, with their cells as a page shows them."""
-    by_name = {r.switch: r for r in (*read(), *results)}
+    known = {r.switch: r for r in read()}
+    by_name = dict(known)
+    for r in results:
+        before = known.get(r.switch)
+        kept_chance = r.by_chance or (before.by_chance if before else "")
+        by_name[r.switch] = replace(r, by_chance=kept_chance)
     done = [by_name[name] for name in SWITCHES if name in by_name]
     kept = {"results": [asdict(r) for r in done], "table": [HEADS, *map(row, done)]}
     FILE.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

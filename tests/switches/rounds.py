@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .catalogue import SWITCHES
 
-IN_SIMULATION, ON_PROCESSES = 5, 1  # a round
+IN_SIMULATION, ON_PROCESSES = 8, 1  # a round
 ROUND = "ONCELOG_ROUND"  # the number of a build, where it has one; else the day counts
 
 

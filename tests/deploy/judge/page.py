@@ -116,7 +116,8 @@ them all.
 {switch_table()}
 *seeds*: with how many of them it was caught (a scenario of Raft tries up to 60 histories each);
 *s*: the longest play, with its verdict; *without it*: what was found in the same scenario, with the
-same seeds, without the bug.
+same seeds, without the bug; *by chance*: whether random simulation finds it, too, within seconds
+of the processor (`--chance S`): a measure of the simulation, and no proof.
 
 ## The checks
 
