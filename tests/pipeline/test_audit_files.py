@@ -16,6 +16,7 @@ from .log_files import LOG_STARTS, write_logs
 from .raw_plants import PLANTS
 from .raw_world import EDGES, NoPlace, RawWorld
 
+pytestmark = pytest.mark.spark_slow
 OF_READERS = {"aborted-visible", "committed-hidden", "open-visible", "phantom-read"}
 OF_LOGS = sorted(PLANTS.keys() - OF_READERS)
 
