@@ -48,7 +48,8 @@ def check(view: View) -> Iterable[Finding]:
 
     def probe_case(row: int) -> Case:
         facts = evidence.row("probes", row)
-        return Case(f"{facts['kind']} through broker {facts['broker']} did not succeed", facts)
+        through = f" through broker {facts['broker']}" if "broker" in facts else ""
+        return Case(f"{facts.get('kind')}{through} did not succeed", facts)
 
     yield from finding(PROBE_FAILED, failed, probe_case)
     yield from _nothing(view)

@@ -155,7 +155,9 @@ def _(e: Edit) -> None:
 
 @plant("probe-failed")
 def _(e: Edit) -> None:
-    e["probes"]["outcome"][e.pick(range(len(e["probes"])))] = Outcome.INFO
+    row = e.pick(range(len(e["probes"])))
+    e["probes"]["outcome"][row] = Outcome.INFO
+    e["probes"]["broker"][row] = e.pick([-1, 1])  # the probe of a whole cluster names no broker
 
 
 @plant("nothing-succeeded")
