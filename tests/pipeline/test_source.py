@@ -155,6 +155,24 @@ def test_a_stream_goes_on_where_it_was_and_finds_new_partitions(
     assert stream.run() == []
 
 
+@pytest.mark.spark_slow
+def test_where_a_query_began_is_kept_though_its_first_batch_failed(
+    spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
+) -> None:
+    put(cluster, topic, range(5))
+    stream = Stream(spark, cluster, topic, checkpoint, startingOffsets="latest")
+
+    def fail(frame: "DataFrame", batch_id: int) -> None:
+        raise RuntimeError(f"not yet: {batch_id} {numbers(frame)}")
+
+    frame = spark.readStream.format("oncelog").options(**stream.options).load()
+    writer = frame.writeStream.foreachBatch(fail).option("checkpointLocation", checkpoint)
+    with pytest.raises(Exception, match=r"not yet: 0 \[\]"):  # Spark's first batch may be empty
+        writer.start().awaitTermination(120)
+    put(cluster, topic, range(5, 10))  # when Spark asks again, latest lies behind these
+    assert stream.run() == [5, 6, 7, 8, 9]
+
+
 def test_a_stream_stops_before_an_open_transaction(
     spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
 ) -> None:
