@@ -127,8 +127,10 @@ class VirtualCluster:
                     cluster._end()
         finally:
             sys.unraisablehook = lambda _: None
+            logging.disable(logging.CRITICAL)  # the dead have nothing to say
             cluster.forget()
             gc.collect()
+            logging.disable(logging.NOTSET)
             sys.unraisablehook = hook
             random.setstate(state)
             if collects:
