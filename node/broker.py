@@ -301,6 +301,7 @@ class Broker:
         """Recover, off the event loop, what the remembered metadata places here."""
         for name, index in list(self.state.partitions_held_by(self.config.node_id)):
             self._logs.open_ahead(self.state.topics[name], index)
+        self._directory.note_recovered()
 
     def _start_replicas(self, broker_epoch: int) -> None:
         config = self.config

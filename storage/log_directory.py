@@ -164,6 +164,16 @@ class LogDirectory:
                 count += 1
         return count
 
+    def note_recovered(self) -> None:
+        """All logs have been opened: what a power cut has left behind is mended.
+
+        Only now the machine's boot id is written down. A process that is killed before begins
+        again with the suspicion that it had.
+        """
+        with self._disk:
+            if self._written_boot_id != self.meta.boot_id:
+                self._write_meta(self.meta)
+
     # -- checkpoints and the end ---------------------------------------------------------------
 
     def collect_checkpoints(self) -> Checkpoints:
@@ -247,15 +257,17 @@ class LogDirectory:
                 "Give this node the directory that is its own, or an empty one",
             )
         self.machine_restarted = meta.boot_id is not None and meta.boot_id != boot_id
-        if meta.boot_id != boot_id:
-            meta = MetaProperties(
-                cluster_id=cluster_id,
-                node_id=node_id,
-                directory_id=meta.directory_id,
-                boot_id=boot_id,
-            )
-            meta.write(self.path, self._fault_point)
+        self._written_boot_id = meta.boot_id
+        meta = MetaProperties(
+            cluster_id=cluster_id, node_id=node_id, directory_id=meta.directory_id, boot_id=boot_id
+        )
+        if self._written_boot_id is None:
+            self._write_meta(meta)  # it is new: from here on it is ours
         return meta
+
+    def _write_meta(self, meta: MetaProperties) -> None:
+        meta.write(self.path, self._fault_point)
+        self._written_boot_id = meta.boot_id
 
     def _take_clean_shutdown_mark(self) -> int | None:
         """Read the mark and remove it: from here on only `close` makes the end clean again."""

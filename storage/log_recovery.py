@@ -80,8 +80,7 @@ def load_log(
     producers = load_producers(segments, snapshots, state_end, now_ms)
     if dirty_from is not None:
         epochs.truncate_from_end(dirty_from.base_offset)
-        may_have_gaps = config.is_compacted and not machine_restarted
-        _recover_from(dirty_from, segments, producers, epochs, now_ms, may_have_gaps)
+        _recover_from(dirty_from, segments, producers, epochs, now_ms, not machine_restarted)
     if segments.active.next_offset < log_start_offset:
         # What DeleteRecords left over is gone from the disk: nothing of this log is valid.
         for segment in segments:
@@ -225,7 +224,8 @@ def _recover_from(
     """Read a segment and all newer ones; end the log before the first batch that is not whole.
 
     A power cut can take the end of a segment, exactly between two batches, and leave a newer one.
-    So the log ends before a gap between segments, too, unless compaction may have made it.
+    So the log then ends before a gap between segments, too. A gap that compaction has made (maybe
+    before the topic's policy changed) cannot be told from it: what follows is fetched again.
     """
     is_cut = False
     end_offset = dirty_from.base_offset

@@ -50,6 +50,7 @@ class Ballot:
         self._nonce = context.random.getrandbits(62)
         self._answers: dict[int, tuple[int, int]] = {}  # peer -> (term, last index)
         self._fence_term: int | None = None  # highest term of a complete census
+        self._first_stand_ms = 0.0  # if this is a new cluster: spread, so that one comes first
         self.deadline_ms = 0.0
 
     def begin(self, now_ms: float, *, head_start: bool) -> None:
@@ -57,6 +58,10 @@ class Ballot:
         spread = self._settings.heartbeat_interval_ms
         self.deadline_ms = now_ms + self._random.random() * spread + (0 if head_start else spread)
         if not self._log.is_voter:
+            # The first question may go out before there are links: it is asked again soon, or a
+            # new cluster that leads already would long be at the mercy of one node's disk.
+            self._first_stand_ms = self.deadline_ms
+            self.deadline_ms = min(self.deadline_ms, now_ms + self._settings.census_interval_ms)
             self._take_census(now_ms)
 
     def heard_leader(self, now_ms: float) -> None:
@@ -205,7 +210,7 @@ class Ballot:
             return
         elif all(answer == (0, 0) for answer in self._answers.values()):
             self._log.become_voter()
-            self.deadline_ms = now_ms
+            self.deadline_ms = max(now_ms, self._first_stand_ms)
         else:
             self._fence_term = max(term for term, _ in self._answers.values())
             if self._fence_term > self._core.term:

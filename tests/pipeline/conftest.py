@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NEEDS_JVM = {"spark"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if NEEDS_JVM & set(getattr(item, "fixturenames", ())):

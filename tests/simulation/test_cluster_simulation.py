@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, CHUNK = 160, 20
+SEEDS, CHUNK = 150, 25
 HOURS_LEAST = 4.0
 
 

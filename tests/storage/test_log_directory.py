@@ -73,6 +73,10 @@ def test_a_changed_boot_id_says_that_the_machine_was_restarted(opened):
     assert second.machine_restarted
     assert second.meta.directory_id == first.meta.directory_id
     second.release()
+    third = opened(boot_id="boot-2")
+    assert third.machine_restarted, "the second ended before all logs were mended"
+    third.note_recovered()
+    third.release()
     assert not opened(boot_id="boot-2").machine_restarted
 
 
