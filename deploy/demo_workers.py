@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import psutil
 
 from .demo_worker import WorkerSettings
 from .failure import Failure
+from .heard import Heard
 
 RESTARTS_MAX = 30  # of one worker
 STOP_TIMEOUT_S = 15.0
@@ -47,16 +48,15 @@ class _Worker:
     reader: threading.Thread | None = None
 
 
-class Workers:
+class Workers(Heard):
     """All workers; `transactions` is everything that was ever told, in order."""
 
     def __init__(self, settings: Iterable[WorkerSettings], log_directory: Path) -> None:
+        super().__init__()
         self._workers = {each.name: _Worker(each) for each in settings}
         self._log_directory = log_directory
-        self._changed = threading.Condition()  # holds an RLock
         self.transactions: dict[str, Told] = {}
         self.last: dict[str, Told] = {}  # by worker
-        self.failed: Failure | None = None
         self.restarts = 0
 
     @property
@@ -113,19 +113,6 @@ class Workers:
     def resume(self, name: str) -> None:
         """SIGCONT."""
         self._process(name).resume()
-
-    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something that workers tell makes this true; False when time is up."""
-        deadline = time.monotonic() + timeout_s
-        with self._changed:
-            while not condition():
-                left_s = deadline - time.monotonic()
-                if self.failed is not None:
-                    raise self.failed
-                if left_s <= 0:
-                    return False
-                self._changed.wait(min(left_s, 0.1))
-        return True
 
     def committed_after(self, at: float) -> dict[str, float | None]:
         """When each worker first committed a transaction that it began after `at`."""

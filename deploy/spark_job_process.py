@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from .failure import Failure
+from .heard import Heard
 
 RESTARTS_MAX = 20
 STOP_TIMEOUT_S, GONE_TIMEOUT_S = 60.0, 6.0
@@ -38,10 +39,11 @@ class ToldBatch:
     heard_at: float = field(default_factory=time.monotonic)
 
 
-class SparkJobProcess:
+class SparkJobProcess(Heard):
     """See the top of the file. `arguments`: those of the job; `log`: where its words go."""
 
     def __init__(self, arguments: Sequence[str], log: Path, queries: Sequence[str]) -> None:
+        super().__init__()
         self.queries = tuple(queries)
         self.batches: list[ToldBatch] = []
         self.last: dict[str, ToldBatch] = {}  # by query
@@ -49,31 +51,16 @@ class SparkJobProcess:
         self.is_ready = False  # once it has been
         self.starts = 0
         self.restarts = 0
-        self.failed: Failure | None = None
         self._arguments = list(arguments)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_wanted = False
         self._struck: subprocess.Popen[bytes] | None = None
-        self._changed = threading.Condition()  # holds an RLock
 
     def start(self) -> None:
         """Start the job; it tells when it is ready."""
         with self._changed:
             self._is_wanted = True
             self._spawn()
-
-    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something that the job tells makes this true; False when time is up."""
-        deadline = time.monotonic() + timeout_s
-        with self._changed:
-            while not condition():
-                left_s = deadline - time.monotonic()
-                if self.failed is not None:
-                    raise self.failed
-                if left_s <= 0:
-                    return False
-                self._changed.wait(min(left_s, 0.1))
-        return True
 
     def committed_after(self, at: float) -> dict[str, float | None]:
         """When each query first told of a batch that it began after `at`, a time of the wall."""

@@ -14,7 +14,7 @@ from ..history_outcomes import ENDS_THE_PROCESS
 from ..history_progress import UnreadPartitions, highest_offsets
 from ..history_recorder import Recorder
 from ..history_schema import Outcome
-from .incarnations import Stop, Tally, ending, pause, until
+from .incarnations import Stop, Tally, ending, one_after_another, pause
 from .load_settings import APPEND, COMPRESSIONS, LoadSettings
 from .payloads import plain
 from .recorded_consumer import RecordedConsumer, TopicPartition
@@ -43,13 +43,14 @@ async def append(
     those who shall read for one another.
     """
     unread = UnreadPartitions() if unread is None else unread
-    tally = Tally() if tally is None else tally
-    while not stop():
+
+    def make() -> _Client:
         chosen = name
         if others and dice.random() < settings.stolen_share:
             chosen = dice.choice(others)
-        client = _Client(source, recorder, settings, dice, unread, chosen, mode)
-        await until(client, stop, dice, settings, tally)
+        return _Client(source, recorder, settings, dice, unread, chosen, mode)
+
+    await one_after_another(make, stop, dice, settings, tally)
 
 
 class _Client:

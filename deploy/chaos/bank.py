@@ -7,13 +7,14 @@ doubled or read although it was aborted.
 """
 
 import random
+from functools import partial
 
 from ...client.view_source import Source
 from ...wire.errors import KafkaError
 from ..history_outcomes import ENDS_THE_PROCESS
 from ..history_recorder import Recorder
 from ..history_schema import Outcome
-from .incarnations import Stop, Tally, ending, pause, until
+from .incarnations import Stop, Tally, ending, one_after_another, pause
 from .load_settings import BANK, COMPRESSIONS, LoadSettings
 from .payloads import leg, leg_of
 from .recorded_consumer import RecordedConsumer
@@ -33,10 +34,8 @@ async def bank(
     tally: Tally | None = None,
 ) -> None:
     """Transfer until `stop()`, client after client. name: the transactional id."""
-    tally = Tally() if tally is None else tally
-    while not stop():
-        client = _Teller(source, recorder, settings, dice, name)
-        await until(client, stop, dice, settings, tally)
+    make = partial(_Teller, source, recorder, settings, dice, name)
+    await one_after_another(make, stop, dice, settings, tally)
 
 
 class _Teller:

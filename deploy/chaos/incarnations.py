@@ -44,7 +44,20 @@ class Tally:
         self.errors[type(problem).__name__] += 1
 
 
-async def until(
+async def one_after_another(
+    make: Callable[[], Client],
+    stop: Stop,
+    dice: random.Random,
+    settings: LoadSettings,
+    tally: Tally | None = None,
+) -> None:
+    """Let clients work until `stop()`, each until it is over or old."""
+    tally = Tally() if tally is None else tally
+    while not stop():
+        await _until(make(), stop, dice, settings, tally)
+
+
+async def _until(
     client: Client, stop: Stop, dice: random.Random, settings: LoadSettings, tally: Tally
 ) -> None:
     """Let one client work until it is over, or old, or `stop()`; then end it, somehow."""

@@ -6,13 +6,14 @@ offsets with it (KIP-447). After a transaction that did not commit the consumer 
 """
 
 import random
+from functools import partial
 
 from ...client.view_source import Source
 from ...wire.errors import KafkaError
 from ..history_outcomes import ENDS_THE_PROCESS
 from ..history_recorder import Begun, Recorder
 from ..history_schema import Outcome
-from .incarnations import Stop, Tally, ending, pause, until
+from .incarnations import Stop, Tally, ending, one_after_another, pause
 from .load_settings import APPEND, COMPRESSIONS, OUTPUTS, LoadSettings
 from .payloads import plain
 from .recorded_consumer import Polled, RecordedConsumer
@@ -30,10 +31,8 @@ async def read_process_write(
     tally: Tally | None = None,
 ) -> None:
     """Be a member of the job until `stop()`, client after client. name: the transactional id."""
-    tally = Tally() if tally is None else tally
-    while not stop():
-        client = _Member(source, recorder, settings, dice, name)
-        await until(client, stop, dice, settings, tally)
+    make = partial(_Member, source, recorder, settings, dice, name)
+    await one_after_another(make, stop, dice, settings, tally)
 
 
 class _Member:

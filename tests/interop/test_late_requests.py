@@ -65,8 +65,10 @@ class OldClient:
         self.late = RawPeer("late", proxy.address)
         self.peer = RawPeer("on time", broker.address)
         self.peer.create_topic(self.topic, PARTITIONS)
+        # A coordinator serves no connection that is older than its election, and this broker may
+        # have just begun.
+        wait_for_coordinator(self.peer, 1, name)
         self.peer.close()  # connections of a producer count from its first request on
-        wait_for_coordinator(self.late, 1, name)
         values = {"transactional_id": name, "transaction_timeout": 60_000}
         answer = self._ask(self.late, INIT_PRODUCER_ID, 1, values)
         self.identity = answer.producer_id, answer.producer_epoch

@@ -7,29 +7,28 @@ machine without power, are silent. Raft frames alone may be repeated or overtake
 the engine must bear is its own promise, not ZeroMQ's.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from zlib import crc32
 
 from oncelog.replication.link_state import GRACE_MS, LinkState
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer_handlers import (
+    Answered,
+    Body,
     Buffer,
     PeerError,
     PeerHandlers,
-    PeerTimeout,
     PeerUnavailable,
     What,
 )
+from oncelog.replication.peer_requests import RequestsUnderWay
 
-from .virtual_loop import Handle, ProcessLoop
+from .virtual_loop import ProcessLoop
 from .wires import Wires
 
 RECONNECT_S = (0.015, 0.1)
 QUEUE_MESSAGES = {False: 4096, True: 64}
-Body = tuple[bytes, list[Buffer]]
-Answered = Callable[[Body | PeerError], object]
 
 
 class _Dialled:
@@ -91,8 +90,7 @@ class VirtualLinks(PeerHandlers):
         self._exchange = exchange
         self._dialled = {peer: _Dialled() for peer in sorted(self.peers)}
         self._known: dict[int, int] = {}  # peer -> the incarnation that we are connected to
-        self._pending: dict[int, tuple[Answered, int, Handle]] = {}
-        self._count = 0
+        self._under_way = RequestsUnderWay(loop, 0)  # type: ignore[arg-type]
         self._last_arrival: dict[tuple[int, bool, bool], float] = {}
         self._is_listening = False
 
@@ -110,8 +108,7 @@ class VirtualLinks(PeerHandlers):
     async def stop(self) -> None:
         """Close everything; requests under way end with PeerUnavailable."""
         self._is_listening = False
-        for number in list(self._pending):
-            self._end(number, PeerUnavailable("this broker is stopping"))
+        self._under_way.fail(PeerUnavailable("this broker is stopping"))
         if self._exchange.nodes.get(self.node_id) is self:
             self._exchange.died(self.node_id, power=False)
 
@@ -144,52 +141,15 @@ class VirtualLinks(PeerHandlers):
         bulk: bool = False,
     ) -> None:
         """See PeerHandlers."""
-        self._count = number = self._count + 1
-        late = PeerTimeout(f"broker {peer} did not answer within {timeout_ms} ms")
-        timer = self.loop.call_later(timeout_ms / 1000, self._end, number, late)
-        self._pending[number] = (answered, peer, timer)
         dialled = self._dialled.get(peer)
+        number = self._under_way.add(answered, dialled, peer, timeout_ms)
         if dialled is None or not self._is_listening:
             reason = f"broker {peer} is not a peer, or this one is stopped"
-            self.loop.call_soon(self._end, number, PeerUnavailable(reason))
+            self._under_way.end(number, PeerUnavailable(reason))
         elif not dialled.is_up or dialled.under_way[bulk] >= QUEUE_MESSAGES[bulk]:
-            reason = f"no connection to broker {peer}"
-            self.loop.call_soon(self._end, number, PeerUnavailable(reason))
+            self._under_way.end(number, PeerUnavailable(f"no connection to broker {peer}"))
         else:
             self._post(peer, dialled, bulk, (What.REQUEST, kind, number, header, frames), True)
-
-    async def request(
-        self,
-        peer: int,
-        kind: int,
-        header: bytes,
-        frames: Sequence[Buffer] = (),
-        *,
-        timeout_ms: int,
-        bulk: bool = False,
-    ) -> Body:
-        """See PeerHandlers."""
-        future: asyncio.Future[Body] = self.loop.create_future()
-
-        def settle(outcome: Body | PeerError) -> None:
-            if future.done():
-                return
-            if isinstance(outcome, PeerError):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
-
-        self.ask(peer, kind, header, frames, answered=settle, timeout_ms=timeout_ms, bulk=bulk)
-        return await future
-
-    def _end(self, number: int, outcome: Body | PeerError) -> bool:
-        """A request ends, once."""
-        waiting = self._pending.pop(number, None)
-        if waiting is None:
-            return False
-        waiting[2].cancel()
-        waiting[0](outcome)
-        return True
 
     # -- connections
 
@@ -234,9 +194,7 @@ class VirtualLinks(PeerHandlers):
         dialled.number += 1
         dialled.under_way = {False: 0, True: 0}
         broke = PeerUnavailable(f"the connection to broker {peer} broke")
-        for number, waiting in self._pending.items():
-            if waiting[1] == peer:
-                self.loop.call_soon(self._end, number, broke)
+        self._under_way.fail(broke, dialled)
         dialled.state.closed(self._now_ms())
         self.loop.call_later((GRACE_MS + 1) / 1000, self._grace_over, peer, dialled.state)
         self._link_changed(peer, False)
@@ -332,7 +290,7 @@ class VirtualLinks(PeerHandlers):
         if message[0] != What.REPLY:
             reason = body[0].decode(errors="replace")
             outcome = PeerUnavailable(f"broker {peer.node_id} failed: {reason}")
-        if not self._end(message[2], outcome):
+        if not self._under_way.replied(message[2], dialled, outcome):
             self.dropped["late"] += 1
 
 
