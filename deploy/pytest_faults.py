@@ -84,6 +84,7 @@ class Faults:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="oncelog-faults", daemon=True)
         self._undoes = True
+        self._to_mend: set[tuple[int, int]] = set()
         self.struck = 0
         self.problem: Exception | None = None
 
@@ -161,10 +162,27 @@ class Faults:
             if state == "paused":
                 self._cluster.resume(fault.node_id)
                 self._tell(f"resumed node {fault.node_id}")
-        elif self.is_running():
-            for node_id in self._cluster.node_ids:
-                self._cluster.ask_node(node_id, {"op": "heal"})
-            self._tell("mended all links")
+        else:
+            self._to_mend |= self._links_of(fault)
+            self._mend()
+            self._tell(f"mended the links of node {fault.node_id}")
+
+    def _links_of(self, fault: DrawnFault) -> set[tuple[int, int]]:
+        """What a fault of links did where, as (node, its peer)."""
+        node_id, others = fault.node_id, [i for i in self._cluster.node_ids if i != fault.node_id]
+        links = {(node_id, peer) for peer in others}
+        if fault.kind == "partition":
+            links |= {(peer, node_id) for peer in others}
+        return links
+
+    def _mend(self) -> None:
+        """Mend our links where a node can be asked: one that the test has paused is asked later."""
+        states = {status.node_id: status.state for status in self._cluster.status()}
+        for node_id, peer in sorted(self._to_mend):
+            if states[node_id] == "running":
+                self._cluster.ask_node(node_id, {"op": "heal", "peer": peer})
+            if states[node_id] != "paused":  # a cut lives in the process, and ends with it
+                self._to_mend.discard((node_id, peer))
 
     def _wait_until_whole(self) -> None:
         """Return when all nodes run and every replica is in sync, or when it is over."""
@@ -174,6 +192,9 @@ class Faults:
                 deadline = None
             else:
                 deadline = deadline or time.monotonic() + WHOLE_TIMEOUT_S
+                if self._to_mend:
+                    with self._alone:
+                        self._mend()
                 short = missing_replicas(self._cluster)
                 if not short:
                     return
