@@ -87,10 +87,7 @@ class ClusterView:
     def __init__(
         self, bootstrap: str | Iterable[str], *, client_id: str = "oncelog", timeout_ms: int = 5_000
     ) -> None:
-        listed = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
-        self._bootstrap = [parse_address(item) for item in listed if item.strip()]
-        if not self._bootstrap:
-            raise ValueError("the bootstrap list is empty; it looks like host:port,host:port")
+        self._bootstrap = parse_bootstrap(bootstrap)
         self.client_id, self.timeout_ms = client_id, timeout_ms
         self.snapshot = Snapshot()
         self._connections: dict[tuple[str, int, str], Connection] = {}
@@ -260,6 +257,15 @@ def read_metadata(answer: Any) -> Snapshot:
 def topic_error(topic: str, code: int) -> KafkaError:
     """The error of a code, with the topic's name before its sentence."""
     return error_for(code, f"topic {topic}: {error_for(code)}")
+
+
+def parse_bootstrap(listed: str | Iterable[str]) -> list[tuple[str, int]]:
+    """`host:port,host:port`, or several of them, as pairs; ValueError with a sentence."""
+    texts = listed.split(",") if isinstance(listed, str) else listed
+    found = [parse_address(text) for text in texts if text.strip()]
+    if not found:
+        raise ValueError("the bootstrap list is empty; it looks like host:port,host:port")
+    return found
 
 
 def parse_address(text: str) -> tuple[str, int]:

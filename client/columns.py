@@ -5,8 +5,7 @@ Arrow's columnar format (validity bits, offsets, data), whoever made it.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import compress, islice, repeat
-from operator import eq
+from itertools import islice
 from typing import Any
 
 from ..wire.record_rows import Headers, Rows
@@ -67,17 +66,21 @@ def rows_by_partition(
     if partitions is None or isinstance(partitions, int):
         return [(partitions, Rows(values, keys, headers, timestamps))]
 
-    def those(column: Any, partition: int) -> Any:
+    places_of: dict[int, list[int]] = {}
+    for place, partition in enumerate(partitions):
+        places_of.setdefault(partition, []).append(place)
+
+    def those(column: Any, places: list[int]) -> Any:
         if column is None or isinstance(column, int):
             return column
-        return list(compress(column, map(eq, partitions, repeat(partition))))
+        return list(map(column.__getitem__, places))
 
     return [
         (
             partition if partition >= 0 else None,
-            Rows(*(those(column, partition) for column in (values, keys, headers, timestamps))),
+            Rows(*(those(column, places) for column in (values, keys, headers, timestamps))),
         )
-        for partition in sorted(set(partitions))
+        for partition, places in sorted(places_of.items())
     ]
 
 

@@ -55,11 +55,16 @@ class _Topic:
 
     __slots__ = ("by_key", "count", "led", "snapshot", "sticky")
 
-    def __init__(self, snapshot: Snapshot, topic: str, sticky: StickyPartitioner) -> None:
+    def __init__(
+        self, snapshot: Snapshot, topic: str, sticky: StickyPartitioner, before: "_Topic | None"
+    ) -> None:
         found = snapshot.partitions_of(topic)
         self.snapshot, self.sticky, self.count = snapshot, sticky, len(found)
         self.led = [p.partition for p in found if p.leader >= 0]
-        self.by_key = KeyPartitions(self.count)
+        if before is not None and before.count == self.count:
+            self.by_key = before.by_key
+        else:
+            self.by_key = KeyPartitions(self.count)
 
 
 class Producer:
@@ -256,7 +261,7 @@ class Producer:
     def _look_up(self, topic: str) -> _Topic | None:
         snapshot, before = self._view.snapshot, self._topics.get(topic)
         sticky = before.sticky if before is not None else self._new_sticky()
-        found = _Topic(snapshot, topic, sticky)
+        found = _Topic(snapshot, topic, sticky, before)
         if not found.count:
             return None
         self._topics[topic] = found

@@ -6,6 +6,7 @@ form of the same. A batch that no compaction has thinned has its offsets one beh
 they are a `range` and are not read.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -37,14 +38,11 @@ class RecordColumns(NamedTuple):
 
     def between(self, from_offset: int, until_offset: int | None = None) -> "RecordColumns":
         """Those records that are at or after the one and before the other."""
-        offsets, count = self.offsets, len(self.offsets)
-        if not count:
+        offsets = self.offsets
+        first = bisect_left(offsets, from_offset)
+        last = len(offsets) if until_offset is None else bisect_left(offsets, until_offset)
+        if first == 0 and last == len(offsets):
             return self
-        is_all_below = until_offset is None or offsets[-1] < until_offset
-        if offsets[0] >= from_offset and is_all_below:
-            return self
-        first = sum(offset < from_offset for offset in offsets)
-        last = count if is_all_below else sum(offset < (until_offset or 0) for offset in offsets)
         headers = None if self.headers is None else self.headers[first:last]
         columns = [c[first:last] for c in (offsets, self.timestamps, self.keys, self.values)]
         return RecordColumns(*self[:3], *columns, headers)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import psutil
 from .failure import Failure
 
 if TYPE_CHECKING:
-    from .blocking import BlockingAdmin
+    from ..client.blocking import BlockingAdmin
     from .local_cluster import Cluster
 
 
@@ -105,7 +105,7 @@ def link_counters(cluster: "Cluster", node_id: int) -> int | None:
 def bench_target(data: Path, bootstrap: str | None) -> Iterator[BenchTarget]:
     """The cluster to measure: --bootstrap, else the running one in `data`, else a new one."""
     from . import layout
-    from .blocking import BlockingAdmin
+    from .blocking import blocking_admin
     from .cli_common import say
     from .local_cluster import Cluster
 
@@ -120,7 +120,7 @@ def bench_target(data: Path, bootstrap: str | None) -> Iterator[BenchTarget]:
                 say("no cluster runs here: starting one of 3 nodes for the measurement")
                 cluster = stack.enter_context(Cluster(3))
             bootstrap = cluster.bootstrap
-        admin = stack.enter_context(BlockingAdmin(bootstrap, timeout_ms=20_000))
+        admin = stack.enter_context(blocking_admin(bootstrap, timeout_ms=20_000))
         target = BenchTarget(bootstrap, admin, cluster)
         stack.callback(target.drop_topics)
         yield target

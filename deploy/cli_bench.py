@@ -2,13 +2,12 @@
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, say, show, show_one
+from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, require, say, show, show_one
 from .failure import Failure
 
 Break = Literal["none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off"]
@@ -43,7 +42,7 @@ def demo(
     The engine is Spark where its extra is installed and nothing is taken away, else two workers.
     Exit code 0: exactly once. 1: violated. 3: no kill hit work in flight, so nothing is proved.
     """
-    _require("confluent_kafka", "demo")
+    require("demo", "confluent_kafka")
     from . import demo_report, flights
     from .demo import CLUSTER_CONFIG, Demo
     from .local_cluster import Cluster
@@ -97,8 +96,7 @@ def replication(
     html_file: HtmlFile = None,
 ) -> None:
     """What a replica costs: throughput, latency, CPU, memory, bytes between nodes."""
-    _require("confluent_kafka", "bench")
-    _require("hdrh", "bench")
+    require("bench", "confluent_kafka", "hdrh")
     from . import bench_html, bench_report
     from .bench_cluster import bench_target
     from .bench_replication import Grid, run_grid
@@ -146,7 +144,7 @@ def txn(
     html_file: HtmlFile = None,
 ) -> None:
     """What a transaction costs: commit latency and rate, beside plain idempotent writes."""
-    _require("confluent_kafka", "bench")
+    require("bench", "confluent_kafka")
     from . import bench_report, bench_transactions_page
     from .bench_cluster import bench_target
     from .bench_transactions import TransactionGrid, run_transaction_grid
@@ -185,7 +183,7 @@ def failover(
     format: Format = "table",
 ) -> None:
     """kill -9 of a leader until the next acknowledged write, again and again: p50, p99."""
-    _require("confluent_kafka", "bench")
+    require("bench", "confluent_kafka")
     from . import bench_report
     from .bench_cluster import bench_target
     from .bench_failover import run_failovers
@@ -212,11 +210,3 @@ def _numbers(text: str) -> list[int]:
         return [int(item) for item in text.split(",")]
     except ValueError:
         raise Failure(f"{text!r} is not a list of numbers such as 1,3.", exit_code=2) from None
-
-
-def _require(module: str, extra: str) -> None:
-    import importlib.util
-
-    if importlib.util.find_spec(module) is None:
-        command = f"{Path(sys.executable).name} -m pip install 'oncelog[{extra}]'"
-        raise Failure(f"This needs {module}. Install it with: {command}", exit_code=2)

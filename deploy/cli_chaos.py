@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from .cli_common import Format, say
+from .cli_common import Format, require, say
 from .failure import Failure
 
-MISSING = "Chaos needs numpy and pyarrow for the judge: pip install 'oncelog[check,demo]'."
 DID_NOT_HIT = 3
 ASSIGNORS = ("range", "cooperative-sticky")  # by the seed
 Out = Annotated[Path | None, Parameter(help="The run's directory; it must be empty.")]
@@ -93,14 +92,15 @@ def report(
     html: Annotated[Path | None, Parameter(help="Where to; DIR/report.html if absent.")] = None,
 ) -> None:
     """A page: throughput and latency over time with the faults as bars, tables, the verdict."""
-    _require_judge()
+    require("check", "numpy", "pyarrow")
     from .chaos.report import write_report
 
     print(write_report(directory, html or directory / "report.html"))
 
 
 def _go(settings: Any, out: Path, output: str) -> int:
-    _require_judge()
+    clients = ["confluent_kafka"] if settings.confluent_workers else []
+    require("check,demo", "numpy", "pyarrow", *clients)
     from .chaos.run import ChaosRun
     from .chaos.verdict import fields, judge_run, words
 
@@ -125,10 +125,3 @@ def _go(settings: Any, out: Path, output: str) -> int:
     if not is_clean:
         return 1
     return 0 if outcome.has_hit else DID_NOT_HIT
-
-
-def _require_judge() -> None:
-    from importlib.util import find_spec
-
-    if not (find_spec("numpy") and find_spec("pyarrow")):
-        raise Failure(MISSING)

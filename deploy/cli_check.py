@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, bootstrap_line, say, show
+from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, bootstrap_line, require, say, show
 from .failure import Failure
 
 if TYPE_CHECKING:
     from .history import History
 
 LARGE_BYTES = 2 << 30
-MISSING = "The judge needs numpy and pyarrow: pip install 'oncelog[check]'."
 
 
 def register(app: App) -> None:
@@ -39,10 +38,7 @@ def check(
     Exit code 1: a promise was broken. For logs that are too large for this machine's memory there
     is an audit on Spark: python -m oncelog.pipeline.audit (docs/audit.md).
     """
-    from importlib.util import find_spec
-
-    if not (find_spec("numpy") and find_spec("pyarrow")):
-        raise Failure(MISSING)
+    require("check", "numpy", "pyarrow")
     if catalogue:
         return _catalogue(format)
     if target is None:

@@ -262,10 +262,10 @@ def _node_rows(cluster: Any) -> list[dict[str, Any]]:
     controller, leads, is_known = -1, dict.fromkeys(cluster.node_ids, 0), False
     statuses = cluster.status()
     if any(s.state == "running" for s in statuses):
-        from .blocking import BlockingAdmin
+        from .blocking import blocking_admin
 
         try:
-            with BlockingAdmin(cluster.bootstrap, timeout_ms=2_000) as admin:
+            with blocking_admin(cluster.bootstrap, timeout_ms=2_000) as admin:
                 for p in admin.run(lambda a: a.describe_topics()):
                     leads[p.leader] = leads.get(p.leader, 0) + 1
                 is_known = True

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,14 +13,27 @@ from cyclopts import Parameter
 from .failure import Failure
 
 if TYPE_CHECKING:
-    from .blocking import BlockingAdmin
+    from ..client.blocking import BlockingAdmin
     from .local_cluster import Cluster
 
 DEFAULT_DATA = Path(".oncelog")
+
+
+def _check_bootstrap(_type: object, value: str | None) -> None:
+    from ..client.cluster_view import parse_bootstrap
+
+    if value is not None:
+        parse_bootstrap(value)
+
+
 Data = Annotated[Path, Parameter(help="The cluster's directory.")]
 Format = Annotated[Literal["table", "json"], Parameter(help="How to print the result.")]
 Bootstrap = Annotated[
-    str | None, Parameter(help="HOST:PORT,... of any Kafka-compatible cluster, instead of --data.")
+    str | None,
+    Parameter(
+        help="HOST:PORT,... of any Kafka-compatible cluster, instead of --data.",
+        validator=_check_bootstrap,
+    ),
 ]
 Pairs = Annotated[
     list[str] | None,
@@ -36,7 +50,7 @@ def open_cluster(data: Path) -> "Cluster":
 
 def bootstrap_line(data: Path, bootstrap: str | None) -> str:
     """Where to connect: what was given, else the cluster of the directory."""
-    if bootstrap:
+    if bootstrap is not None:
         return bootstrap
     from . import layout
 
@@ -52,15 +66,20 @@ def bootstrap_line(data: Path, bootstrap: str | None) -> str:
 @contextmanager
 def admin_of(data: Path, bootstrap: str | None) -> Iterator["BlockingAdmin"]:
     """An admin of the cluster that was meant."""
-    from .blocking import BlockingAdmin
+    from .blocking import blocking_admin
 
-    line = bootstrap_line(data, bootstrap)
-    try:
-        admin = BlockingAdmin(line, timeout_ms=10_000)
-    except ValueError as problem:
-        raise Failure(f"{problem}.") from None
-    with admin:
+    with blocking_admin(bootstrap_line(data, bootstrap), timeout_ms=10_000) as admin:
         yield admin
+
+
+def require(extra: str, *modules: str) -> None:
+    """Failure, with the command that helps, unless the modules of an extra are installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        command = f"{Path(sys.executable).name} -m pip install 'oncelog[{extra}]'"
+        raise Failure(
+            f"This needs {' and '.join(missing)}. Install it with: {command}", exit_code=2
+        )
 
 
 def pairs(texts: Sequence[str] | None) -> dict[str, str]:

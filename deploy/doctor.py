@@ -86,7 +86,7 @@ def _extras() -> list[Check]:
 
 def _cluster(data: Path) -> list[Check]:
     from ..wire.errors import KafkaError
-    from .blocking import BlockingAdmin
+    from .blocking import blocking_admin
     from .local_cluster import Cluster
 
     cluster = Cluster.open(data)
@@ -103,7 +103,7 @@ def _cluster(data: Path) -> list[Check]:
     if "running" not in by_state:
         return checks
     try:
-        with BlockingAdmin(cluster.bootstrap, timeout_ms=3_000) as admin:
+        with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
             described = admin.run(lambda a: a.describe_cluster())
             partitions = admin.run(lambda a: a.describe_topics())
             controller = admin.run(lambda a: a.controller())

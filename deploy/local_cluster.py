@@ -118,11 +118,11 @@ class Cluster:
 
     def ask(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """Run `work(admin)` with a `client.admin.Admin` and return what it returns."""
-        from .blocking import BlockingAdmin
+        from .blocking import blocking_admin
 
         with self._admin_lock:
             if self._admin is None:
-                self._admin = BlockingAdmin(self.bootstrap)
+                self._admin = blocking_admin(self.bootstrap)
         return self._admin.run(work)
 
     def leader(self, topic: str, partition: int) -> int:

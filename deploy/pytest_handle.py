@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from .blocking import BlockingAdmin
+from .blocking import blocking_admin
 from .failure import Failure
 from .local_cluster import Cluster
 from .pytest_faults import Faults, draw, missing_replicas, read_kinds
@@ -252,7 +252,7 @@ class ClusterInTest:
 
     def _opened_in_words(self) -> str:
         """From the nodes that answer: the cluster may be broken just now."""
-        with BlockingAdmin(self.bootstrap, timeout_ms=REPORT_TIMEOUT_MS) as admin:
+        with blocking_admin(self.bootstrap, timeout_ms=REPORT_TIMEOUT_MS) as admin:
             opened = admin.run(lambda a: open_transactions(a, needs_all_brokers=False))
             left = sorted(opened - self._open_before)
             return admin.run(lambda a: in_words(a, left))

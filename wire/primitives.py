@@ -223,6 +223,11 @@ def encode_unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+def encode_varint(value: int) -> bytes:
+    """Zigzag: small numbers of either sign are short."""
+    return encode_unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
 def encode_string(value: str | None, flexible: bool) -> bytes:
     """A nullable string."""
     if value is None:

@@ -12,7 +12,7 @@ from itertools import accumulate, chain, repeat
 from operator import add, sub
 from typing import Any
 
-from .primitives import encode_unsigned_varint
+from .primitives import encode_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 Column = Sequence[bytes | None]
@@ -20,11 +20,6 @@ ROWS_MAX = 8192  # of one batch: their places have a table, and take at most two
 CACHED_MAX = 1 << 14  # of each table below: lengths are a peer's choice
 NO_HEADERS = b"\0"
 BYTES_LIKE = frozenset({bytes, bytearray, memoryview, type(None)})
-
-
-def varint(value: int) -> bytes:
-    """Zigzag."""
-    return encode_unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 class _Table(dict[int, Any]):
@@ -38,21 +33,21 @@ class _Table(dict[int, Any]):
 
     def answer(self, number: int) -> Any:
         """What belongs to the number."""
-        return varint(number)
+        return encode_varint(number)
 
 
 class _Cost(_Table):
     """What a field of this length takes with its length before it; -1: null."""
 
     def answer(self, number: int) -> int:
-        return max(number, 0) + len(varint(number))
+        return max(number, 0) + len(encode_varint(number))
 
 
 class _AfterNullKey(_Table):
     """A null key, and the length of the value that follows."""
 
     def answer(self, number: int) -> bytes:
-        return b"\x01" + varint(number)
+        return b"\x01" + encode_varint(number)
 
 
 class _Head(_Table):
@@ -66,11 +61,11 @@ class _Head(_Table):
         self._delta, self._closes = delta, closes
 
     def answer(self, number: int) -> bytes:
-        return self._closes + varint(1 + len(self._delta) + number) + b"\0" + self._delta
+        return self._closes + encode_varint(1 + len(self._delta) + number) + b"\0" + self._delta
 
 
 _SIZED, _COST, _AFTER_NULL_KEY, _DELTAS = _Table(), _Cost(), _AfterNullKey(), _Table()
-_PLACES = tuple(varint(place) for place in range(ROWS_MAX))
+_PLACES = tuple(encode_varint(place) for place in range(ROWS_MAX))
 _HEADS_MAX = 64
 _heads: dict[tuple[bytes, bytes], _Head] = {}
 
@@ -128,7 +123,7 @@ class Rows:
         times = self.timestamps
         if isinstance(times, int) or not times:
             return 2
-        return len(varint(max(times) - min(times)))
+        return len(encode_varint(max(times) - min(times)))
 
     def bytes_between(self, first: int, last: int) -> int:
         """About what the rows from `first` on, before `last`, take."""
@@ -158,7 +153,7 @@ class Rows:
         if isinstance(times, int):
             newest = times
             columns.append(
-                map(_heads_for(varint(times - base_timestamp), closes).__getitem__, inner)
+                map(_heads_for(encode_varint(times - base_timestamp), closes).__getitem__, inner)
             )
         else:
             times = times[at:last]
@@ -187,7 +182,7 @@ def encode_headers(headers: Headers) -> bytes:
     """Their number, and each name and value with its length before it."""
     if not headers:
         return NO_HEADERS
-    pieces = [varint(len(headers))]
+    pieces = [encode_varint(len(headers))]
     for name, value in headers:
         encoded = name.encode()
         pieces += (_SIZED[len(encoded)], encoded)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .compression import compress, decompress
 from .errors import InvalidRecord
-from .primitives import encode_unsigned_varint
+from .primitives import encode_unsigned_varint, encode_varint
 from .record_batch import (
     APPEND_TIME_BIT,
     COMPRESSION_MASK,
@@ -42,10 +42,6 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-def _zigzag(value: int) -> bytes:
-    return encode_unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def _sized(data: bytes | None) -> bytes:
@@ -79,8 +75,8 @@ def encode_batch(
     for offset, timestamp, key, value, headers in records:
         inner = (
             b"\0"
-            + _zigzag(timestamp - base_timestamp)
-            + _zigzag(offset - base)
+            + encode_varint(timestamp - base_timestamp)
+            + encode_varint(offset - base)
             + _sized(key)
             + _sized(value)
             + _encode_headers(headers)
@@ -111,7 +107,7 @@ def encode_batch(
 def _encode_headers(headers: tuple[tuple[str, bytes | None], ...]) -> bytes:
     if not headers:
         return b"\0"
-    pieces = [_zigzag(len(headers))]
+    pieces = [encode_varint(len(headers))]
     for name, value in headers:
         pieces += (_sized(name.encode()), _sized(value))
     return b"".join(pieces)

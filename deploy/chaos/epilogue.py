@@ -11,11 +11,12 @@ from ...client.admin import Admin
 from ...client.cluster_view import ClusterView
 from ...client.consumer import Consumer, ConsumerRecord
 from ...client.producer import Producer
-from ...wire.errors import KafkaError
+from ...wire.errors import KafkaError, RequestTimedOut
 from ..history_recorder import Recorder
 from ..history_scan import scan_topics
 from ..history_schema import NONE, Isolation, Outcome
 from ..local_cluster import Cluster
+from ..transaction_facts import OPEN_STATES
 from .bank_check import BankCheck
 from .load_settings import BANK, LoadSettings
 from .payloads import value_of
@@ -23,7 +24,6 @@ from .payloads import value_of
 PROBES = "probes"
 REST_TIMEOUT_S, POLL_S = 60.0, 0.2
 PROBE_TIMEOUT_MS = 15_000
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 def wait_for_rest(cluster: Cluster) -> str | None:
@@ -118,7 +118,8 @@ async def _probe(bootstrap: str, node_id: int, recorder: Recorder) -> None:
         async def consume() -> None:
             async with Consumer(view, isolation_level="read_committed") as consumer:
                 consumer.assign({(PROBES, partition): max(offset, 0)})
-                await consumer.poll(PROBE_TIMEOUT_MS, 1)
+                if not await consumer.poll(PROBE_TIMEOUT_MS, 1):
+                    raise RequestTimedOut(f"nothing to read from {offset} on")
 
         for kind, work in (("produce", produce), ("commit", commit), ("consume", consume)):
             await _record(kind, node_id, recorder, work)

@@ -83,8 +83,8 @@ def _kill_all(stage: Stage, planned: Planned, fault: Fault) -> None:
         raise Failure("not all nodes were down at once")
     fault.hit("all nodes")
     stage.sleep(planned.between(1, 0.0, 0.5))
-    order = sorted(nodes, key=lambda node: planned.numbers[2] * (node * 7 % 5))
-    stage.cluster.start_all(order)
+    first = planned.pick(2, range(len(nodes)))
+    stage.cluster.start_all([*nodes[first:], *nodes[:first]])
 
 
 def _killed(stage: Stage, node_id: int) -> None:

@@ -119,6 +119,8 @@ class ChaosRun:
         workers.gather()
         self.outcome.clients = workers.clients
         self.outcome.client_errors = dict(workers.errors.most_common())
+        if workers.stuck:
+            self.outcome.client_errors["(a library that hung)"] = workers.stuck
         self._write_about(self.outcome)
         return self.outcome
 

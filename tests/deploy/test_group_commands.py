@@ -60,6 +60,18 @@ def test_a_wrong_call_is_told_so(arguments: list[str], capsys: pytest.CaptureFix
     assert capsys.readouterr().err.startswith("oncelog: ")
 
 
+@pytest.mark.parametrize("address", ["no-port", "", "a:b", "a:1,b:99999"])
+@pytest.mark.parametrize("command", ["group list", "consume t", "bench replication", "why t/0"])
+def test_no_address_is_told_so(
+    command: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        run([*command.split(), "--bootstrap", address])
+    assert left.value.code == 2
+    told = capsys.readouterr()
+    assert "for --bootstrap" in told.err and "Traceback" not in told.err
+
+
 def test_assignments_are_read_and_nonsense_is_not() -> None:
     assignment = b"\0\1\0\0\0\2\0\1u\0\0\0\1\0\0\0\7\0\1t\0\0\0\2\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
     assert assigned_partitions(assignment) == (("t", 0), ("t", 1), ("u", 7))

@@ -5,6 +5,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -31,14 +32,11 @@ class Broker:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as stream:
+        with suppress(OSError), connection, connection.makefile("rb") as stream:
             while length := stream.read(4):
                 frame = stream.read(struct.unpack(">i", length)[0])
                 self.heard.append(frame)
-                try:
-                    connection.sendall(length + frame)
-                except OSError:
-                    return
+                connection.sendall(length + frame)
 
     def hears(self, frame: bytes) -> bool:
         deadline = time.monotonic() + PATIENCE_S
