@@ -58,6 +58,7 @@ class Sender:
         self._refused: dict[tuple[str, int], Batch] = {}  # the first behind a gap in the numbers
         self._loop: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
+        self._broken: BaseException | None = None  # what a request met and nobody expects
         self._looked_ms = now_ms()
         self._adding: asyncio.Task[None] | None = None
 
@@ -65,8 +66,8 @@ class Sender:
         """Begin to send, when that has not been done; raises what ended the loop."""
         if self._loop is None:
             self._loop = asyncio.create_task(self._run())
-        elif self._loop.done():
-            self._loop.result()
+        elif self._loop.done() and self._identity.problem is not None:
+            raise self._identity.problem
 
     async def flush(self) -> None:
         """Return when every record handed over is decided."""
@@ -118,6 +119,8 @@ class Sender:
     async def _run(self) -> None:
         try:
             while not self._is_closing:
+                if self._broken is not None:
+                    raise self._broken
                 self._expire()
                 if await self._has_identity():
                     self._add_partitions()
@@ -126,7 +129,10 @@ class Sender:
                         continue
                 await self._wait()
         except BaseException as problem:
-            known = problem if isinstance(problem, KafkaError) else KafkaError(str(problem))
+            # Whoever flushes sees no batches any more: only the state keeps a transaction from
+            # being committed without those that fail here.
+            known = as_fatal(problem if isinstance(problem, KafkaError) else _broke(problem))
+            self._identity_is_lost(known)
             for batch in self._batches.take_all():
                 batch.outcome.failed(known)
             self.decided.set()
@@ -170,8 +176,7 @@ class Sender:
             self._adding.add_done_callback(self._added)
 
     def _added(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled():
-            task.result()
+        self._note_broken(task)
         self._fail_doomed()
         self.wake.set()
 
@@ -210,6 +215,13 @@ class Sender:
     def _keep(self, task: "asyncio.Task[None]") -> None:
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
+        task.add_done_callback(self._note_broken)
+
+    def _note_broken(self, task: "asyncio.Task[None]") -> None:
+        """A task that no KafkaError ended leaves batches that nobody decides: end the loop."""
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._broken = problem
+            self.wake.set()
 
     def _encode(self, batch: Batch) -> None:
         is_numbered = self._settings.enable_idempotence
@@ -373,6 +385,10 @@ class Sender:
         identity.initialized(*given)
         self._batches.producer_id = identity.producer_id
         return True
+
+
+def _broke(problem: BaseException) -> KafkaError:
+    return KafkaError(f"the producer broke and must be closed: {problem!r}")
 
 
 def _words(answer: ProducedPartition) -> str | None:

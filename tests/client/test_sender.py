@@ -15,7 +15,7 @@ import pytest
 from oncelog.client import sender as sender_module
 from oncelog.client.accumulator import Accumulator, Batch
 from oncelog.client.cluster_view import ClusterView, Partition
-from oncelog.client.producer_state import ProducerIdentity, ProducerState
+from oncelog.client.producer_state import Call, ProducerIdentity, ProducerState
 from oncelog.client.sender import Sender
 from oncelog.client.settings import producer_settings
 from oncelog.wire.errors import (
@@ -171,6 +171,30 @@ def test_a_refused_batch_takes_no_other_with_it(monkeypatch):
         ]
         assert [int(v) for v in stage.leaders[0].values] == [0, 2, 3, 4, 5, 6, 7]
         assert stage.ids == 2 and stage.identity.state is ProducerState.READY
+
+    run(stage, work)
+
+
+@pytest.mark.parametrize("where", ["_encode", "_decide"])
+def test_a_loop_that_breaks_leaves_no_state_in_which_a_transaction_commits(monkeypatch, where):
+    """A flush returns then, since nothing is left; a commit after it would lose those records."""
+    stage = Stage(monkeypatch)
+
+    def breaks(*_, **__):
+        raise MemoryError("no room for a batch")
+
+    async def work():
+        await stage_all(stage, [0])
+        monkeypatch.setattr(stage.sender, where, breaks)
+        lost = stage.send(b"1")
+        await stage.settle()
+        assert lost.exception() is stage.identity.problem
+        assert stage.identity.state is ProducerState.FATAL_ERROR
+        for call in (Call.PREPARE, Call.COMMIT):
+            with pytest.raises(KafkaError, match="no room for a batch"):
+                stage.identity.require(call)
+        with pytest.raises(KafkaError, match="must be closed"):
+            stage.sender.start()
 
     run(stage, work)
 
