@@ -182,9 +182,9 @@ def abort(
 ) -> None:
     """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
 
-    With --prefix, what a Spark sink has decided to commit is kept: a restart of its query does it.
+    What a Spark sink has decided to commit is kept: a restart of its query does it.
     """
-    from . import transaction_facts
+    from . import orphans, transaction_facts
 
     is_by_marker = partition is not None and producer_id is not None
     ways = [name is not None, prefix is not None, partition is not None or producer_id is not None]
@@ -195,21 +195,12 @@ def abort(
             exit_code=2,
         )
     if prefix is not None:
-        from .orphans import abort_prefix
-
-        show(abort_prefix(data, bootstrap, prefix), format, columns=ABORTED_COLUMNS)
+        show(orphans.abort_prefix(data, bootstrap, prefix), format, columns=ABORTED_COLUMNS)
+        return
+    if name is not None:
+        say(f"{name}: {orphans.abort_id(data, bootstrap, name)}")
         return
     with admin_of(data, bootstrap) as admin:
-        if name is not None:
-            before = admin.run(lambda a: a.transactions.describe(name))
-            _, epoch = admin.run(lambda a: a.transactions.end(name))
-            had = {
-                "Ongoing": "aborted what it had open",
-                "PrepareCommit": "it was being committed, and is",
-                "PrepareAbort": "it was being aborted, and is",
-            }.get(before.state, "it had nothing open")
-            say(f"{name}: {had}; the new session has epoch {epoch}, an older producer is fenced")
-            return
         assert partition is not None and producer_id is not None
         key = parse_partition(partition)
         opened = admin.run(lambda a: transaction_facts.open_producer(a, key, producer_id))

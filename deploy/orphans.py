@@ -1,7 +1,7 @@
-"""Ends all open transactions whose ids begin alike: what `oncelog txn abort --prefix` does.
+"""Ends open transactions: one by its id, or all whose ids begin alike (`oncelog txn abort`).
 
 Those of Spark sinks are ended by the pipeline, in a process of its own: only it knows which of
-them a query has decided to commit. All others are ended by their ids, as `txn abort ID` does.
+them a query has decided to commit. All others are ended by a new session of their ids.
 """
 
 import json
@@ -18,6 +18,25 @@ MODULE = "oncelog.pipeline.sink_orphans"
 PATIENCE_S = 300.0
 
 
+HAD = {
+    "Ongoing": "aborted what it had open",
+    "PrepareCommit": "it was being committed, and is",
+    "PrepareAbort": "it was being aborted, and is",
+}
+
+
+def abort_id(data: Path, bootstrap: str | None, name: str) -> str:
+    """What became of the transaction that a transactional id has open, in words."""
+    if name.startswith(SINKS):
+        found = _of_sinks(bootstrap_line(data, bootstrap), "--id", name)
+        return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
+    with admin_of(data, bootstrap) as admin:
+        before = admin.run(lambda a: a.transactions.describe(name))
+        _, epoch = admin.run(lambda a: a.transactions.end(name))
+    had = HAD.get(before.state, "it had nothing open")
+    return f"{had}; the new session has epoch {epoch}, an older producer is fenced"
+
+
 def abort_prefix(data: Path, bootstrap: str | None, prefix: str) -> list[dict[str, Any]]:
     """A row for each transaction that was open: id, outcome, reason."""
     rows: list[dict[str, Any]] = []
@@ -32,12 +51,12 @@ def abort_prefix(data: Path, bootstrap: str | None, prefix: str) -> list[dict[st
                 reason = f"its producer is fenced: the new session has epoch {epoch}"
                 rows.append({"id": name, "outcome": "aborted", "reason": reason})
     if any(name.startswith(SINKS) for name in names):
-        rows += _of_sinks(bootstrap_line(data, bootstrap), prefix)
+        rows += _of_sinks(bootstrap_line(data, bootstrap), "--prefix", prefix)
     return sorted(rows, key=lambda row: row["id"])
 
 
-def _of_sinks(bootstrap: str, prefix: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-P", "-m", MODULE, "--bootstrap", bootstrap, "--prefix", prefix]
+def _of_sinks(bootstrap: str, option: str, text: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-P", "-m", MODULE, "--bootstrap", bootstrap, option, text]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PATIENCE_S, check=False

@@ -1,7 +1,7 @@
 """End what sinks have left open: python -m oncelog.pipeline.sink_orphans --bootstrap B --prefix P
 
-For queries that will not come back: prepared transactions do not time out, and readers of their
-topics wait behind them. Behind `oncelog txn abort --prefix`. Prints a JSON list of
+Or one transaction: --id ID. For queries that will not come back: prepared transactions do not time
+out, and readers of their topics wait behind them. Behind `oncelog txn abort`. Prints a JSON list of
 {"id", "sink", "outcome": "aborted" | "kept", "reason"}.
 
 Safe beside a query that runs: the control id is taken first, as a new driver would, so the query
@@ -32,8 +32,13 @@ def sink_of(transactional_id: str) -> str | None:
     return found[1] if found is not None else None
 
 
-async def end_orphans(bootstrap: str, prefix: str) -> list[dict[str, Any]]:
-    """Abort the open transactions of sinks whose ids begin so; what became of each."""
+async def end_orphans(
+    bootstrap: str, prefix: str, *, only: str | None = None
+) -> list[dict[str, Any]]:
+    """Abort the open transactions of sinks whose ids begin so; what became of each.
+
+    `only`: the one with this id.
+    """
     view = ClusterView(bootstrap, client_id="oncelog-sink-orphans")
     try:
         admin = Admin(view)
@@ -41,7 +46,7 @@ async def end_orphans(bootstrap: str, prefix: str) -> list[dict[str, Any]]:
         by_sink: dict[str, list[str]] = {}
         for each in listed:
             sink = sink_of(each.transactional_id)
-            if sink is not None:
+            if sink is not None and only in (None, each.transactional_id):
                 by_sink.setdefault(sink, []).append(each.transactional_id)
         outcomes: list[dict[str, Any]] = []
         for sink, names in by_sink.items():
@@ -81,9 +86,12 @@ def main(arguments: Sequence[str]) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m oncelog.pipeline.sink_orphans")
     parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--prefix", required=True)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--prefix")
+    which.add_argument("--id")
     given = parser.parse_args(arguments)
-    print(json.dumps(asyncio.run(end_orphans(given.bootstrap, given.prefix))))
+    prefix = given.id if given.prefix is None else given.prefix
+    print(json.dumps(asyncio.run(end_orphans(given.bootstrap, prefix, only=given.id))))
     return 0
 
 

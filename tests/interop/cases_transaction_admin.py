@@ -31,7 +31,9 @@ def write_txn_markers(peer: RawPeer, version: int) -> Scenario:
         }
 
     def write(*markers: dict[str, Any]) -> Any:
-        return peer.ask(WRITE_MARKERS, version, {"markers": list(markers)})
+        answer = peer.ask(WRITE_MARKERS, version, {"markers": list(markers)})
+        answer["markers"].sort(key=repr)  # Kafka keeps them in a hash map by producer id
+        return answer
 
     def producers(index: int) -> Any:
         return _producers(peer, (topic, [index]))

@@ -15,6 +15,7 @@ import pytest
 
 from oncelog.client import Admin, Producer
 from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.orphans import abort_id
 from oncelog.pipeline import sink_decision
 from oncelog.pipeline.sink_checks import check_prepared, flaws
 from oncelog.pipeline.sink_judgement import SinkStopped
@@ -284,7 +285,13 @@ def test_orphans_are_ended_and_what_is_decided_is_kept(bootstrap: str, tmp_path:
         )
         decided = await dead.on(effect, CommitChildren)
         assert isinstance(decided, CommitChildren)
+        first = decided.children[0].transactional_id
+        by_id = await asyncio.to_thread(abort_id, Path(), bootstrap, first)
+        assert by_id.startswith("kept: it belongs to batch 0, which is decided")
         outcomes = await asyncio.to_thread(abort_by_command, bootstrap, f"oncelog.spark.{sink}")
+        assert await asyncio.to_thread(abort_id, Path(), bootstrap, orphan.transactional_id) == (
+            "nothing is open"
+        )
         kept = {c.transactional_id: "kept" for c in decided.children}
         assert outcomes == kept | {orphan.transactional_id: "aborted"}
         await dead.close()
