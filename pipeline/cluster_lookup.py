@@ -35,13 +35,13 @@ class ClusterLookup:
             self._admin.close()
             self._admin = None
 
-    def known(self) -> Known:
+    def known(self, *, must_exist: bool = True) -> Known:
         """The partitions that are wanted, where they begin and end now.
 
-        Raises OptionError for a topic or partition that was named and is not there, and the
-        errors of `wire.errors` when no broker answers.
+        Raises OptionError for a topic or partition that was named and is not there, unless it need
+        not exist (any more), and the errors of `wire.errors` when no broker answers.
         """
-        return self._run(self._known)
+        return self._run(lambda admin: self._known(admin, must_exist))
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset at or after each time; a partition without one is left out."""
@@ -62,14 +62,14 @@ class ClusterLookup:
             self._admin = BlockingAdmin(self._config, timeout_ms=LOOKUP_MS_MAX)
         return self._admin.run(ask)
 
-    async def _known(self, admin: Admin) -> Known:
+    async def _known(self, admin: Admin, must_exist: bool) -> Known:
         named = self._topics.named()
         snapshot: Snapshot = await admin.view.retrying(
             lambda: admin.view.refresh(sorted(named) if named else None),
             timeout_ms=LOOKUP_MS_MAX,
         )
         wanted = [key for key in snapshot.partitions if self._is_wanted(key, snapshot)]
-        self._check_named(wanted, snapshot)
+        self._check_named(wanted, snapshot, must_exist)
         begins = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
         ends = await admin.list_offsets(
             dict.fromkeys(wanted, LATEST), read_committed=self._is_committed
@@ -86,11 +86,18 @@ class ClusterLookup:
             return False
         return self._topics.wants(*key)
 
-    def _check_named(self, wanted: list[TopicPartition], snapshot: Snapshot) -> None:
+    def _check_named(
+        self, wanted: list[TopicPartition], snapshot: Snapshot, must_exist: bool
+    ) -> None:
         for topic in sorted(self._topics.named() - {topic for topic, _ in wanted}):
             code = snapshot.topic_errors.get(topic, 0)
-            said = str(topic_error(topic, code)) if code else f"topic {topic} has no partitions"
-            raise OptionError(f"{said}; create it before it is read")
+            if code and not topic_error(topic, code).retriable:  # as that it may not be read
+                raise topic_error(topic, code)
+            if must_exist:
+                said = str(topic_error(topic, code)) if code else f"topic {topic} has no partitions"
+                raise OptionError(f"{said}; create it before it is read")
+        if not must_exist:
+            return
         if missing := sorted(set(self._topics.partitions) - set(wanted)):
             topic, partition = missing[0]
             raise OptionError(f"there is no partition {topic}/{partition} that assign speaks of")

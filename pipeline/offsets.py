@@ -180,11 +180,8 @@ def _by_offset(
     return offset
 
 
-def check_identity(start: Position, known: Known, report: Report) -> None:
-    """Report topics that were made anew, and partitions that are no longer there.
-
-    A topic with another id always raises DataLost: its offsets mean other records.
-    """
+def check_identity(start: Position, known: Known) -> None:
+    """Raises DataLost for a topic with another id: its offsets mean other records."""
     for topic, was in start.topic_ids.items():
         now = known.topic_ids.get(topic, NO_TOPIC_ID)
         if NO_TOPIC_ID not in (was, now) and was != now:
@@ -192,17 +189,25 @@ def check_identity(start: Position, known: Known, report: Report) -> None:
                 f"topic {topic} was deleted and made anew (its id was {was}, now it is {now}), so "
                 "the offsets in the checkpoint mean nothing: begin with another checkpointLocation"
             )
-    if gone := sorted(start.offsets.keys() - known.bounds.keys()):
-        report(f"{_listed(gone)} was being read and is no longer there")
 
 
-def ends_before(start: Position, known: Known) -> list[TopicPartition]:
-    """Partitions whose log ends before what was read already.
+def losses(start: Position, known: Known) -> dict[TopicPartition, str]:
+    """Partitions that are not there, or end before what was read already; each with a sentence.
 
-    After a change of leader that passes within moments (the new one has yet to learn the high
-    watermark); where it lasts, records were lost.
+    Both pass within moments where nothing was lost: a broker whose metadata is old does not know
+    of a partition, and a new leader has yet to learn the high watermark.
     """
-    return [key for key, bounds in known.bounds.items() if bounds.end < start.offsets.get(key, 0)]
+    found: dict[TopicPartition, str] = {}
+    for key, offset in sorted(start.offsets.items()):
+        bounds = known.bounds.get(key)
+        if bounds is None:
+            found[key] = f"{_named(key)} was being read and is no longer there"
+        elif bounds.end < offset:
+            found[key] = (
+                f"{_named(key)} ends at {bounds.end}, and offsets up to {offset - 1} were read "
+                "before: its log was cut"
+            )
+    return found
 
 
 def latest(
@@ -214,8 +219,9 @@ def latest(
 ) -> Position:
     """The end of the next micro-batch; `start` itself when there is nothing to read.
 
-    Partitions that are new begin at 0. until: no partition goes beyond (AvailableNow), and those
-    that are not in it wait. offsets_max: shared out by what each partition has to offer.
+    Partitions that are new begin at 0, so one that is not to be seen keeps its place: it is not new
+    when it is back. until: no partition goes beyond (AvailableNow), and those that are not in it
+    wait. offsets_max: shared out by what each partition has to offer.
     """
     ends: dict[TopicPartition, int] = {}
     for key, bounds in known.bounds.items():
@@ -230,9 +236,12 @@ def latest(
         backlog = {key: end - start.offsets.get(key, 0) for key, end in ends.items()}
         for key, count in share_out(backlog, offsets_max).items():
             ends[key] = start.offsets.get(key, 0) + count
+    ends = {**start.offsets, **ends}
     if ends == start.offsets:
         return start
     end = known.at(ends)
+    told = {topic: topic_id for topic, topic_id in end.topic_ids.items() if topic_id}
+    end = replace(end, topic_ids={**end.topic_ids, **start.topic_ids, **told})
     if not start.is_initial:
         return end
     return replace(end, since={key: start.offsets.get(key, 0) for key in end.offsets})

@@ -37,12 +37,12 @@ from .arrow_rows import PlainRows, RawRows, Rows
 from .cluster_lookup import ClusterLookup
 from .columns import schema_of
 from .log_folders import SegmentFile, read_segment, segments_of
-from .offsets import DataLost, Known, OffsetRange, Position
+from .offsets import DataLost, Known, OffsetRange, Position, TopicPartition
 from .options import AtTime, OptionError, Place, SourceOptions, read_options
 from .range_reader import RangeReader
 from .writer import BatchWriter, StreamWriter
 
-REGRESSION_S_MAX = 30.0  # a new leader learns the high watermark within moments
+PATIENCE_S = 30.0  # within moments brokers have new metadata, a new leader the high watermark
 log = logging.getLogger(__name__)
 
 
@@ -194,6 +194,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._initial: Position | None = None  # Spark asks for it more than once
         self._until: Position | None = None
         self._newest: Position | None = None
+        self._missed: set[TopicPartition] = set()  # reported, and not waited for again
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins; the same each time it is asked."""
@@ -210,13 +211,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends where the partitions end now."""
-        known = self._lookup.known()
+        known = self._lookup.known(must_exist=False)
         self._until = known.at({key: bounds.end for key, bounds in known.bounds.items()})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch, not beyond the last stable offsets."""
         begin = Position.from_json(start)
-        known = self._known_not_before(begin)
+        known = self._known_with(begin)
         self._newest = known.at({key: bounds.end for key, bounds in known.bounds.items()})
         count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return rules.latest(begin, known, offsets_max=count, until=self._until).to_json()
@@ -229,33 +230,35 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """What each task reads; the same offsets however often a batch is planned."""
         stop = Position.from_json(end)
         begin = Position.from_json(start).before(stop)
-        known = self._lookup.known()
-        rules.check_identity(begin, known, self._report)
-        rules.check_identity(stop, known, self._report)
+        new = dict.fromkeys(stop.offsets, 0)
+        known = self._known_with(Position({**new, **begin.offsets}, begin.topic_ids))
+        rules.check_identity(stop, known)
         return [*self._pieces(begin, stop, known)]
 
     def stop(self) -> None:
         """Close what asks the cluster."""
         self._lookup.close()
 
-    def _known_not_before(self, begin: Position) -> Known:
-        """What the cluster has, once it has all that was read already."""
-        deadline_s = time.monotonic() + REGRESSION_S_MAX
+    def _known_with(self, begin: Position) -> Known:
+        """What the cluster has, once it has all that was read already.
+
+        What is still missing after a while is reported, once: a query that goes on without it does
+        not wait again.
+        """
+        deadline_s = time.monotonic() + PATIENCE_S
         while True:
-            known = self._lookup.known()
-            rules.check_identity(begin, known, self._report)
-            behind = rules.ends_before(begin, known)
-            if not behind:
-                return known
-            if time.monotonic() > deadline_s:
-                (topic, partition), *_ = behind
-                end = known.bounds[(topic, partition)].end
-                self._report(
-                    f"{topic}/{partition} ends at {end}, and offsets up to "
-                    f"{begin.offsets[(topic, partition)] - 1} were read before: its log was cut"
-                )
-                return known
-            time.sleep(0.2)
+            known = self._lookup.known(must_exist=False)
+            rules.check_identity(begin, known)
+            losses = rules.losses(begin, known)
+            self._missed &= losses.keys()
+            new = [key for key in losses if key not in self._missed]
+            if new and time.monotonic() <= deadline_s:
+                time.sleep(0.2)
+                continue
+            for key in new:
+                self._report(losses[key])
+            self._missed |= set(new)
+            return known
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:

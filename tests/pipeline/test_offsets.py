@@ -16,8 +16,8 @@ from oncelog.pipeline.offsets import (
     OffsetRange,
     Position,
     check_identity,
-    ends_before,
     latest,
+    losses,
     ranges_between,
     resolve,
     share_out,
@@ -134,7 +134,9 @@ def test_nothing_new_is_the_start_itself() -> None:
 def test_the_end_never_goes_back() -> None:
     start = position({("t", 0): 20, ("t", 1): 5})
     known = known_of({("t", 0): (0, 12), ("t", 1): (0, 9)})
-    assert ends_before(start, known) == [("t", 0)]
+    assert losses(start, known) == {
+        ("t", 0): "t/0 ends at 12, and offsets up to 19 were read before: its log was cut"
+    }
     assert latest(start, known).offsets == {("t", 0): 20, ("t", 1): 9}
 
 
@@ -207,17 +209,27 @@ def test_batches_under_a_limit_reach_the_end_and_read_every_offset_once(
 def test_a_topic_that_was_made_anew_stops_the_query_whatever_was_said_about_losses() -> None:
     start = position({("t", 0): 20})
     with pytest.raises(DataLost, match=r"topic t was deleted and made anew \(its id was aa, now"):
-        check_identity(start, known_of({("t", 0): (0, 50)}, {"t": "cc"}), lambda _: None)
+        check_identity(start, known_of({("t", 0): (0, 50)}, {"t": "cc"}))
 
 
 def test_clusters_without_topic_ids_are_read_without_that_check() -> None:
-    check_identity(position({("t", 0): 20}), known_of({("t", 0): (0, 50)}, {"t": ""}), refuse)
-    check_identity(Position({("t", 0): 20}, {"t": ""}), known_of({("t", 0): (0, 50)}), refuse)
+    check_identity(position({("t", 0): 20}), known_of({("t", 0): (0, 50)}, {"t": ""}))
+    check_identity(Position({("t", 0): 20}, {"t": ""}), known_of({("t", 0): (0, 50)}))
 
 
-def test_a_partition_that_is_gone_is_reported() -> None:
-    with pytest.raises(DataLost, match="t/1 was being read and is no longer there"):
-        check_identity(position({("t", 0): 2, ("t", 1): 2}), known_of({("t", 0): (0, 5)}), refuse)
+def test_a_partition_that_is_gone_is_told_and_keeps_its_place() -> None:
+    start = position({("t", 0): 2, ("u", 0): 7})
+    stale = known_of({("t", 0): (0, 5)}, {"t": "aa"})
+    assert losses(start, stale) == {("u", 0): "u/0 was being read and is no longer there"}
+    end = latest(start, stale)
+    assert end == position({("t", 0): 5, ("u", 0): 7})
+    assert ranges_between(start, end, stale, refuse) == [OffsetRange("t", 0, 2, 5, "aa")]
+    assert latest(end, known_of({}, {})) is end
+    both = known_of({("t", 0): (0, 5), ("u", 0): (0, 9)})
+    found = ranges_between(end, latest(end, both, offsets_max=100), both, refuse)
+    assert found == [OffsetRange("u", 0, 7, 9, "bb")]
+    with pytest.raises(DataLost, match="topic u was deleted and made anew"):
+        check_identity(end, known_of({("u", 0): (0, 9)}, {"u": "cc"}))
 
 
 def test_what_retention_has_taken_is_reported_and_the_rest_may_be_read() -> None:
