@@ -13,7 +13,7 @@
 Readers with isolation.level=read_committed see the rows of each batch once, whatever was killed
 meanwhile. mode="prepared": every task writes by itself, into a prepared transaction, and the driver
 decides (sink_protocol.py); the cluster has to serve KIP-939. mode="driver": all rows of a batch go
-through the driver, in one transaction that also holds the decision; any Kafka from 0.11 on.
+through the driver, in one transaction that also holds the decision; any Kafka from 3.0 on.
 
 Within a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else:
 
@@ -31,14 +31,14 @@ import functools
 import hashlib
 import logging
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..client import ClusterView, Producer
-from ..client.loop_thread import LoopThread
+from ..client import Producer
 from ..client.settings import producer_settings
-from .sink_checks import check_prepared, check_timeout, ready_topic
-from .sink_cluster import CONTROL_TIMEOUT_MS, SinkCluster
+from .sink_checks import check_brokers, ready_topic
+from .sink_cluster import CONTROL_TIMEOUT_MS, ClusterThread, SinkCluster
 from .sink_columns import prepare, rows_by_topic
 from .sink_decision import Child
 from .sink_judgement import SinkStopped, Terms
@@ -129,8 +129,8 @@ class ExactlyOnceSink:
         mode: str = "prepared",
         checkpoint: str | None = None,
         replaces_query: str | None = None,
-        first_batch: int | None = None,
-        transaction_timeout_ms: int | None = None,
+        first_batch: int | str | None = None,
+        transaction_timeout_ms: int | str | None = None,
         **settings: Any,
     ) -> None:
         self.sink_id, self.bootstrap, self.topic = sink_id, bootstrap, topic
@@ -139,13 +139,14 @@ class ExactlyOnceSink:
             if key in settings:
                 raise ValueError(f"{key} is the sink's own to set")
         producer_settings(None, {"transactional_id": sink_id, **settings})  # raises what is wrong
+        first_batch = _whole("first_batch", first_batch)
         terms = Terms(replaces_query=replaces_query, first_batch=first_batch)
         self.protocol = SinkProtocol(sink_id, mode=self.mode, terms=terms)
         default_ms = CONTROL_TIMEOUT_MS if self.mode is Mode.PREPARED else DRIVER_TIMEOUT_MS
-        self._timeout_ms = transaction_timeout_ms or default_ms
+        given_ms = _whole("transaction_timeout_ms", transaction_timeout_ms)
+        self._timeout_ms = given_ms or default_ms
         self._settings = settings
-        self._thread: LoopThread | None = None
-        self._cluster: SinkCluster | None = None
+        self._opened: ClusterThread | None = None
         self._last_s = time.monotonic()
         self.record_count = 0  # of the last batch
 
@@ -179,10 +180,10 @@ class ExactlyOnceSink:
                     is_work = isinstance(effect, RunTasks | WriteBatch)
                     event = TasksFailed() if is_work else Failed()
         except SinkStopped:
-            self._run(SinkCluster.close)
+            self.close()
             raise
         if problem is not None:
-            self._run(SinkCluster.close)
+            self.close()
             raise problem
         self._last_s = time.monotonic()
         self.record_count = self.record_count if effect.was_written else 0
@@ -195,13 +196,13 @@ class ExactlyOnceSink:
         )
 
     def close(self) -> None:
-        """End the sink's thread and connections; a query that goes on opens them anew."""
-        thread, self._thread = self._thread, None
-        cluster, self._cluster = self._cluster, None
-        if thread is not None and cluster is not None:
-            thread.run(cluster.close())
-            thread.run(cluster.view.close())
-            thread.close()
+        """End the sink's thread and connections; a query that goes on opens them anew.
+
+        Called by the sink itself when a batch fails; the garbage collector sees to the rest.
+        """
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
 
     # --- carrying out
 
@@ -254,25 +255,21 @@ class ExactlyOnceSink:
         return self._run(lambda cluster: cluster.write_decision(effect.decision, write))
 
     def _run(self, work: Callable[[SinkCluster], Any]) -> Any:
-        if self._thread is None:
-            self._thread = LoopThread("oncelog-sink-driver")
-
-        async def on_loop() -> Any:
-            if self._cluster is None:
-                self._cluster = SinkCluster(
-                    ClusterView(self.bootstrap, client_id="oncelog-sink-driver"),
-                    self.sink_id,
-                    control_timeout_ms=self._timeout_ms,
-                    settings=self._settings,
-                )
-            return await work(self._cluster)
-
-        return self._thread.run(on_loop())
+        if self._opened is None:
+            self._opened = ClusterThread(
+                self.bootstrap, self.sink_id, self._timeout_ms, self._settings
+            )
+            # Nobody tells a foreachBatch that its query has ended; it is only let go of.
+            weakref.finalize(self, self._opened.close_elsewhere).atexit = False
+        return self._opened.run(work)
 
     async def _ready(self, cluster: SinkCluster) -> None:
-        if self.mode is Mode.PREPARED:
-            await check_prepared(cluster.admin)
-        await check_timeout(cluster.admin, self._timeout_ms, "transaction_timeout_ms")
+        await check_brokers(
+            cluster.admin,
+            self._timeout_ms,
+            "transaction_timeout_ms",
+            needs_prepared=self.mode is Mode.PREPARED,
+        )
         await ready_topic(cluster.admin)
 
     def _given(self, frame: "DataFrame", batch_id: int) -> BatchGiven:
@@ -290,6 +287,14 @@ class ExactlyOnceSink:
             digest=digest,
             is_long_after=time.monotonic() - self._last_s > IDLE_S,
         )
+
+
+def _whole(name: str, value: int | str | None) -> int | None:
+    """A number, also from a command line."""
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        raise ValueError(f"{name} is a whole number, not {value!r}") from None
 
 
 def _report(row: Any) -> TaskReport:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..client import Admin
 from ..client.admin import BROKER_RESOURCE
+from ..client.cluster_view import Partition
 from ..wire.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from .sink_decision import TOPIC
 from .sink_judgement import SinkStopped
@@ -20,12 +21,24 @@ INIT_PRODUCER_ID, PREPARES_FROM = 22, 6
 UNSTABLE, TWO_PHASE = "unstable.api.versions.enable", "transaction.two.phase.commit.enable"
 TIMEOUT_MAX = "transaction.max.timeout.ms"
 REPLICAS = 3
+SMALL = {
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(60 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}  # each start reads the topic whole, and what is in the last segment is never compacted
 APPEARS_S = 30.0
 
 
-async def check_prepared(admin: Admin) -> None:
-    """Raises SinkStopped when some broker would refuse a prepared transaction."""
-    wanting: dict[str, list[int]] = {}
+async def check_brokers(
+    admin: Admin, timeout_ms: int, timeout_name: str, *, needs_prepared: bool
+) -> None:
+    """Raises SinkStopped when some broker would refuse what the sink is going to ask for.
+
+    A broker that is still listed and does not answer is left out: it is dying, and who coordinates
+    in its place is asked.
+    """
+    lacking: dict[str, list[int]] = {}
+    shorter: dict[int, int] = {}
     await admin.view.refresh([])
     for node_id in sorted(admin.view.snapshot.brokers):
         try:
@@ -34,15 +47,18 @@ async def check_prepared(admin: Admin) -> None:
         except KafkaError as problem:
             if not problem.retriable:
                 raise
-            continue  # it is dying; who coordinates in its place has been asked
+            continue
         if served < PREPARES_FROM:
-            wanting.setdefault(f"{UNSTABLE}=true", []).append(node_id)
+            lacking.setdefault(f"{UNSTABLE}=true", []).append(node_id)
         if configs.get(TWO_PHASE, "true") != "true":
-            wanting.setdefault(f"{TWO_PHASE}=true", []).append(node_id)
-    if wanting:
+            lacking.setdefault(f"{TWO_PHASE}=true", []).append(node_id)
+        most = int(configs.get(TIMEOUT_MAX) or timeout_ms)
+        if timeout_ms > most:
+            shorter[node_id] = most
+    if lacking and needs_prepared:
         missing = "; ".join(
             f"{setting} on broker {', '.join(map(str, nodes))}"
-            for setting, nodes in wanting.items()
+            for setting, nodes in lacking.items()
         )
         raise SinkStopped(
             "This cluster does not serve prepared transactions (KIP-939: InitProducerId 6 with "
@@ -50,43 +66,49 @@ async def check_prepared(admin: Admin) -> None:
             f"settings, which are missing: {missing}. Set them in server.properties and restart, "
             'or use mode="driver", which needs neither.'
         )
-
-
-async def check_timeout(admin: Admin, timeout_ms: int, name: str) -> None:
-    """Raises SinkStopped when the cluster would refuse a transaction that takes so long."""
-    await admin.view.refresh([])
-    for node_id in sorted(admin.view.snapshot.brokers):
-        configs = await _configs(admin, str(node_id), BROKER_RESOURCE)
-        most = int(configs.get(TIMEOUT_MAX) or timeout_ms)
-        if timeout_ms > most:
-            raise SinkStopped(
-                f"{name}={timeout_ms} is above {TIMEOUT_MAX}={most} of broker {node_id}. A batch "
-                "that takes longer than its transaction may is aborted and written again. Lower "
-                f"the one, or raise {TIMEOUT_MAX} on all brokers."
-            )
+    for node_id, most in shorter.items():
+        raise SinkStopped(
+            f"{timeout_name}={timeout_ms} is above {TIMEOUT_MAX}={most} of broker {node_id}. A "
+            "batch that takes longer than its transaction may is aborted and written again. Lower "
+            f"the one, or raise {TIMEOUT_MAX} on all brokers."
+        )
 
 
 async def ready_topic(admin: Admin) -> None:
-    """Make the topic of decisions, or look whether it can hold them. Raises SinkStopped."""
+    """Make the topic of decisions, or look whether it can hold them.
+
+    Raises SinkStopped, and TimeoutError while it has no leader.
+    """
     try:
         await admin.describe_topics([TOPIC])
     except UnknownTopicOrPartition:
         await _make(admin)
-    async with asyncio.timeout(APPEARS_S):
-        while True:
-            try:
-                partitions = await admin.describe_topics([TOPIC])
-            except UnknownTopicOrPartition:
-                partitions = []
-            if partitions and all(p.leader >= 0 for p in partitions):
-                break
-            await asyncio.sleep(0.05)
+    try:
+        async with asyncio.timeout(APPEARS_S):
+            partitions = await _with_leaders(admin)
+    except TimeoutError:
+        raise TimeoutError(
+            f"The topic {TOPIC}, which holds the sink's decisions, is not there or has no leader "
+            f"for {APPEARS_S:.0f} s. Are the brokers that have it alive (oncelog topic describe, "
+            "kafka-topics)?"
+        ) from None
     problems = flaws(await _configs(admin, TOPIC), len(partitions), len(partitions[0].replicas))
     if problems:
         raise SinkStopped(
             f"The topic {TOPIC} could lose a decision, and rows with it: {'; '.join(problems)}. "
             "Alter it (oncelog topic config, kafka-configs), then start again."
         )
+
+
+async def _with_leaders(admin: Admin) -> list[Partition]:
+    while True:
+        try:
+            partitions = await admin.describe_topics([TOPIC])
+        except UnknownTopicOrPartition:
+            partitions = []
+        if partitions and all(p.leader >= 0 for p in partitions):
+            return partitions
+        await asyncio.sleep(0.05)
 
 
 def flaws(configs: Mapping[str, str | None], partitions: int, replicas: int) -> list[str]:
@@ -112,6 +134,7 @@ async def _make(admin: Admin) -> None:
         "cleanup.policy": "compact",
         "min.insync.replicas": "2" if replicas > 2 else "1",
         "unclean.leader.election.enable": "false",
+        **SMALL,
     }
     with contextlib.suppress(TopicAlreadyExists):  # another sink was quicker, or our first try
         await admin.create_topic(TOPIC, partitions=1, replication_factor=replicas, configs=configs)

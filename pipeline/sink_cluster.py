@@ -7,11 +7,14 @@ only what leaves nothing in doubt is raised.
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..client import Admin, ClusterView, Consumer, PreparedTransaction, Producer, ProducerState
 from ..client import complete as complete_prepared
+from ..client.loop_thread import LoopThread
 from ..client.offset_queries import EARLIEST, LATEST
 from ..client.transaction_admin import TransactionAdmin
 from ..wire.errors import ErrorCode, KafkaError
@@ -33,16 +36,30 @@ log = logging.getLogger("oncelog.sink")
 
 CONTROL_TIMEOUT_MS = 60_000
 CONTROL_TRIES = 5  # of a transaction that had to be aborted
-READ_PATIENCE_S = 180.0  # another sink's control transaction may hold the topic until it times out
+# Another sink's control transaction holds the topic until it times out. For mode "driver" that may
+# be transaction.max.timeout.ms: Kafka's default, and a minute for its coordinator to see to it.
+READ_PATIENCE_S = 900.0 + 60.0
+SAYS_THAT_IT_WAITS_S = 30.0
 LIST_PATIENCE_MS = 2_000
 ENDS_AT_ONCE = 32
 END_PATIENCE_MS = 60_000
 PLACE = (TOPIC, 0)
+THREAD = "oncelog-sink-driver"
+T = TypeVar("T")
 Write = Callable[[Producer], Awaitable[None]]
 ENDED_OTHERWISE = {
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.PRODUCER_FENCED,
+}
+OF_THE_TRANSACTION = {  # and not of what was written in it: another one may well succeed
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
 }
 
 
@@ -63,7 +80,7 @@ class SinkCluster:
         self._timeout_ms, self._settings = control_timeout_ms, settings or {}
 
     async def close(self) -> None:
-        """Close the control producer, without a word to the cluster about what it has open."""
+        """Close the control producer; a transaction that it has open is aborted, if that can be."""
         control, self._control = self._control, None
         if control is not None:
             await control.close()
@@ -128,6 +145,8 @@ class SinkCluster:
                     if control.state is ProducerState.FATAL_ERROR:
                         return ControlInDoubt(str(second))
                     raise
+                if not (problem.retriable or problem.number in OF_THE_TRANSACTION):
+                    raise  # the next try would meet the same again
             else:
                 return ControlCommitted()
         assert last is not None
@@ -179,12 +198,58 @@ class SinkCluster:
         return ChildrenAborted()
 
 
-async def read_topic(admin: Admin) -> dict[bytes, bytes | None]:
+class ClusterThread:
+    """A SinkCluster on a loop in a thread of its own, for callers that have none."""
+
+    def __init__(
+        self, bootstrap: str, sink_id: str, control_timeout_ms: int, settings: dict[str, Any]
+    ) -> None:
+        self._thread = LoopThread(THREAD)
+        self._make = lambda: SinkCluster(  # on the loop
+            ClusterView(bootstrap, client_id=THREAD),
+            sink_id,
+            control_timeout_ms=control_timeout_ms,
+            settings=settings,
+        )
+        self._cluster: SinkCluster | None = None
+        self._is_closed = False
+
+    def run(self, work: Callable[[SinkCluster], Awaitable[T]]) -> T:
+        """Run `work(cluster)` to its end."""
+
+        async def on_loop() -> T:
+            if self._cluster is None:
+                self._cluster = self._make()
+            return await work(self._cluster)
+
+        return self._thread.run(on_loop())
+
+    def close(self) -> None:
+        """End connections and the thread."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._cluster is not None:
+                self._thread.run(self._cluster.close())
+                self._thread.run(self._cluster.view.close())
+        finally:
+            self._thread.close()
+
+    def close_elsewhere(self) -> None:
+        """For the garbage collector, which comes in any thread, also in the one that is to end."""
+        if not self._is_closed:
+            threading.Thread(target=self.close, daemon=True).start()
+
+
+async def read_topic(admin: Admin, patience_s: float | None = None) -> dict[bytes, bytes | None]:
     """The newest committed value of each key of the topic of decisions.
 
     To the high watermark of this moment, which a leader tells only when it is sure of it; so a
-    transaction that holds readers back below it is waited for. Raises TimeoutError.
+    transaction that holds readers back below it is waited for: READ_PATIENCE_S, unless told
+    otherwise. Raises TimeoutError, which says what it waited for.
     """
+    patience_s = READ_PATIENCE_S if patience_s is None else patience_s
     end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]
     start = (await admin.list_offsets({PLACE: EARLIEST}))[PLACE]
     newest: dict[bytes, bytes | None] = {}
@@ -192,11 +257,30 @@ async def read_topic(admin: Admin) -> dict[bytes, bytes | None]:
         admin.view, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign({PLACE: start})
-        async with asyncio.timeout(READ_PATIENCE_S):
-            while consumer.position(*PLACE) < end:
-                records = await consumer.poll(500)
-                newest |= newest_by_key((r.key, r.value) for r in records)
+        begun_s = said_s = time.monotonic()
+        while consumer.position(*PLACE) < end:
+            records = await consumer.poll(500)
+            newest |= newest_by_key((r.key, r.value) for r in records)
+            now_s = time.monotonic()
+            if now_s - begun_s > patience_s:
+                raise TimeoutError(await _held_up(admin, consumer.position(*PLACE), end))
+            if now_s - said_s > SAYS_THAT_IT_WAITS_S:
+                log.warning("%s", await _held_up(admin, consumer.position(*PLACE), end))
+                said_s = now_s
     return newest
+
+
+async def _held_up(admin: Admin, position: int, end: int) -> str:
+    """Why the topic of decisions is not read to its end yet."""
+    said = f"The topic {TOPIC} is read to offset {position}, and has to be read to {end}"
+    stable = (await admin.list_offsets({PLACE: LATEST}, read_committed=True))[PLACE]
+    if stable >= end:
+        return f"{said}; its last stable offset is {stable}, but no broker gives what is before it."
+    return (
+        f"{said}; its last stable offset is {stable}, where a transaction began that nobody has "
+        "ended yet. It holds up every sink, until it times out or its query is started again "
+        "(oncelog txn list --prefix oncelog.spark. shows it)."
+    )
 
 
 async def _commit(control: Producer) -> None:

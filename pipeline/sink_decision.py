@@ -143,13 +143,6 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
         ) from None
 
 
-def decode_all(newest: Mapping[bytes, bytes | None]) -> dict[str, Decision]:
-    """The decisions of all sinks. Raises UnreadableDecision."""
-    names = sorted(key.decode() for key in newest if b"#" not in key)
-    found = {name: decode(name, newest) for name in names}
-    return {name: decision for name, decision in found.items() if decision is not None}
-
-
 def newest_by_key(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[bytes, bytes | None]:

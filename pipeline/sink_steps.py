@@ -1,7 +1,7 @@
 """What the sink's protocol asks for, and what it is told: effects and events.
 
 Values only. The protocol (sink_protocol.py) returns one effect at a time; whoever carries it out
-(sink_driver.py with a cluster, a model in the tests) answers with the event that is named beside
+(sink.py with a cluster, a model in the tests) answers with the event that is named beside
 it, or with Failed when it could not be carried out and nothing is decided by that.
 """
 

@@ -117,9 +117,9 @@ class MortalSink(ExactlyOnceSink):
 
 
 def rows_of(spark: Any, job: Job, *kills: int) -> Any:
+    """The input as a stream, through a step that dies in the middle of a task."""
     import psutil
 
-    """The input as a stream, through a step that dies in the middle of a task."""
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
     mark, batch_id = str(job.mark("mid-write")), job.deaths.get("mid-write", -1)
     fatal, kills_executor = f"{batch_id}-00150", job.master.startswith("local-cluster")

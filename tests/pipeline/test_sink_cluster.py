@@ -17,7 +17,7 @@ from oncelog.client import Admin, Producer
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.deploy.orphans import abort_id
 from oncelog.pipeline import sink_decision
-from oncelog.pipeline.sink_checks import check_prepared, flaws
+from oncelog.pipeline.sink_checks import check_brokers, flaws
 from oncelog.pipeline.sink_judgement import SinkStopped
 from oncelog.pipeline.sink_names import control_id
 from oncelog.pipeline.sink_protocol import Mode
@@ -401,7 +401,7 @@ def test_what_a_kafka_lacks_is_named(tmp_path: Path, missing: str) -> None:
     async def check(bootstrap: str) -> None:
         async with Admin(bootstrap) as admin:
             with pytest.raises(SinkStopped, match=f"{missing}=true on broker 1"):
-                await check_prepared(admin)
+                await check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=True)
 
     with peer(tmp_path, **settings) as bootstrap:
         asyncio.run(check(bootstrap))

@@ -10,7 +10,6 @@ from oncelog.pipeline.sink_decision import (
     Decision,
     UnreadableDecision,
     decode,
-    decode_all,
     encode,
     newest_by_key,
 )
@@ -43,7 +42,6 @@ def test_the_newest_decision_comes_back_in_any_number_of_parts(
         patch.setattr(sink_decision, "CHUNK_BYTES_MAX", chunk_bytes)
         newest = newest_by_key(record for each in written for record in encode("s", each))
         assert decode("s", newest) == written[-1]
-        assert decode_all(newest) == {"s": written[-1]}
 
 
 def test_parts_of_an_older_decision_are_not_taken_for_this_one(
