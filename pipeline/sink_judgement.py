@@ -35,7 +35,7 @@ class Terms:
 def judge(sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms) -> Verdict:
     """Compare a batch with the decision. Raises SinkStopped."""
     batch = given.batch_id
-    if decision is not None and decision.lost and not _goes_on(decision, batch, terms):
+    if decision is not None and decision.lost and not _goes_on(decision, given, terms):
         raise rows_missing(sink_id, decision, "it was found at an earlier start")
     last = NO_BATCH if decision is None else decision.batch_id
     if decision is not None and last != NO_BATCH and decision.query_id != given.query_id:
@@ -87,9 +87,18 @@ def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
         f"transaction {' and '.join(decision.lost)} was decided to be committed, and somebody has "
         f"ended it otherwise ({reason}). Was it aborted by hand, or by a program that uses its id? "
         "The other parts of the batch are committed or can be. Write again what was lost, by "
-        f"hand; then say first_batch={decision.batch_id + 1} to go on."
+        f"hand; then say first_batch={decision.batch_id + 1} to go on (with a new checkpoint: and "
+        f"replaces_query={decision.query_id!r})."
     )
 
 
-def _goes_on(decision: Decision, batch: int, terms: Terms) -> bool:
-    return terms.first_batch == decision.batch_id + 1 and batch >= decision.batch_id
+def _goes_on(decision: Decision, given: BatchGiven, terms: Terms) -> bool:
+    """Whether the user has answered the alarm, by the number that it names.
+
+    A query in the place of the one that raised it counts its batches anew, and has to be named.
+    """
+    if terms.first_batch != decision.batch_id + 1:
+        return False
+    if given.query_id != decision.query_id:
+        return terms.replaces_query == decision.query_id
+    return given.batch_id >= decision.batch_id

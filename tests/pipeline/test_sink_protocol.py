@@ -321,6 +321,11 @@ def test_what_does_not_fit_the_checkpoint_stops_before_anybody_is_fenced(
         (decided(4), 6, Terms(first_batch=6)),
         (decided(4, query_id="other"), 0, Terms(replaces_query="other")),
         (decided(4, lost=("x",)), 5, Terms(first_batch=5)),
+        (
+            decided(4, query_id="other", lost=("x",)),
+            0,
+            Terms(replaces_query="other", first_batch=5),
+        ),
         (Decision(generation=3, query_id="other"), 0, Terms()),  # it never wrote anything
     ],
 )
@@ -329,6 +334,26 @@ def test_what_the_user_has_agreed_to_is_written(found: Decision, batch: int, ter
     start(protocol, found, given(batch))
     effect = feed(protocol, ChildrenCommitted(), ChildrenAborted())
     assert isinstance(effect, RunTasks)
+
+
+@pytest.mark.parametrize(
+    ("query_id", "batch", "terms", "words"),
+    [
+        ("other", 0, Terms(replaces_query="other"), "ROWS OF BATCH 4 ARE MISSING"),
+        ("other", 0, Terms(first_batch=5), "and replaces_query='other'"),
+        ("other", 0, Terms(replaces_query="other", first_batch=4), "ROWS OF BATCH 4 ARE MISSING"),
+        ("other", 0, Terms(replaces_query="third", first_batch=5), "ROWS OF BATCH 4 ARE MISSING"),
+        ("other", 2, Terms(replaces_query="other", first_batch=5), "is at batch 2"),
+        ("q", 3, Terms(replaces_query="q", first_batch=5), "ROWS OF BATCH 4 ARE MISSING"),
+    ],
+)
+def test_an_alarm_is_answered_by_its_number_in_that_query_or_in_its_place(
+    query_id: str, batch: int, terms: Terms, words: str
+) -> None:
+    protocol = SinkProtocol("s", terms=terms)
+    protocol.step(given(batch))
+    with pytest.raises(SinkStopped, match=words):
+        protocol.step(DecisionRead(decided(4, query_id=query_id, lost=("x",))))
 
 
 def test_tasks_that_failed_leave_nothing_open_and_the_next_batch_starts_anew() -> None:
