@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ..client.settings import consumer_settings
+
 EARLIEST, LATEST = -2, -1
 DOCS: Mapping[str, str] = {
     "kafka.bootstrap.servers": "host:port of some brokers, with commas between",
@@ -136,6 +138,8 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
         raise OptionError(
             f"kafka.isolation.level is read_committed or read_uncommitted, not {isolation!r}"
         )
+    if not logs:
+        _check_client(client)
     if raw and isolation == "read_committed":
         raise OptionError("raw shows everything there is; leave kafka.isolation.level out")
     if is_streaming:
@@ -183,6 +187,14 @@ def named_options(given: Mapping[str, str]) -> dict[str, str]:
             raise OptionError(f"there is no option {name}{hint}")
         found[known or name.lower()] = value
     return found
+
+
+def _check_client(client: Mapping[str, str]) -> None:
+    """Here, where the query starts, and not in its tasks."""
+    try:
+        consumer_settings(client, {})
+    except ValueError as problem:
+        raise OptionError(f"among the settings with kafka. in front: {problem}") from None
 
 
 def _topics(options: Mapping[str, str], *, may_be_all: bool) -> Topics:

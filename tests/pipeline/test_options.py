@@ -96,6 +96,8 @@ def test_raw_reads_everything_and_log_folders_need_no_cluster() -> None:
         ({"minOffsetsPerTrigger": "5"}, "is not served: Spark gives Python sources"),
         ({"kafka__group__id": "g"}, "is in no consumer group"),
         ({"kafka__isolation__level": "snapshot"}, "is read_committed or read_uncommitted"),
+        ({"kafka__fetch__max__byte": "1"}, "no setting fetch.max.byte; is fetch.max.bytes meant"),
+        ({"kafka__fetch__max__bytes": "much"}, "fetch.max.bytes"),
         ({"raw": "true", "kafka__isolation__level": "read_committed"}, "raw shows everything"),
         ({"logs": "1=/a"}, "say raw=true, too"),
         ({"logs": "1=/a", "raw": "true"}, "in batch only"),
