@@ -6,6 +6,8 @@ the module jdk.incubator.vector and a runtime without it refuses to start; jdk4p
 runtime gets a face: a folder that looks like a JAVA_HOME and whose bin/java drops that argument.
 """
 
+import atexit
+import functools
 import hashlib
 import os
 import re
@@ -144,12 +146,19 @@ def make_face(home: Path, cache: Path | None = None) -> Path:
 
 
 def _cache_folder(cache: Path | None) -> Path:
-    """A folder of the user's own; one in the temporary folder where there is no home."""
-    if cache is None:
-        base = os.environ.get("XDG_CACHE_HOME")
-        cache = (Path(base) if base else Path.home() / ".cache") / "oncelog"
+    """A folder of the user's own; where there is no home, one that goes with this process."""
     try:
+        if cache is None:
+            base = os.environ.get("XDG_CACHE_HOME")
+            cache = (Path(base) if base else Path.home() / ".cache") / "oncelog"
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="oncelog-"))
+    except (OSError, RuntimeError):  # RuntimeError: neither HOME nor an entry in passwd
+        return _passing_folder()
     return cache
+
+
+@functools.cache
+def _passing_folder() -> Path:
+    made = Path(tempfile.mkdtemp(prefix="oncelog-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made

@@ -114,6 +114,25 @@ def test_a_runtime_without_the_vector_module_gets_a_face_that_drops_one_argument
     assert [f.name for f in (tmp_path / "cache").iterdir()] == [found.home.name]
 
 
+def test_without_a_home_the_face_is_made_once_and_goes_with_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
+    leaving: list[object] = []
+    monkeypatch.setattr(java.atexit, "register", lambda *work, **_: leaving.append(work[1]))
+    java._passing_folder.cache_clear()
+    home = make_java(tmp_path / "home", "21.0.1", "")
+    first, second = make_face(home), make_face(home)
+    assert first == second
+    assert leaving == [first.parent]
+    java._passing_folder.cache_clear()
+
+
 def test_modules_are_known_by_the_release_file(tmp_path: Path) -> None:
     assert has_module(make_java(tmp_path / "full", "17"))
     assert has_module(make_java(tmp_path / "with", "17", " jdk.incubator.vector"))
