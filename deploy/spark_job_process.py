@@ -110,7 +110,7 @@ class SparkJobProcess(Heard):
     # --- its end
 
     def stop(self) -> None:
-        """SIGTERM; the micro-batches that are under way end."""
+        """SIGTERM; micro-batches that are under way are given up, and written by the next run."""
         process = self._unwanted()
         if process is None:
             return

@@ -15,7 +15,8 @@ are not enabled). With `--tell` it says on stdout what it has done, a line of JS
     ["batch", QUERY, ID, BEGUN_MS, ROWS, {PARTITION: OFFSET}]   it is committed up to there
     ["failed", QUERY, SENTENCE]                                 it stopped; the exit code is 3
 
-BEGUN_MS: when its trigger fired, since 1970. SIGTERM lets the micro-batches end that are under way.
+BEGUN_MS: when its trigger fired, since 1970. SIGTERM gives up the micro-batches that are under way,
+and the next run writes them; what does not end within STOP_S_MAX is ended by force.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -31,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import exactly_once, spark_session
+from .failure_words import sentence_of
 from .flight_frames import WINDOWS, delay_sums, enrich, parse, sum_records
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 FAILED = 3  # exit code: whoever started it may start it again
 POLL_S = 0.05
-STOP_S_MAX = 60.0
+STOP_S_MAX = 30.0  # for queries and Spark together; whoever started the job waits longer than that
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -142,7 +145,7 @@ class Teller:
                 self._batch(name, progress)
             problem = query.exception()
             if problem is not None:
-                self._say("failed", name, str(problem).splitlines()[0][:500])
+                self._say("failed", name, sentence_of(problem))
                 return False
         return True
 
@@ -186,13 +189,29 @@ def main() -> int:
     while teller.look():
         is_orphan = options.tell and os.getppid() != parent
         if is_over or is_orphan or not any(query.isActive for query in queries.values()):
-            for query in queries.values():
-                query.stop()
-            spark.stop()
+            stop(spark, queries)
             return 0
         time.sleep(POLL_S)
-    spark.stop()
+    stop(spark, {})
     return FAILED
+
+
+def stop(spark: "SparkSession", queries: Mapping[str, "StreamingQuery"]) -> None:
+    """End queries and Spark; by force when they do not. Nothing is lost or doubled by either."""
+    java = getattr(spark.sparkContext._gateway, "proc", None)  # None under spark-submit
+
+    def end_hard() -> None:
+        if java is not None:
+            java.kill()
+        os._exit(FAILED)
+
+    patience = threading.Timer(STOP_S_MAX, end_hard)
+    patience.daemon = True
+    patience.start()
+    for query in queries.values():
+        query.stop()
+    spark.stop()
+    patience.cancel()
 
 
 def _confs(options: argparse.Namespace) -> dict[str, str]:

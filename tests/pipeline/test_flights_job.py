@@ -1,10 +1,16 @@
 """The command line of the flights job, and what it tells; without Spark."""
 
 import json
+import threading
+import time
+import traceback
 
 import pytest
 
-from oncelog.pipeline.flights_job import Teller, airlines, arguments, offsets_of, pairs
+from oncelog.pipeline import flights_job
+from oncelog.pipeline.flights_job import Teller, airlines, arguments, offsets_of, pairs, stop
+from oncelog.pipeline.sink import ExactlyOnceSink
+from oncelog.pipeline.sink_judgement import SinkStopped
 
 
 def offsets(**by_partition: int) -> str:
@@ -46,9 +52,53 @@ def test_a_batch_is_told_once_and_idle_triggers_are_not():
 
 def test_a_query_that_stopped_is_told_in_a_line():
     query, told = Query(), []
-    query.problem = RuntimeError("SinkStopped: somebody else\nand a long trace")
+    try:
+        raise SinkStopped("Sink s belongs to query q: say which.")
+    except SinkStopped:
+        trace = traceback.format_exc()
+    query.problem = RuntimeError(
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was "
+        f"raised by the Python Proxy. Return Message: {trace} SQLSTATE: XXKST\n"
+        "=== Streaming Query ===\nIdentifier: sums [id = 1, runId = 2]"
+    )
     assert not Teller({"sums": query}, lambda *event: told.append(event)).look()
-    assert told == [("failed", "sums", "SinkStopped: somebody else")]
+    assert told == [("failed", "sums", "SinkStopped: Sink s belongs to query q: say which.")]
+
+
+def test_options_of_the_sink_are_read_from_the_command_line():
+    given = pairs(["first_batch=7", "transaction_timeout_ms=90000", "linger_ms=5"])
+    sink = ExactlyOnceSink("s", "h:1", "t", **given)
+    assert sink.protocol._terms.first_batch == 7
+    assert sink._timeout_ms == 90_000
+    with pytest.raises(ValueError, match="first_batch is a whole number, not 'x'"):
+        ExactlyOnceSink("s", "h:1", "t", first_batch="x")
+
+
+class Stuck:
+    """A query, and a session, that do not end."""
+
+    def __init__(self) -> None:
+        self.sparkContext = self
+        self._gateway = None
+
+    def stop(self) -> None:
+        time.sleep(60)
+
+
+def test_what_does_not_stop_is_ended_by_force(monkeypatch):
+    codes = []
+
+    def leave(code: int) -> None:
+        codes.append(code)
+
+    monkeypatch.setattr(flights_job, "STOP_S_MAX", 0.1)
+    monkeypatch.setattr(flights_job.os, "_exit", leave)
+    thread = threading.Thread(target=stop, args=(Stuck(), {"sums": Stuck()}), daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not codes and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert codes == [flights_job.FAILED]
 
 
 def test_options():

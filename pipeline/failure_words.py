@@ -1,0 +1,37 @@
+"""One sentence of a failure that has come through Spark, with its traces of Python and of Java.
+
+py4j and Spark hand on what `traceback.format_exc()` gave, within sentences of their own, so the
+first line of such a text says only that there was an error. What says most is the last error of
+Python in it, since causes follow what they caused; a SinkStopped is told before any other.
+"""
+
+import re
+from collections.abc import Sequence
+
+LENGTH_MAX = 500
+TRACE = "Traceback (most recent call last):"
+STOPPED = "SinkStopped: "
+_MODULE = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_]\w*(?::|$))")
+
+
+def sentence_of(problem: BaseException) -> str:
+    """What a failure says, in one line of at most LENGTH_MAX characters."""
+    lines = str(problem).splitlines()
+    raised = _raised(lines)
+    stopped = [line for line in raised if STOPPED in line]
+    shown = [line for line in lines if line.strip()]
+    chosen = [*shown[:1], *raised[-1:], *stopped[-1:]] or [type(problem).__name__]
+    return _MODULE.sub("", chosen[-1].strip())[:LENGTH_MAX]
+
+
+def _raised(lines: Sequence[str]) -> list[str]:
+    """The first line of each error that stands below a trace of Python."""
+    found: list[str] = []
+    is_within = False
+    for line in lines:
+        if TRACE in line:
+            is_within = True
+        elif is_within and line.strip() and not line[0].isspace():
+            found.append(line)
+            is_within = False
+    return found

@@ -1,0 +1,37 @@
+"""The sentence of a failure, whatever it is wrapped in."""
+
+import pytest
+
+from oncelog.pipeline.failure_words import LENGTH_MAX, sentence_of
+
+TRACE = "Traceback (most recent call last):\n"
+TASK = (
+    "An error occurred while calling o1.count.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0\n"
+    f"org.apache.spark.api.python.PythonException: {TRACE}"
+    '  File "worker.py", line 1, in main\n    process()\n'
+    "oncelog.wire.errors.CorruptMessage: /a/0.log at byte 0: the batch fails its checksum\n\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)\n"
+)
+WITH_CAUSE = (
+    f'Return Message: {TRACE}  File "a.py", line 1\nKeyError: 1\n\n'
+    "During handling of the above exception, another exception occurred:\n\n"
+    f'{TRACE}  File "b.py", line 1\nmy.own.Trouble\n'
+)
+STOPPED = f'{TRACE}  File "a.py"\nx.SinkStopped: Say so.\n{TRACE}  File "b.py"\nOSError: later\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (TASK, "CorruptMessage: /a/0.log at byte 0: the batch fails its checksum"),
+        (WITH_CAUSE, "Trouble"),
+        (STOPPED, "SinkStopped: Say so."),
+        ("\nThere is no topic a.b: make it.\nmore", "There is no topic a.b: make it."),
+        ("", "RuntimeError"),
+        (TRACE, TRACE.strip()),
+        ("x" * 2_000, "x" * LENGTH_MAX),
+    ],
+)
+def test_the_sentence_of_a_failure(text: str, sentence: str) -> None:
+    assert sentence_of(RuntimeError(text)) == sentence
