@@ -71,7 +71,7 @@ def load_log(
     finish_swaps(directory)
     segments = _open_segments(directory, config, log_start_offset, now_ms)
     snapshots = SnapshotFiles(directory)
-    if not clean_shutdown:
+    if machine_restarted and not clean_shutdown:
         snapshots.remove_unreadable()
     dirty_from = _first_to_recover(segments, recovery_point, clean_shutdown)
     log_start_offset = max(log_start_offset, segments.first.base_offset)
@@ -80,7 +80,9 @@ def load_log(
     producers = load_producers(segments, snapshots, state_end, now_ms)
     if dirty_from is not None:
         epochs.truncate_from_end(dirty_from.base_offset)
-        _recover_from(dirty_from, segments, producers, epochs, now_ms, not machine_restarted)
+        _recover_from(
+            dirty_from, segments, producers, epochs, now_ms, machine_restarted=machine_restarted
+        )
     if segments.active.next_offset < log_start_offset:
         # What DeleteRecords left over is gone from the disk: nothing of this log is valid.
         for segment in segments:
@@ -219,7 +221,8 @@ def _recover_from(
     producers: ProducerStateTable,
     epochs: LeaderEpochs,
     now_ms: int,
-    may_have_gaps: bool,
+    *,
+    machine_restarted: bool,
 ) -> None:
     """Read a segment and all newer ones; end the log before the first batch that is not whole.
 
@@ -230,7 +233,7 @@ def _recover_from(
     is_cut = False
     end_offset = dirty_from.base_offset
     for segment in segments.from_floor(dirty_from.base_offset):
-        is_cut |= segment.base_offset > end_offset and not may_have_gaps
+        is_cut |= segment.base_offset > end_offset and machine_restarted
         if is_cut or segment.base_offset < end_offset:
             segments.remove(segment)
             segment.delete()

@@ -48,24 +48,17 @@ class SnapshotFiles:
     def newest(self, at_most: int) -> tuple[int, list[ProducerSnapshotEntry]] | None:
         """The last readable snapshot at or below an offset, as (offset, entries)."""
         for offset in reversed(self.offsets):
-            if offset <= at_most:
-                path = self.path(offset)
-                try:
-                    return offset, decode_snapshot(path.read_bytes(), path)
-                except CorruptSnapshot:
-                    path.unlink()
-                    self._offsets.discard(offset)
+            if offset <= at_most and (entries := self._read(offset)) is not None:
+                return offset, entries
         return None
 
     def remove_unreadable(self) -> None:
-        """Delete what a power cut has left of snapshots that were not synced."""
+        """Delete what a power cut has left of snapshots that were not synced.
+
+        A killed process leaves none: a snapshot gets its name when it is written whole.
+        """
         for offset in self.offsets:
-            path = self.path(offset)
-            try:
-                decode_snapshot(path.read_bytes(), path)
-            except CorruptSnapshot:
-                path.unlink()
-                self._offsets.discard(offset)
+            self._read(offset)
 
     def remove(self, offsets: Iterable[int]) -> None:
         """Delete the snapshots at these offsets, where there are any."""
@@ -90,3 +83,13 @@ class SnapshotFiles:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+
+    def _read(self, offset: int) -> list[ProducerSnapshotEntry] | None:
+        """What a snapshot says; one that cannot be read is deleted."""
+        path = self.path(offset)
+        try:
+            return decode_snapshot(path.read_bytes(), path)
+        except CorruptSnapshot:
+            path.unlink()
+            self._offsets.discard(offset)
+            return None
