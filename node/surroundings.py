@@ -1,7 +1,7 @@
 """What a broker needs of the machine it runs on; given at the composition root.
 
-The defaults are the real things. The simulator gives a broker others, and nothing else of it is
-replaced there: its event loop, threads, links, clocks, dice, and what happens when it must die.
+The defaults are the real things; the simulator gives a broker others: threads, links, clocks, dice,
+and what happens when it must die. What it replaces besides stands in docs/simulation.md.
 """
 
 import os

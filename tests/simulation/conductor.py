@@ -31,14 +31,11 @@ class Conductor:
         self.clients, self._replace = clients, replace
         self.made: list[Fault] = []
         self.left_out: list[Fault] = []
-        self.hurt: set[int] = (
-            set()
-        )  # nodes whose disk failed: their processes may end by themselves
         self._loop = ProcessLoop(cluster.timeline, 0)
         self._is_over = False
 
     def plan(self, faults: list[Fault]) -> None:
-        """Let these happen from now on."""
+        """Let these happen from now on; `fault_schedule.require_possible` has seen them."""
         for fault in faults:
             self._loop.call_later(fault.at_s, self._make, fault)
 
@@ -54,14 +51,14 @@ class Conductor:
             if node.loop is not None:
                 node.loop.slowness = 1.0
                 node.loop.resume()
-            if node.node_id in self.hurt:
+            if node.is_hurt:
                 node.kill()
-            self._start(node.node_id)
+            node.start()
 
     def is_whole(self) -> bool:
         """Whether every replica of every partition is alive and in sync."""
         nodes = self.cluster.nodes.values()
-        if any(not node.is_serving or node.node_id in self.hurt for node in nodes):
+        if any(not node.is_serving or node.is_hurt for node in nodes):
             return False
         state = next((n.broker.state for n in nodes if n.broker and _controls(n)), None)
         if state is None:
@@ -118,22 +115,18 @@ class Conductor:
             holder = None if found is None else nodes.get(found.leader)
         return [holder] if holder is not None else []
 
-    def _start(self, number: int) -> None:
-        self.hurt.discard(number)
-        self.cluster.nodes[number].start()
-
     def _kill(self, fault: Fault, power: bool = False) -> bool:
         victims = [node for node in self._nodes(fault.target) if node.is_alive]
         for node in victims:
             node.kill(power=power)
-            self._later(fault.seconds, self._start, node.node_id)
+            self._later(fault.seconds, node.start)
         return bool(victims)
 
     def _kill_all(self, fault: Fault, power: bool = False) -> None:
         rng = self.cluster.random
         for node in self.cluster.nodes.values():
             node.kill(power=power)
-            self._later(fault.seconds * rng.uniform(0.5, 1.0), self._start, node.node_id)
+            self._later(fault.seconds * rng.uniform(0.5, 1.0), node.start)
 
     def _power_all(self, fault: Fault) -> None:
         self._kill_all(fault, power=True)
@@ -154,7 +147,7 @@ class Conductor:
             if power and not self._may_lose_power():
                 return False
             node.kill(power=power)
-            self._later(fault.seconds, self._start, node.node_id)
+            self._later(fault.seconds, node.start)
             return True
 
         node.disk.operations_left = int(fault.amount)
@@ -171,13 +164,13 @@ class Conductor:
             return False
         left = int(fault.amount)
 
-        def passed(number: int, _name: str) -> None:
+        def passed(_number: int, _name: str) -> None:
             nonlocal left
             left -= 1
             if left <= 0:
                 node.on_point = None
                 node.kill()
-                self._later(fault.seconds, self._start, number)
+                self._later(fault.seconds, node.start)
                 node.stop_here()
 
         node.on_point = passed
@@ -210,7 +203,7 @@ class Conductor:
 
     def _links(self, target: str) -> list[tuple[int, int]]:
         links = []
-        for each in target.split(","):
+        for each in filter(None, target.split(",")):
             one, _, other = each.partition(">")
             links.append((self._number(one), self._number(other)))
         return [link for link in links if link[0] != link[1]]
@@ -279,13 +272,12 @@ class Conductor:
         if node is None:
             return False
         setattr(node.disk, name, during)
-        node.may_end = True
-        self.hurt.add(node.node_id)
+        node.is_hurt = True
 
         def repair() -> None:
             setattr(node.disk, name, after)
             node.kill()
-            self._start(node.node_id)
+            node.start()
 
         self._later(fault.seconds, repair)
         return True
@@ -303,9 +295,9 @@ class Conductor:
 
         def ended() -> None:
             if self._is_over:  # it was still stopping when all was healed
-                self._start(node.node_id)
+                node.start()
             else:
-                self._later(fault.seconds, self._start, node.node_id)
+                self._later(fault.seconds, node.start)
 
         node.stop(then=ended)
         return True
@@ -322,7 +314,7 @@ class Conductor:
             return False
         node.kill(power=True)
         self.cluster.disks.wipe(node.node_id)
-        self._later(fault.seconds, self._start, node.node_id)
+        self._later(fault.seconds, node.start)
         return True
 
 

@@ -5,6 +5,7 @@ given back on the command line.
 """
 
 import random
+from collections.abc import Sequence
 
 from .outcome import Fault, Shape
 
@@ -36,15 +37,49 @@ KINDS: dict[str, tuple[float, float, float]] = {
 }
 POWER_ALL = ("power-all", (5.0, 0.3, 3.0))
 ROLES = ("controller", "transactions", "group", "leader")
+CLIENTS = ("c1", "c2")
+OF_LINKS = ("cut", "cut-clients", "slow-links", "hold-link", "hold-client")
+OF_NOTHING = ("kill-all", "power-all", "noise")
+
+
+class ImpossibleFault(ValueError):
+    """A fault of a kind, or with a target, that there is not."""
+
+
+def require_possible(faults: Sequence[Fault], shape: Shape) -> None:
+    """Raise ImpossibleFault for the first that could not be made happen."""
+    nodes = [str(i) for i in range(1, shape.nodes + 1)]
+    for fault in faults:
+        if fault.kind not in KINDS and fault.kind != POWER_ALL[0]:
+            raise ImpossibleFault(f"{fault}: there is no such kind; see fault_schedule.py")
+        parts = fault.target.split(",")
+        match fault.kind:
+            case kind if kind in OF_LINKS:
+                ends = (*nodes, *CLIENTS)
+                known = {"", *(f"{a}>{b}" for a in ends for b in ends)}
+                words = "links are 1>2 or c1>2"
+            case kind if kind in OF_NOTHING:
+                known, words = {""}, "it has no target"
+            case "kill-client":
+                known, words = set(CLIENTS), "clients are c1 and c2"
+            case "reset-links" | "reset-clients":
+                known, words = {*nodes, *CLIENTS}, "two ends are named: 1,2 or c1,2"
+            case _:
+                known = {*nodes, *(ROLES if len(parts) == 1 else ())}
+                words = f"nodes are 1 to {shape.nodes}, roles {', '.join(ROLES)}"
+        if not known.issuperset(parts):
+            raise ImpossibleFault(f"{fault}: there is no target {fault.target!r}; {words}")
 
 
 def draw(seed: int, shape: Shape) -> list[Fault]:
-    """The schedule of a seed, by time."""
+    """The schedule of a seed, by time. Raises ImpossibleFault for kinds that there are not."""
     rng = random.Random(f"faults of {seed}")
     kinds = dict(KINDS)
     if shape.durable:
         kinds[POWER_ALL[0]] = POWER_ALL[1]
     if shape.kinds:
+        if unknown := set(shape.kinds) - kinds.keys():
+            raise ImpossibleFault(f"of a shape's kinds these cannot be: {', '.join(unknown)}")
         kinds = {kind: kinds[kind] for kind in shape.kinds}
     names = list(kinds)
     weights = [kinds[name][0] for name in names]

@@ -1,6 +1,6 @@
 """What a simulation is asked for, and what comes back: the words between it and its callers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -9,7 +9,8 @@ class Fault:
     """One thing that is broken on purpose, and for how long.
 
     `at_s` counts from the moment when the cluster serves. `target` names nodes (`1`, `1,2`), links
-    (`1>2`) or a role that is resolved when it happens (`leader:log/0`, `controller`, `txn:ID`).
+    (`1>2`, `c1>2` from a client) or a role that is resolved when it happens: `controller`, `leader`
+    (of append/0), `group` or `transactions` (a coordinator).
     """
 
     at_s: float
@@ -28,9 +29,11 @@ class Fault:
         kind, _, times = head.partition("@")
         at, _, rest = times.partition("+")
         seconds, _, amount = rest.partition("/")
-        return cls(
-            at_s=float(at), kind=kind, target=target, seconds=float(seconds), amount=float(amount)
-        )
+        try:
+            numbers = float(at), float(seconds), float(amount)
+        except ValueError:
+            raise ValueError(f"{text!r} is no fault: write KIND@AT+SECONDS/AMOUNT:TARGET") from None
+        return cls(at_s=numbers[0], kind=kind, target=target, seconds=numbers[1], amount=numbers[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,54 @@ class Shape:
     durable: bool = False
     kinds: tuple[str, ...] = ()
     broker: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """What is not as usual, for `parse`: `nodes=5,durable=1,kinds=kill+cut,KEY=VALUE`."""
+        usual, parts = Shape(), list[str]()
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value == getattr(usual, each.name):
+                continue
+            if each.name == "broker":
+                parts += [f"{key}={given}" for key, given in self.broker]
+            elif each.name == "kinds":
+                parts.append("kinds=" + "+".join(self.kinds))
+            else:
+                parts.append(f"{each.name}={value:g}")
+        return ",".join(parts)
+
+    @classmethod
+    def parse(cls, text: str) -> "Shape":
+        """A name of NAMED, or the inverse of str(); ValueError when it is neither."""
+        if text in NAMED:
+            return NAMED[text]
+        usual, found, broker = cls(), dict[str, Any](), list[tuple[str, str]]()
+        known = {each.name for each in fields(cls)}
+        for part in filter(None, text.split(",")):
+            name, is_given, value = part.partition("=")
+            if not is_given or not ("." in name or name in known):
+                raise ValueError(f"{part!r} is no part of a shape; see Shape in outcome.py")
+            if "." in name:
+                broker.append((name, value))
+            elif name == "kinds":
+                found[name] = tuple(value.split("+"))
+            else:
+                found[name] = type(getattr(usual, name))(float(value))
+        return cls(**found, broker=tuple(broker))
+
+
+# More faults than the seeds' own shapes have; docs/simulation.md, "What it has found".
+NAMED = {
+    "dense": Shape(seconds=15.0, faults=45),
+    "power": Shape(
+        seconds=15.0,
+        faults=30,
+        kinds=(
+            "disk-full", "sync-error", "slow-disk", "kill", "kill-all", "crash-io", "power",
+            "power-io",
+        ),
+    ),
+}  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,6 +3,8 @@
     python -m tests.simulation.run --seed 7            one seed: its faults, its verdict
     python -m tests.simulation.run --seeds 0:160       many
     python -m tests.simulation.run --seed 7 --faults 'kill@1.5+2/0:1' 'cut@3+1/0:1>2'
+    python -m tests.simulation.run --seed 24 --shape power
+    python -m tests.simulation.run --seed 7 --shape nodes=5,faults=30,kinds=kill+cut
 
 `run_seed` is what other tests use. A failing seed's schedule is shrunken before it is printed.
 """
@@ -15,7 +17,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from .outcome import Fault, Outcome, Shape
+from .fault_schedule import ImpossibleFault
+from .outcome import NAMED, Fault, Outcome, Shape
 from .shrink import command, shrink
 from .simulation import Install, run
 
@@ -31,7 +34,8 @@ def run_seed(
 
     shape: None lets the seed choose. faults: instead of the seed's own schedule (the workload
     stays the seed's). install: makes a context that is entered before the first node is built and
-    left after the judge; it may put broken behaviour into the brokers' and cores' classes.
+    left after the judge; it may put broken behaviour into the brokers' and cores' classes. Raises
+    ValueError for a fault that cannot be.
     """
     return run(seed, shape=shape, faults=faults, install=install)
 
@@ -63,10 +67,10 @@ def in_json(outcome: Outcome) -> str:
     )
 
 
-def shrunken(outcome: Outcome) -> str:
+def shrunken(outcome: Outcome, shape: Shape | None) -> str:
     """The shortest schedule that still fails, as a command."""
-    faults, runs = shrink(outcome, lambda fewer: run(outcome.seed, faults=fewer))
-    return f"  after {runs} runs: {command(outcome.seed, faults)}"
+    faults, runs = shrink(outcome, lambda fewer: run(outcome.seed, shape=shape, faults=fewer))
+    return f"  after {runs} runs: {command(outcome.seed, faults, shape)}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,13 +78,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", help="FIRST:BEHIND")
+    parser.add_argument("--shape", help=f"{', '.join(NAMED)}, or fields: nodes=5,faults=30")
     parser.add_argument("--faults", nargs="*", default=None)
     parser.add_argument("--trace", help="write the trace in words to this file")
     parser.add_argument("--no-shrink", action="store_true", help="print failures as they are")
     parser.add_argument("--json", action="store_true", help="print one JSON object a seed")
     parser.add_argument("--logs", action="store_true", help="print the nodes' logs and the faults")
     options = parser.parse_args(arguments)
-    faults = None if options.faults is None else [Fault.parse(text) for text in options.faults]
+    faults, shape = None, None
+    try:
+        if options.shape is not None:
+            shape = Shape.parse(options.shape)
+        if options.faults is not None:
+            faults = [Fault.parse(text) for text in options.faults]
+    except ValueError as problem:
+        parser.error(str(problem))
     if options.seeds:
         first, _, behind = options.seeds.partition(":")
         seeds = range(int(first), int(behind))
@@ -90,12 +102,16 @@ def main(arguments: list[str] | None = None) -> int:
     bad, started, total = 0, time.process_time(), 0.0
     for seed in seeds:
         trace: list[str] | None = [] if options.trace else None
-        outcome = run(seed, faults=faults, trace=trace, on_log=print if options.logs else None)
+        on_log = print if options.logs else None
+        try:
+            outcome = run(seed, shape=shape, faults=faults, trace=trace, on_log=on_log)
+        except ImpossibleFault as problem:
+            parser.error(str(problem))
         total += outcome.virtual_s
         bad += not outcome.is_clean
         print(in_json(outcome) if options.json else report(outcome), flush=True)
         if not (outcome.is_clean or options.no_shrink or options.faults or options.logs):
-            print(shrunken(outcome), flush=True)
+            print(shrunken(outcome, shape), flush=True)
         if trace is not None:
             with open(options.trace, "w") as file:
                 file.write("\n".join(trace))

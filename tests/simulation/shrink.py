@@ -5,7 +5,7 @@ The names of what was violated have to stay; the sentences may differ.
 
 from collections.abc import Callable, Sequence
 
-from .outcome import Fault, Outcome
+from .outcome import Fault, Outcome, Shape
 
 RUNS_MAX = 60
 
@@ -39,7 +39,8 @@ def shrink(
     return left, runs
 
 
-def command(seed: int, faults: Sequence[Fault]) -> str:
-    """The line that runs a seed with a schedule."""
+def command(seed: int, faults: Sequence[Fault], shape: Shape | None = None) -> str:
+    """The line that runs a seed with a schedule; without a shape it is the seed's own."""
     given = " ".join(f"'{fault}'" for fault in faults)
-    return f"python -m tests.simulation.run --seed {seed} --faults {given}"
+    shaped = "" if shape is None else f" --shape '{shape}'"
+    return f"python -m tests.simulation.run --seed {seed}{shaped} --faults {given}"

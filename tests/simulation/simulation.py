@@ -21,9 +21,10 @@ from oncelog.deploy.checks.verdict import judge
 from oncelog.deploy.history import History
 from oncelog.deploy.history_recorder import Recorder
 from oncelog.deploy.history_scan import dump_logs, scan_topics
+from oncelog.wire.errors import KafkaError
 
 from .conductor import Conductor
-from .fault_schedule import draw
+from .fault_schedule import draw, require_possible
 from .invariants import Invariants
 from .outcome import Fault, Outcome, Shape
 from .virtual_cluster import VirtualCluster
@@ -71,6 +72,7 @@ def run(
     """See run.run_seed; `trace` takes the trace in words, `on_log` the nodes' logs."""
     shape = shape or shape_of(seed)
     planned = list(draw(seed, shape) if faults is None else faults)
+    require_possible(planned, shape)
     outcome = Outcome(seed=seed, shape=shape, faults=planned)
     begun_s = CPU()
     with VirtualCluster.made(seed, shape, on_log) as cluster:
@@ -110,6 +112,9 @@ class _Run:
             self._stop()
         except (_NotAlive, TimeoutError, RuntimeError) as problem:
             self._violated("not alive", str(problem))
+            self._is_complete = False
+        except KafkaError as problem:  # of a client's first or last steps: nothing is broken then
+            self._violated("not alive", repr(problem))
             self._is_complete = False
         for name, words in self.invariants.found:
             self._violated(name, words)

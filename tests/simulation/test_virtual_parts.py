@@ -12,8 +12,8 @@ import pytest
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer_handlers import PeerTimeout, PeerUnavailable
 
-from .fault_schedule import KINDS, POWER_ALL, draw
-from .outcome import Fault, Outcome, Shape
+from .fault_schedule import KINDS, POWER_ALL, ImpossibleFault, draw, require_possible
+from .outcome import NAMED, Fault, Outcome, Shape
 from .shrink import command, shrink
 from .virtual_disk import Disks
 from .virtual_links import Exchange, VirtualLinks
@@ -355,3 +355,48 @@ def test_a_failing_schedule_shrinks_to_what_it_needs() -> None:
     left, runs = shrink(failed, again, runs_max=100)
     assert set(left) == needed and runs <= 100
     assert command(7, left).startswith("python -m tests.simulation.run --seed 7 --faults 'kill@3+")
+    shaped = command(7, left, NAMED["dense"])
+    assert "--seed 7 --shape 'seconds=15,faults=45' --faults 'kill@3+" in shaped
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *NAMED.values(),
+        Shape(),
+        Shape(
+            nodes=5, pace=2.5, durable=True, kinds=("kill",), broker=(("a.b", "1"), ("c.d", "x"))
+        ),
+    ],
+)
+def test_a_shape_goes_through_text(shape: Shape) -> None:
+    assert Shape.parse(str(shape)) == shape
+
+
+@pytest.mark.parametrize("text", ["densest", "nodes=", "nodes=many", "colour=red", "parse=1"])
+def test_a_shape_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        Shape.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["kill@1+1/0:leader:log/0", "kill@1+1/0:4", "cut@1+1/0:1", "flood@1+1/0:1", "wipe@1+1/0:"],
+)
+def test_a_fault_that_cannot_happen_is_refused(text: str) -> None:
+    """A role that nobody knows would strike somebody else."""
+    with pytest.raises(ImpossibleFault):
+        require_possible([Fault.parse(text)], Shape())
+
+
+def test_kinds_that_there_are_not_are_refused() -> None:
+    for kind in ("flood", "power-all"):  # this one is for durable clusters
+        with pytest.raises(ImpossibleFault):
+            draw(1, Shape(kinds=("kill", kind)))
+
+
+def test_faults_that_are_drawn_can_happen() -> None:
+    for seed in range(60):
+        for nodes in (1, 3, 5):
+            shape = Shape(faults=20, durable=True, nodes=nodes)
+            require_possible(draw(seed, shape), shape)

@@ -55,7 +55,8 @@ class VirtualNode:
         self.broker: Broker | None = None
         self.is_serving = False
         self.ends: list[str] = []  # why processes of this node ended by themselves
-        self.may_end = False  # its disk fails: it has a reason to
+        self.is_hurt = False  # its disk failed in this process, which may end by itself
+        self.starts = 0
         self.points: dict[str, int] = {}  # how often each fault point was passed, in this process
         self.on_point: Callable[[int, str], None] | None = None
         self.remains: list[Any] = []  # of dead processes: nothing of them may be cleaned up
@@ -77,6 +78,7 @@ class VirtualNode:
         """A new process on this machine."""
         if self.loop is not None:
             return
+        self.starts += 1
         timeline = self._timeline
         loop = self.loop = ProcessLoop(timeline, self.node_id, self._sockets)
         if self.port in self._sockets.powerless:
@@ -84,7 +86,7 @@ class VirtualNode:
             self._exchange.wires.silent.discard(self.node_id)
             self._sockets.power_is_back(self.node_id)
         self.points.clear()
-        self.may_end = self.disk.is_full or self.disk.sync_errors > 0
+        self.is_hurt = self.disk.is_full or self.disk.sync_errors > 0
         surroundings = Surroundings(
             clock=self.clock,
             boot_id=lambda: f"boot-{self.node_id}-{self._boots}",
@@ -153,7 +155,7 @@ class VirtualNode:
     def _ended(self, loop: ProcessLoop, error: BaseException | None) -> None:
         """The process ends by itself."""
         if loop is self.loop:
-            if not self.may_end:
+            if not self.is_hurt:
                 self.ends.append(f"node {self.node_id} ended: {error!r}")
             self.kill()
 

@@ -1,0 +1,84 @@
+"""What a look at a cluster finds, and that it looks again at what may have changed."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.record_batch import decode_header
+from oncelog.wire.records import Record, encode_batch
+
+from .invariants import Invariants
+
+TOPIC_ID = bytes(range(16))
+
+
+def replica(directory: Path, values: list[bytes]) -> Any:
+    """A hosted partition, everything in it committed."""
+    log = PartitionLog.open(
+        directory, topic="t", partition=0, topic_id=TOPIC_ID, config=LogConfig(), now_ms=0
+    )
+    for value in values:
+        batch = memoryview(bytearray(encode_batch([Record(0, 0, None, value)])))
+        log.append_as_leader(batch, decode_header(batch), leader_epoch=0, now_ms=0)
+    log.high_watermark = log.log_end_offset
+    return SimpleNamespace(log=log, key=(TOPIC_ID, 0), topic="t", leader=None)
+
+
+class TwoNodes:
+    """As much of a cluster as is needed to compare two replicas."""
+
+    def __init__(self, *hosted: Any) -> None:
+        self.timeline = SimpleNamespace(now=0.0)
+        self.nodes = {
+            i: SimpleNamespace(node_id=i, starts=1, is_serving=True)
+            for i in range(1, len(hosted) + 1)
+        }
+        for i, one in enumerate(hosted, 1):
+            self.put(i, one)
+
+    def put(self, node_id: int, hosted: Any) -> None:
+        replicas = SimpleNamespace(_by_name={("t", 0): hosted})
+        self.nodes[node_id].broker = SimpleNamespace(_replicas=replicas)
+
+    def watched(self) -> Invariants:
+        cluster: Any = self
+        recorder: Any = None
+        return Invariants(cluster, recorder)
+
+
+def look(invariants: Invariants, times: int = 80) -> list[str]:
+    """Look for a while; the names of what was found."""
+    for _ in range(times):
+        invariants.looks += 1
+        invariants._compare_some()
+    return [name for name, _ in invariants.found]
+
+
+def test_equal_replicas_are_equal_and_others_are_not(tmp_path: Path) -> None:
+    values = [b"one", b"two"]
+    one, same = replica(tmp_path / "a", values), replica(tmp_path / "b", values)
+    assert look(TwoNodes(one, same).watched()) == []
+    other = replica(tmp_path / "c", [b"one", b"too"])
+    assert look(TwoNodes(one, other).watched()) == ["replicas differ"]
+
+
+def test_a_node_that_has_started_again_is_read_from_its_beginning(tmp_path: Path) -> None:
+    values = [b"one", b"two"]
+    cluster = TwoNodes(replica(tmp_path / "a", values), replica(tmp_path / "b", values))
+    invariants = cluster.watched()
+    assert look(invariants) == []
+    cluster.put(2, replica(tmp_path / "after a power cut", [b"won", b"two"]))
+    cluster.nodes[2].starts += 1
+    assert look(invariants) == ["replicas differ"]
+
+
+def test_at_the_end_everything_is_read_again(tmp_path: Path) -> None:
+    values = [b"one", b"two"]
+    cluster = TwoNodes(replica(tmp_path / "a", values), replica(tmp_path / "b", values))
+    invariants = cluster.watched()
+    assert look(invariants) == []
+    cluster.put(2, replica(tmp_path / "changed", [b"won", b"two"]))
+    invariants.look_at_all()
+    assert [name for name, _ in invariants.found] == ["replicas differ"]
