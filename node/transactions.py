@@ -97,11 +97,10 @@ class Transactions:
                 services.broker_epoch, timeout_ms=PRODUCER_ID_TIMEOUT_MS
             )
 
-        async def is_gone(topic: str, index: int) -> bool:
+        async def catch_up() -> None:
             # Nothing is elected; but when it is done, this node knows all that was decided before.
             barrier = ElectLeaders(election_type=0, partitions=())
             await services.controller.submit(barrier, timeout_ms=BARRIER_TIMEOUT_MS)
-            return self._state.partition(topic, index) is None
 
         settings = transaction_settings(self._config)
         node_id = self._config.node_id
@@ -120,7 +119,7 @@ class Transactions:
                     links=self._transport,
                     write_here=markers.write,
                     leader_of=self._leader_of_partition,
-                    is_gone=is_gone,
+                    catch_up=catch_up,
                     loop=loop,
                 ),
                 fault_point=self._fault_point,

@@ -81,8 +81,8 @@ class MarkerSender:
     """One for each broker, for all its shards.
 
     leader_of: the node that leads a partition, NO_LEADER while nobody does, None when there is
-    no such partition as far as this node knows. is_gone: whether that is so, as the cluster's
-    metadata has it now; KafkaError when that cannot be learnt. write_here: this node's own leaders.
+    no such partition as far as this node knows. catch_up: afterwards this node knows what was
+    decided before; KafkaError when that cannot be learnt. write_here: this node's own leaders.
     """
 
     def __init__(
@@ -92,16 +92,18 @@ class MarkerSender:
         links: PeerLinks,
         write_here: Callable[[WriteMarkers], Awaitable[WriteMarkersReply]],
         leader_of: Callable[[str, int], int | None],
-        is_gone: Callable[[str, int], Awaitable[bool]],
+        catch_up: Callable[[], Awaitable[None]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._node_id = node_id
         self._links = links
         self._write_here = write_here
         self._leader_of = leader_of
-        self._is_gone = is_gone
+        self._catch_up = catch_up
         self._loop = loop
         self._queues: dict[int, _Queue] = {}
+        self._unknown: list[_Item] = []  # of topics that may be gone
+        self._is_catching_up = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopped = False
         self._log = logging.getLogger(f"{__name__}.{node_id}")
@@ -127,7 +129,10 @@ class MarkerSender:
             now_ms = self._loop.time() * 1_000
             item.unknown_since_ms = item.unknown_since_ms or now_ms
             if now_ms - item.unknown_since_ms >= UNKNOWN_TOPIC_GRACE_MS:
-                self._spawn(self._end_if_gone(item))
+                self._unknown.append(item)
+                if not self._is_catching_up:
+                    self._is_catching_up = True
+                    self._spawn(self._end_those_gone())
                 return
         else:
             item.unknown_since_ms = None
@@ -153,20 +158,33 @@ class MarkerSender:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _end_if_gone(self, item: _Item) -> None:
+    async def _end_those_gone(self) -> None:
         """A marker is given up only for a topic that the cluster has deleted.
 
         What this node does not know may be newer than its metadata, which may be as old as its
-        journal: a marker given up by mistake leaves its transaction open for ever.
+        journal: a marker given up by mistake leaves its transaction open for ever. To catch up
+        costs an entry of the metadata, so all that are in doubt share one; who comes while it is
+        on its way waits for the next.
         """
         try:
-            is_gone = await self._is_gone(*item.partition)
-        except KafkaError as error:
-            self._log.info("whether %s-%d is gone is not known: %s", *item.partition, error)
-            is_gone = False
+            while self._unknown:
+                items, self._unknown = self._unknown, []
+                try:
+                    await self._catch_up()
+                    is_up_to_date = True
+                except KafkaError as error:
+                    self._log.info("which of %d partitions are gone is not known: %s",
+                                   len(items), error)  # fmt: skip
+                    is_up_to_date = False
+                for item in items:
+                    self._end_if_gone(item, is_up_to_date)
+        finally:
+            self._is_catching_up = False
+
+    def _end_if_gone(self, item: _Item, is_up_to_date: bool) -> None:
         if not item.task.is_wanted():
             return
-        if is_gone:
+        if is_up_to_date and self._leader_of(*item.partition) is None:
             self._log.info("%s-%d is gone, and with it its marker", *item.partition)
             item.task.on_written(item.partition)
         else:

@@ -102,12 +102,13 @@ class Partitions:
         self.written: list[tuple[tuple[str, int], TransactionMarker]] = []
         self.gate: asyncio.Event | None = None
         self.down: set[int] = set()
+        self.caught_up = 0
 
     def leader_of(self, topic: str, index: int) -> int | None:
         return self.leaders.get((topic, index), NODE)
 
-    async def is_gone(self, topic: str, index: int) -> bool:
-        return True
+    async def catch_up(self) -> None:
+        self.caught_up += 1
 
     async def write(self, node: int, request: WriteMarkers) -> WriteMarkersReply:
         if node in self.down:
@@ -172,7 +173,7 @@ class OneNode:
             links=self.links,
             write_here=lambda request: self.partitions.write(NODE, request),
             leader_of=self.partitions.leader_of,
-            is_gone=self.partitions.is_gone,
+            catch_up=self.partitions.catch_up,
             loop=loop,
         )
         self.coordinators = TransactionCoordinators(

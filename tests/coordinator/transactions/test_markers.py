@@ -109,6 +109,30 @@ async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
 
 
 @on_a_loop
+async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
+    """It costs an entry of the cluster's metadata; a large topic may be deleted under many."""
+    monkeypatch.setattr(markers, "UNKNOWN_TOPIC_GRACE_MS", 30)
+    node = OneNode()
+    node.markers._leader_of = lambda *partition: None
+    under_way, later = asyncio.Event(), []
+
+    async def catch_up() -> None:
+        node.partitions.caught_up += 1
+        if not later:
+            later.append(Task(node, T0, T1, T2))
+            await under_way.wait()
+
+    node.markers._catch_up = catch_up
+    tasks = [Task(node, T0, T1, T2) for _ in range(10)]
+    await node.until(lambda: len(node.markers._unknown) > 0)
+    assert node.partitions.caught_up == 1
+    under_way.set()
+    await node.until(lambda: all(set(t.written) == {T0, T1, T2} for t in (*tasks, *later)))
+    assert node.partitions.caught_up <= 3
+    assert not node.markers._is_catching_up
+
+
+@on_a_loop
 async def test_a_topic_that_this_node_has_not_heard_of_yet_gets_its_marker(monkeypatch) -> None:
     """Found by tests/simulation: a node that was behind the metadata took the partitions of a
     committed transaction for deleted, and its records stayed unreadable for ever.
@@ -118,20 +142,18 @@ async def test_a_topic_that_this_node_has_not_heard_of_yet_gets_its_marker(monke
     node = OneNode()
     knows, leader_of = False, node.partitions.leader_of
     node.markers._leader_of = lambda *partition: leader_of(*partition) if knows else None
-    answers = [False, RequestTimedOut("no controller"), False]
+    refusals: list[Exception] = [RequestTimedOut("no controller"), RequestTimedOut("again")]
 
-    async def is_gone(topic: str, index: int) -> bool:
+    async def catch_up() -> None:
         nonlocal knows
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        knows = not answers
-        return answer
+        if refusals:
+            raise refusals.pop()
+        knows = True
 
-    node.markers._is_gone = is_gone
+    node.markers._catch_up = catch_up
     task = Task(node, T0)
     await node.until(lambda: task.written == [T0])
-    assert node.partitions.asked and not answers
+    assert node.partitions.asked and knows
 
 
 @on_a_loop
