@@ -57,7 +57,7 @@ class Played:
 
 def play(switch: Switch, *, is_on: bool, on_processes: bool = False, seed: int = 1) -> Played:
     """One play. A scenario of Raft tries many seeds with the bug, and with `seed` begins elsewhere;
-    without it the one that is given.
+    without the bug it plays the one that is given, `Played.seed` of the play that met it.
     """
     started = time.monotonic()
     found_at: int | None = seed

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.deploy.checks.catalogue import ANOMALIES
 
-from . import results
+from . import play, results
 from .catalogue import SWITCHES
 from .play import CLUSTER_SCENARIOS, RAFT_SCENARIOS
 from .rounds import IN_SIMULATION, ON_PROCESSES, chosen, round_number
@@ -48,6 +48,22 @@ def test_every_one_is_caught(name: str) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_every_one_is_caught_on_processes(name: str) -> None:
     attempt(name, on_processes=True)
+
+
+def test_the_seed_that_met_a_bug_of_raft_is_clean_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another seed might have been clean with the bug, too."""
+    played: list[tuple[bool, int]] = []
+
+    def once(switch: object, *, is_on: bool, on_processes: bool, seed: int) -> play.Played:
+        played.append((is_on, seed))
+        return play.Played({play.RAFT: "two leaders"} if is_on else {}, seed - 1, 0.0)
+
+    monkeypatch.setattr(play, "play", once)
+    result, _, _ = results.attempt(SWITCHES["forgotten-vote"], seeds=2)
+    assert result.is_good
+    assert played == [(True, 1), (False, 0), (True, 2), (False, 1)]
 
 
 def test_every_one_has_its_turn() -> None:
