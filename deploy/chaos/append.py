@@ -10,7 +10,6 @@ from typing import Literal
 
 from ...client.view_source import Source
 from ...wire.errors import KafkaError
-from ..history_outcomes import ENDS_THE_PROCESS
 from ..history_progress import UnreadPartitions, highest_offsets
 from ..history_recorder import Recorder
 from ..history_schema import Outcome
@@ -128,13 +127,7 @@ class _Client:
                     await self._poll()
         except KafkaError as caught:
             problem = caught
-        if problem is not None or abort_before <= steps:
-            await producer.abort(problem)
-            producer.is_over |= problem is not None and problem.number in ENDS_THE_PROCESS
-            outcome = Outcome.FAIL
-        else:
-            outcome = await producer.commit()
-        if outcome is Outcome.OK:
+        if await producer.end(problem, is_aborted=abort_before <= steps) is Outcome.OK:
             self._unread.saw(producer.highest, self._polled)
         else:
             self._consumer.rewind()

@@ -11,7 +11,6 @@ from functools import partial
 
 from ...client.view_source import Source
 from ...wire.errors import KafkaError
-from ..history_outcomes import ENDS_THE_PROCESS
 from ..history_recorder import Recorder
 from ..history_schema import Outcome
 from .incarnations import Stop, Tally, ending, one_after_another, pause
@@ -95,13 +94,8 @@ class _Teller:
             await self._transfer(transaction.number)
         except KafkaError as caught:
             problem = caught
-        if problem is not None or self._dice.random() < self._settings.abort_share:
-            await producer.abort(problem)
-            producer.is_over |= problem is not None and problem.number in ENDS_THE_PROCESS
-            outcome = Outcome.FAIL
-        else:
-            outcome = await producer.commit()
-        if outcome is not Outcome.OK:
+        is_aborted = problem is None and self._dice.random() < self._settings.abort_share
+        if await producer.end(problem, is_aborted=is_aborted) is not Outcome.OK:
             self._consumer.rewind()
 
     async def _transfer(self, number: int) -> None:

@@ -1,5 +1,6 @@
 """What the schedule does to clients, their connections, their groups, and to topics."""
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ...client.producer import Producer
@@ -10,6 +11,7 @@ from .stage import Action, Fault, NotHit, Stage
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
+    from ...client.cluster_view import Partition
 
 SEEN_WITHIN_S = 4.0
 MOVED_WITHIN_S = 20.0
@@ -171,26 +173,50 @@ def _move(stage: Stage, partition: int, replicas: list[int]) -> None:
                 raise error_for(code)
 
     def has_moved() -> bool:
-        found = stage.cluster.ask(lambda admin: admin.describe_topics([APPEND]))
-        return any(p.partition == partition and list(p.replicas) == replicas for p in found)
+        return list(_described(stage, partition).replicas) == replicas
 
     stage.insist(lambda: stage.cluster.ask(ask), MOVED_WITHIN_S)
     stage.until(has_moved, MOVED_WITHIN_S, f"{APPEND}/{partition} on {replicas}")
 
 
 def _elect_leaders(stage: Stage, planned: Planned, fault: Fault) -> None:
-    """Partition by partition: some preferred leaders may be away."""
+    """The preferred replicas lead again; where they do already, others become preferred before.
+
+    Partition by partition: some may be away, or fall behind at this very moment.
+    """
     for partition in range(stage.settings.append_partitions):
         key = (APPEND, partition)
+        now = _described(stage, partition)
+        preferred = now.replicas[0]
+        if now.leader == preferred:
+            others = [node for node in now.isr if node != preferred]
+            if not others:
+                continue
+            preferred = planned.pick(0, others)
+            rest = [node for node in now.replicas if node != preferred]
+            _move(stage, partition, [preferred, *rest])
         try:
             stage.cluster.ask(lambda admin, key=key: admin.elect_leaders([key]))
         except KafkaError as problem:
             if not problem.retriable:
                 raise
             continue
-        fault.hit(f"{APPEND}/{partition}, and others")
+        with contextlib.suppress(NotHit):
+            stage.until(
+                lambda p=partition, node=preferred: _described(stage, p).leader == node,
+                SEEN_WITHIN_S,
+                f"node {preferred} leading {APPEND}/{partition}",
+            )
+            fault.hit(f"{APPEND}/{partition} to node {preferred}, and others")
     if not fault.is_hit:
-        raise NotHit("no preferred leader was there")
+        raise NotHit("no other replica came to lead")
+
+
+def _described(stage: Stage, partition: int) -> "Partition":
+    for found in stage.cluster.ask(lambda admin: admin.describe_topics([APPEND])):
+        if found.partition == partition:
+            return found
+    raise NotHit(f"{APPEND}/{partition} is not known to the broker that was asked")
 
 
 CLIENT_ACTIONS: dict[str, Action] = {

@@ -10,7 +10,6 @@ from functools import partial
 
 from ...client.view_source import Source
 from ...wire.errors import KafkaError
-from ..history_outcomes import ENDS_THE_PROCESS
 from ..history_recorder import Begun, Recorder
 from ..history_schema import Outcome
 from .incarnations import Stop, Tally, ending, one_after_another, pause
@@ -98,13 +97,8 @@ class _Member:
             await producer.send_offsets(offsets, membership)
         except KafkaError as caught:
             problem = caught
-        if problem is not None or dice.random() < self._settings.abort_share:
-            await producer.abort(problem)
-            producer.is_over |= problem is not None and problem.number in ENDS_THE_PROCESS
-            outcome = Outcome.FAIL
-        else:
-            outcome = await producer.commit()
-        if outcome is not Outcome.OK:
+        is_aborted = problem is None and dice.random() < self._settings.abort_share
+        if await producer.end(problem, is_aborted=is_aborted) is not Outcome.OK:
             self._consumer.rewind()
 
     async def _write(self, polled: Polled) -> None:

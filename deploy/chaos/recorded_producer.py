@@ -12,7 +12,12 @@ from ...client.producer import Producer
 from ...client.transaction_requests import GroupMetadata
 from ...client.view_source import Source
 from ...wire.errors import KafkaError
-from ..history_outcomes import EndedTransaction, outcome_of_send, outcome_of_transaction
+from ..history_outcomes import (
+    ENDS_THE_PROCESS,
+    EndedTransaction,
+    outcome_of_send,
+    outcome_of_transaction,
+)
 from ..history_recorder import Begun, Recorder
 from ..history_rows import Handle
 from ..history_schema import Outcome
@@ -163,6 +168,14 @@ class RecordedProducer:
             ))  # fmt: skip
         self._end(outcome, error)
         return outcome
+
+    async def end(self, problem: KafkaError | None, *, is_aborted: bool) -> Outcome:
+        """Commit, or abort: because that is wanted, or after the `problem` of an operation."""
+        if problem is None and not is_aborted:
+            return await self.commit()
+        await self.abort(problem)
+        self.is_over |= problem is not None and problem.number in ENDS_THE_PROCESS
+        return Outcome.FAIL
 
     async def abort(self, why: KafkaError | None = None) -> None:
         """Abort; it has failed for certain, since nobody has asked for the commit."""

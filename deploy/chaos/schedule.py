@@ -32,7 +32,7 @@ move. So the same seed gives the same schedule, whatever the machine does.
   client-cut           a process of clients loses a broker; client-delay; client-hold: one request
                        is held, and arrives when its client has gone on by another connection
   topic-churn          a topic is made, written to and deleted; config-change; reassignment;
-  elect-leaders        the preferred replicas lead again
+  elect-leaders        the preferred replicas lead again, or others become preferred
 """
 
 import random
