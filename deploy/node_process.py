@@ -76,11 +76,14 @@ class NodeProcess:
                     return process
         return None
 
+    def program(self) -> list[str]:
+        """What Python runs; -P: the working directory must not be able to shadow a module."""
+        return ["-P", "-m", self.module]
+
     def spawn(self) -> int:
         """Start the process detached, log to node.log, write node.pid; it is not ready yet."""
         environment = {k: v for k, v in os.environ.items() if k in KEPT_ENVIRONMENT}
-        # -P: the working directory must not be able to shadow a module
-        command = [sys.executable, "-P", "-m", self.module, "--config", str(self.properties)]
+        command = [sys.executable, *self.program(), "--config", str(self.properties)]
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 command,

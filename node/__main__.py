@@ -6,6 +6,7 @@ import logging
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
@@ -40,12 +41,12 @@ def _allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(config)
+    broker = make(config)
     starting = asyncio.ensure_future(broker.start())
     interrupted = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, interrupted}, return_when=asyncio.FIRST_COMPLETED)
@@ -57,8 +58,13 @@ async def _serve(config: BrokerConfig) -> None:
     await broker.stop()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run until SIGTERM; the exit code says whether it ended as it should."""
+def main(
+    arguments: list[str] | None = None, *, make: Callable[[BrokerConfig], Broker] = Broker
+) -> int:
+    """Run until SIGTERM; the exit code says whether it ended as it should.
+
+    `make` puts the broker together: tests give it other surroundings.
+    """
     parser = argparse.ArgumentParser(prog="oncelog node", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="server.properties of this node")
     options = parser.parse_args(arguments)
@@ -67,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     _allow_many_files()
     try:
-        uvloop.run(_serve(BrokerConfig.from_file(options.config)))
+        uvloop.run(_serve(BrokerConfig.from_file(options.config), make))
     except _TOLD_IN_WORDS as problem:
         logging.getLogger(__name__).debug("the end", exc_info=True)
         print(f"oncelog: this node stops: {problem}", file=sys.stderr, flush=True)

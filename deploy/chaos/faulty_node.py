@@ -9,23 +9,22 @@ from pathlib import Path
 from ...node import __main__ as node
 from ...node.broker import Broker
 from ...node.config import BrokerConfig
+from ...node.surroundings import Surroundings
 from .node_faults import DOOR, FaultDoor, NodeFaults
 
 
-class FaultyBroker(Broker):
+def faulty_broker(config: BrokerConfig) -> Broker:
     """A broker whose disk, clock and life are in the hands of a schedule."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        faults = NodeFaults()
-        super().__init__(config, fault_point=faults.point)
-        self._clock = faults.clock
-        FaultDoor(Path(config.peer_directory) / f"{DOOR}-{config.node_id}", faults)
+    faults = NodeFaults()
+    surroundings = Surroundings(clock=faults.clock)
+    broker = Broker(config, fault_point=faults.point, surroundings=surroundings)
+    FaultDoor(Path(config.peer_directory) / f"{DOOR}-{config.node_id}", faults)
+    return broker
 
 
 def main() -> int:
     """Run the node in the foreground."""
-    node.Broker = FaultyBroker  # type: ignore[misc]
-    return node.main()
+    return node.main(make=faulty_broker)
 
 
 if __name__ == "__main__":

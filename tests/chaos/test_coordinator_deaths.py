@@ -24,7 +24,7 @@ from oncelog.wire.errors import error_for
 from oncelog.wire.messages import control
 from oncelog.wire.record_batch import CONTROL_BIT, decode_header
 
-from ..interop.node_that_dies import arm, disarm, has_died, spawn
+from ..interop.node_that_dies import arm, disarm, has_died, program
 from ..interop.readers import read_to_end
 from ..interop.transaction_requests import DESCRIBE_TRANSACTIONS, TransactionalRequests
 from .replica_files import assert_replicas_equal, batches
@@ -79,7 +79,7 @@ class Marker(NamedTuple):
 def cluster() -> Iterator[Cluster]:
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": SCAN_MS}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NodeProcess, "spawn", spawn)
+        patch.setattr(NodeProcess, "program", program)
         with Cluster(nodes=3, config=settings) as running:
             running.ask(
                 lambda admin: admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)

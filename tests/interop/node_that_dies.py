@@ -1,12 +1,12 @@
-"""A broker that kills itself with -9 at a fault point, once: `python node_that_dies.py oncelog.node
---config FILE`. The point's name stands in the file `die-at` of the cluster's directory, and the
-process that takes the file away dies. A released broker has no such point: the one here is
-installed where a broker is put together.
+"""A broker that kills itself with -9 at a fault point, once.
+
+The point's name stands in the file `die-at` of the cluster's directory, and the process that takes
+the file away dies. A released broker has no such point: the one here is given where a broker is put
+together.
 """
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,21 +14,16 @@ from oncelog.deploy.node_process import NodeProcess
 from oncelog.node import __main__ as node
 from oncelog.node.broker import Broker
 
+from .. import own_nodes
+
 DIE_AT = "die-at"
 DIED_AT = "died-at"
 WATCHED = ("transactions.", "partition.")
 
 
-def spawn(self: NodeProcess) -> int:
-    """As NodeProcess.spawn, with a broker that can be told to die."""
-    command = [sys.executable, "-P", __file__, "oncelog.node", "--config", str(self.properties)]
-    with self.log.open("ab") as log:
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
-            start_new_session=True,
-        )  # fmt: skip
-    self.pid_file.write_text(f"{self._child.pid}\n")
-    return self._child.pid
+def program(self: NodeProcess) -> list[str]:
+    """As NodeProcess.program, with a broker that can be told to die."""
+    return own_nodes.program(__name__, self.module)
 
 
 def arm(data: Path, fault_point: str) -> None:
@@ -50,7 +45,7 @@ def has_died(data: Path) -> bool:
 
 
 def main() -> int:
-    """As `oncelog.node`, with the fault point installed at the composition root."""
+    """As `oncelog.node`, with the fault point given at the composition root."""
     arguments = sys.argv[2:]
     data = Path(arguments[arguments.index("--config") + 1]).parents[1]
     armed = data / DIE_AT
@@ -65,12 +60,7 @@ def main() -> int:
         except FileNotFoundError:
             return
 
-    class DyingBroker(Broker):
-        def __init__(self, config) -> None:
-            super().__init__(config, fault_point=fault_point)
-
-    node.Broker = DyingBroker  # type: ignore[misc]
-    return node.main(arguments)
+    return node.main(arguments, make=lambda config: Broker(config, fault_point=fault_point))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from oncelog.coordinator.transactions.fault_points import FAULT_POINTS
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.deploy.node_process import NodeProcess
 
-from .node_that_dies import arm, has_died, spawn
+from .node_that_dies import arm, has_died, program
 
 pytestmark = [
     pytest.mark.cluster,
@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NodeProcess, "spawn", spawn)
+        patch.setattr(NodeProcess, "program", program)
         with Cluster(nodes=3) as running:
             admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
             for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values():

@@ -1,18 +1,15 @@
 """A node with a bug: `python -m tests.switches.broken_node SWITCH oncelog.node --config FILE`."""
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from oncelog.deploy.node_process import NodeProcess
 from oncelog.node.__main__ import main
 
+from .. import own_nodes
 from .catalogue import SWITCHES
 from .patching import replaced
-
-ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
@@ -22,18 +19,10 @@ def nodes_with(switch: str | None) -> Iterator[None]:
         yield
         return
 
-    def spawn(self: NodeProcess) -> int:
-        command = [sys.executable, "-m", "tests.switches.broken_node", switch, "oncelog.node",
-                   "--config", str(self.properties)]  # fmt: skip
-        with self.log.open("ab") as log:
-            self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
-                start_new_session=True,
-            )  # fmt: skip
-        self.pid_file.write_text(f"{self._child.pid}\n")
-        return self._child.pid
+    def program(self: NodeProcess) -> list[str]:
+        return own_nodes.program(__name__, switch, self.module)
 
-    with replaced(NodeProcess, "spawn", spawn):
+    with replaced(NodeProcess, "program", program):
         yield
 
 
