@@ -29,6 +29,7 @@ def build() -> App:
     from .. import __version__
 
     app = App(
+        suppress_keyboard_interrupt=False,  # `run` says so
         name="oncelog",
         help="A replicated, exactly-once log cluster that any Kafka client can use.",
         version=__version__,

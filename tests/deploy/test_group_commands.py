@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from oncelog.client.group_admin import assigned_partitions
+from oncelog.deploy import cli_common
 from oncelog.deploy.cli import run
 from oncelog.deploy.cli_groups import destination, target
 from oncelog.deploy.failure import Failure
@@ -70,6 +71,17 @@ def test_no_address_is_told_so(
     assert left.value.code == 2
     told = capsys.readouterr()
     assert "for --bootstrap" in told.err and "Traceback" not in told.err
+
+
+def test_a_command_that_is_interrupted_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_common, "bootstrap_line", interrupted)
+    assert run(["group", "list"]) == 130
+    assert capsys.readouterr().err == "oncelog: interrupted\n"
 
 
 def test_assignments_are_read_and_nonsense_is_not() -> None:
