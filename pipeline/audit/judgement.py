@@ -82,7 +82,9 @@ def judge(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> Judgement:
     if evidence.open_older_than is not None:
         found.append(rules.of_open_transactions(opened, F.lit(evidence.open_older_than)))
     if evidence.shown is not None and evidence.spans is not None:
-        found.append(readers.of_readers(chosen, context, evidence.shown, evidence.spans))
+        found.append(
+            readers.of_readers(chosen, context, evidence.shown, evidence.spans, evidence.compacted)
+        )
     if evidence.bounds is not None:
         found.append(copies.of_copies(pieces, logs))
         if evidence.compacted:

@@ -3,8 +3,11 @@
 The reader believed its broker's list of aborted transactions; here visibility is made anew from the
 log: data counts when it is plain, or when the next marker of its producer in that partition says
 commit. Both sides are masks of offsets by words, so the comparison is one join of small rows,
-whatever lies in the records.
+whatever lies in the records. A compacted log may have lost since what the reader was shown, so
+there nothing that was shown is a phantom.
 """
+
+from collections.abc import Collection
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,12 +16,13 @@ from .pieces import ABORT, COMMIT, DATA, PARTITION, bit_of, offsets_in, word_of
 
 SPANS = "topic string, partition int, start long, end long"
 """Of each partition: the reader was asked for offsets from start (inclusive) to end (exclusive)."""
+PHANTOM = "phantom-read"
 KINDS = (
     ("aborted-visible", "shown & aborted", "shown it; its transaction was aborted"),
     ("open-visible", "shown & open", "shown it; nothing has ended its transaction"),
     ("committed-hidden", "committed & ~shown", "not shown it, and it is committed"),
     (
-        "phantom-read",
+        PHANTOM,
         "shown & ~(committed | aborted | open)",
         "shown it; the log has no such record",
     ),
@@ -35,11 +39,16 @@ def shown(read: DataFrame) -> DataFrame:
 
 
 def of_readers(
-    pieces: DataFrame, context: DataFrame, shown_words: DataFrame, spans: DataFrame
+    pieces: DataFrame,
+    context: DataFrame,
+    shown_words: DataFrame,
+    spans: DataFrame,
+    compacted: Collection[str] = (),
 ) -> DataFrame:
     """One row for each offset that was shown wrongly, or wrongly not.
 
     pieces, context: of one copy of each partition. A partition without a span was not read.
+    compacted: topics whose logs may have lost what was shown.
     """
     outcome = F.col("marker_after.kind")
     decided = context.where(F.col("kind") == DATA).select(
@@ -90,7 +99,9 @@ def of_readers(
     each = wrong.withColumn("mask", F.col("one.mask")).withColumn(
         "offset", F.explode(offsets_in("mask"))
     )
-    return each.where("offset >= start and offset < end").select(
+    may_be_gone = F.col("topic").isin(*compacted) if compacted else F.lit(False)
+    is_judged = ~((F.col("one.anomaly") == PHANTOM) & may_be_gone)
+    return each.where(is_judged & F.expr("offset >= start and offset < end")).select(
         F.col("one.anomaly").alias("anomaly"),
         F.lit(-1).alias("replica"),
         *PARTITION,
