@@ -4,9 +4,9 @@
     python -m oncelog.pipeline.audit --logs 1=DIR,2=DIR,3=DIR
     python -m oncelog.pipeline.audit --cluster .oncelog
 
-The exit code is 0 when nothing is wrong, 1 when something is, 2 when it cannot be read. With
-`--out` every violation is a line of JSON in that directory; the screen shows the first few of each
-kind.
+The exit code is 0 when nothing is wrong, 1 when something is, 2 when it cannot be read, which one
+sentence says. With `--out` every violation is a line of JSON in that directory; the screen shows
+the first few of each kind.
 """
 
 import argparse
@@ -15,14 +15,26 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from ...wire.errors import KafkaError
 from .. import spark_session
+from ..failure_words import sentence_of
+from ..java import NoJava
 from .judgement import CHUNK_SIZE, Judgement, judge, summary
 from .reading import CannotRead, live, log_directories
 from .rules import VIOLATION
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 EXAMPLES = 5
+UNREADABLE = (  # ValueError: an option that is wrong; OSError: files, and answers that did not come
+    CannotRead, KafkaError, PySparkException, Py4JError, NoJava, ValueError, OSError,
+)  # fmt: skip
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -58,6 +70,8 @@ def main(given: Sequence[str] | None = None) -> int:
     try:
         folders = _folders(options)
         spark = spark_session("audit", **_pairs(options.conf), **_master(options))
+        if options.out:
+            _require_new(spark, options.out)
         if folders:
             evidence = log_directories(
                 spark, folders, options.topic,
@@ -71,8 +85,8 @@ def main(given: Sequence[str] | None = None) -> int:
         examples = _examples(judgement, told["violations"])
         if options.out:
             judgement.violations.write.json(options.out)
-    except CannotRead as problem:
-        print(problem, file=sys.stderr)
+    except UNREADABLE as problem:
+        print(sentence_of(problem), file=sys.stderr)
         return 2
     told["seconds"] = round(time.monotonic() - started, 1)
     if options.format == "json":
@@ -118,9 +132,21 @@ def _folders(options: argparse.Namespace) -> dict[int, Path]:
         if not nodes:
             raise CannotRead(f"{options.cluster} holds no node-*: it is no cluster's directory.")
         return {int(node.name.removeprefix("node-")): node for node in nodes}
-    return {
-        int(node): Path(folder) for node, folder in _pairs((options.logs or "").split(",")).items()
-    }
+    found: dict[int, Path] = {}
+    for node, folder in _pairs((options.logs or "").split(",")).items():
+        if not node.strip().isdecimal():
+            raise CannotRead(f"--logs begins with the number of a node, 1=DIR,2=DIR, not {node!r}.")
+        found[int(node)] = Path(folder)
+    return found
+
+
+def _require_new(spark: "SparkSession", out: str) -> None:
+    """Spark itself says that a directory is there only when all the work is done."""
+    jvm: Any = spark._jvm
+    context: Any = spark._jsc
+    path = jvm.org.apache.hadoop.fs.Path(out)
+    if path.getFileSystem(context.hadoopConfiguration()).exists(path):
+        raise CannotRead(f"{out} is there already: give --out a directory that does not exist yet.")
 
 
 def _master(options: argparse.Namespace) -> dict[str, str]:

@@ -18,12 +18,13 @@ from pyspark.sql import SparkSession
 
 from ...client import BlockingAdmin
 from ...client.admin import EARLIEST, LATEST
+from .. import sink_decision
 from .judgement import Evidence
 from .pieces import BOUNDS
 from .readers import SPANS, shown
 
 HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
-COMPACTED = frozenset({"__consumer_offsets", "__transaction_state"})
+COMPACTED = frozenset({"__consumer_offsets", "__transaction_state", sink_decision.TOPIC})
 Key = tuple[str, int]
 
 
@@ -42,8 +43,6 @@ def live(
     options = {f"kafka.{name}": value for name, value in client.items()}
     with BlockingAdmin(client) as admin:
         keys = [(p.topic, p.partition) for p in admin.describe_topics(list(topics))]
-        if not keys:
-            raise CannotRead(f"The cluster has no topic {', '.join(topics)}.")
         compacted = {t for t in {topic for topic, _ in keys} if _is_compacted(admin, t)}
         starts = admin.list_offsets(dict.fromkeys(keys, EARLIEST))
         stable = admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
