@@ -53,10 +53,15 @@ class Exhibits:
     bounds: list[tuple[str, int, int, int]] = field(default_factory=list)
     compacted: set[str] = field(default_factory=set)
     planted: dict[str, str] = field(default_factory=dict)  # topic or prefix -> what
+    spots: dict[str, tuple[int, int]] = field(default_factory=dict)  # topic -> partition, offset
 
-    def add_world(self, world: RawWorld, planted: str = "") -> None:
+    def add_world(
+        self, world: RawWorld, planted: str = "", spot: tuple[int, int] | None = None
+    ) -> None:
         """Its rows, what its reader was shown, and where its copies are compared."""
         self.planted[world.topic] = planted
+        if spot is not None:
+            self.spots[world.topic] = spot
         if world.edge == "compacted":
             self.compacted.add(world.topic)
         self.shown += world.shown

@@ -1,12 +1,27 @@
-"""One falsification of raw rows, or of what a reader was shown, for every anomaly of the audit."""
+"""One falsification of raw rows, or of what a reader was shown, for every anomaly of the audit.
+
+A plant returns the partition and the offset at which it is to be found, where that is one place.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from .raw_world import SEQUENCE_MAX, Place, RawWorld, Row
 
-Plant = Callable[[RawWorld], None]
+Spot = tuple[int, int]  # partition, offset
+Plant = Callable[[RawWorld], Spot | None]
 PLANTS: dict[str, Plant] = {}
+# What a falsification may do to the log, or to what readers should have seen, besides.
+BROUGHT_ALONG: dict[str, set[str]] = {
+    "offset-disorder": {"sequence-repeated"},  # a batch that is there twice has its sequences twice
+    "offset-gap": {"phantom-read"},  # the record that is gone was shown
+    "sequence-gap": {"sequence-repeated"},  # by the batch behind it
+    "plain-in-transaction": {"committed-hidden"},  # of a transaction that was aborted
+    "marker-missing": {"committed-hidden", "aborted-visible"},  # the next marker decides
+    "open-transaction": {"open-visible"},
+    "mixed-markers": {"committed-hidden", "aborted-visible"},
+    "open-visible": {"open-transaction", "aborted-visible"},  # the reader was shown everything
+}
 
 
 def plant(name: str) -> Callable[[Plant], Plant]:
@@ -34,6 +49,10 @@ def at(w: RawWorld, row: Row) -> tuple[str, int, int]:
     return (w.topic, row.partition, row.offset)
 
 
+def spot(row: Row) -> Spot:
+    return (row.partition, row.offset)
+
+
 @plant("offset-disorder")
 def _(w: RawWorld) -> None:
     w.rows.append(replace(w.pick(is_data).row))
@@ -46,39 +65,45 @@ def _(w: RawWorld) -> None:
 
 
 @plant("leader-epoch-fell")
-def _(w: RawWorld) -> None:
+def _(w: RawWorld) -> Spot:
     place = w.pick(lambda p: p.row is not p.log[0])
     place.row.leader_epoch = place.log[0].leader_epoch - 1
+    return spot(place.row)
 
 
 @plant("zombie-append")
-def _(w: RawWorld) -> None:
+def _(w: RawWorld) -> Spot:
     place = w.pick(lambda p: p.row.producer_epoch > 0 and p.follows_in_epoch)
     for row in place.batch:
         row.producer_epoch -= 1
+    return spot(place.row)
 
 
 @plant("sequence-gap")
-def _(w: RawWorld) -> None:
-    for row in w.pick(lambda p: has_sequence(p) and p.follows_in_epoch).batch:
+def _(w: RawWorld) -> Spot:
+    place = w.pick(lambda p: has_sequence(p) and p.follows_in_epoch)
+    for row in place.batch:
         row.sequence = (row.sequence + 7) & SEQUENCE_MAX
+    return spot(place.row)
 
 
 @plant("sequence-repeated")
-def _(w: RawWorld) -> None:
+def _(w: RawWorld) -> Spot:
     place = w.pick(lambda p: has_sequence(p) and not p.row.is_transactional
                    and p.row.producer_epoch == p.own[-1].producer_epoch)  # fmt: skip
     end = place.log[-1].offset + 1
     for number, row in enumerate(place.batch):
         w.rows.append(replace(row, offset=end + number, leader_epoch=99))
+    return (place.row.partition, end)
 
 
 @plant("plain-in-transaction")
-def _(w: RawWorld) -> None:
+def _(w: RawWorld) -> Spot:
     place = w.pick(lambda p: p.row.is_transactional and is_data(p) and p.follows_in_epoch
                    and p.before is not None and not p.before.is_control)  # fmt: skip
     for row in place.batch:
         row.is_transactional = False
+    return spot(place.row)
 
 
 @plant("marker-missing")
@@ -90,10 +115,11 @@ def _(w: RawWorld) -> None:
 
 
 @plant("coordinator-epoch-fell")
-def _(w: RawWorld) -> None:
+def _(w: RawWorld) -> Spot:
     place = w.pick(lambda p: p.row.is_control and any(r.is_control for r in p.own[: p.at]))
     next(r for r in place.own if r.is_control).coordinator_epoch = 9
     place.row.coordinator_epoch = 0
+    return spot(place.row)
 
 
 @plant("open-transaction")
@@ -118,13 +144,17 @@ def _(w: RawWorld) -> None:
 
 
 @plant("aborted-visible")
-def _(w: RawWorld) -> None:
-    w.shown.append(at(w, w.pick(lambda p: p.row.outcome == "aborted").row))
+def _(w: RawWorld) -> Spot:
+    row = w.pick(lambda p: p.row.outcome == "aborted").row
+    w.shown.append(at(w, row))
+    return spot(row)
 
 
 @plant("committed-hidden")
-def _(w: RawWorld) -> None:
-    w.shown.remove(at(w, w.pick(lambda p: is_data(p) and p.row.outcome != "aborted").row))
+def _(w: RawWorld) -> Spot:
+    row = w.pick(lambda p: is_data(p) and p.row.outcome != "aborted").row
+    w.shown.remove(at(w, row))
+    return spot(row)
 
 
 @plant("open-visible")
@@ -134,8 +164,10 @@ def _(w: RawWorld) -> None:
 
 
 @plant("phantom-read")
-def _(w: RawWorld) -> None:
-    w.shown.append(at(w, w.pick(lambda p: p.row.is_control).row))
+def _(w: RawWorld) -> Spot:
+    row = w.pick(lambda p: p.row.is_control).row
+    w.shown.append(at(w, row))
+    return spot(row)
 
 
 @plant("replica-divergence")
