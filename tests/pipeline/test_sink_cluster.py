@@ -17,7 +17,7 @@ from oncelog.client import Admin, Producer
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.deploy.orphans import abort_id
 from oncelog.pipeline import sink_decision
-from oncelog.pipeline.sink_checks import check_brokers, flaws
+from oncelog.pipeline.sink_checks import SMALL, check_brokers, flaws, ready_topic
 from oncelog.pipeline.sink_judgement import SinkStopped
 from oncelog.pipeline.sink_names import control_id
 from oncelog.pipeline.sink_protocol import Mode
@@ -391,6 +391,15 @@ def test_a_node_that_dies_at_any_step_costs_nothing(ours: Cluster, victim: str) 
         return [value for batch in range(3) for value in batch_rows(batch)]
 
     play(ours.bootstrap, scene)
+
+
+def test_the_topic_of_decisions_is_made_so_that_compaction_reaches_it(bootstrap: str) -> None:
+    async def look() -> dict[str, str | None]:
+        async with Admin(bootstrap) as admin:
+            await ready_topic(admin)
+            return {c.name: c.value for c in await admin.describe_configs(sink_decision.TOPIC)}
+
+    assert SMALL.items() <= asyncio.run(look()).items()
 
 
 @pytest.mark.kafka
