@@ -96,9 +96,10 @@ NAMED = {
     "power": Shape(
         seconds=15.0,
         faults=30,
+        durable=True,  # so that power may go at any time, and on all machines
         kinds=(
             "disk-full", "sync-error", "slow-disk", "kill", "kill-all", "crash-io", "power",
-            "power-io",
+            "power-io", "power-all",
         ),
     ),
 }  # fmt: skip

@@ -3,7 +3,7 @@
     python -m tests.simulation.run --seed 7            one seed: its faults, its verdict
     python -m tests.simulation.run --seeds 0:160       many
     python -m tests.simulation.run --seed 7 --faults 'kill@1.5+2/0:1' 'cut@3+1/0:1>2'
-    python -m tests.simulation.run --seed 24 --shape power
+    python -m tests.simulation.run --seeds 0:30 --shape power
     python -m tests.simulation.run --seed 7 --shape nodes=5,faults=30,kinds=kill+cut
 
 `run_seed` is what other tests use. A failing seed's schedule is shrunken before it is printed.
