@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.client import BlockingAdmin
 from oncelog.deploy.local_cluster import Cluster
+from oncelog.pipeline.failure_words import sentence_of
 
 from .sink_job import POINTS, Died, Job, MortalSink, start, write_input
 from .sink_output import assert_once
@@ -76,8 +77,9 @@ def test_a_checkpoint_that_does_not_fit_stops_the_query_in_words(
     deleted = Job(cluster.bootstrap, "fits", str(tmp_path / "new"), sink_id="fits")
     write_input(deleted, batches=2, rows=10)
     query = start(spark, deleted, MortalSink(deleted, lambda: None))
-    with pytest.raises(StreamingQueryException, match="replaces_query="):
+    with pytest.raises(StreamingQueryException, match="replaces_query=") as stopped:
         query.awaitTermination()
+    assert sentence_of(stopped.value).startswith("SinkStopped: Sink fits belongs to query ")
     assert_once(cluster.bootstrap, "fits", values)
 
 
@@ -106,6 +108,13 @@ def test_a_batch_that_spark_plans_anew_is_neither_written_nor_skipped(
     with pytest.raises(StreamingQueryException, match="has planned it anew"):
         query.awaitTermination()
     assert_once(cluster.bootstrap, "anew", values)
+
+
+@pytest.mark.parametrize("name", ["enabled", "enableFullRetryOnMismatch"])
+def test_spark_compares_what_it_computes_anew_as_the_page_says(
+    spark: "SparkSession", name: str
+) -> None:
+    assert spark.conf.get(f"spark.sql.shuffle.orderIndependentChecksum.{name}") == "true"
 
 
 @pytest.mark.parametrize(
