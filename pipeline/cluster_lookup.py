@@ -95,7 +95,7 @@ class ClusterLookup:
                 raise topic_error(topic, code)
             if must_exist:
                 said = str(topic_error(topic, code)) if code else f"topic {topic} has no partitions"
-                raise OptionError(f"{said}; create it before it is read")
+                raise OptionError(f"{said.rstrip('.')}; create it before it is read")
         if not must_exist:
             return
         if missing := sorted(set(self._topics.partitions) - set(wanted)):
