@@ -7,10 +7,14 @@
     <topic>-<partition>.<hex>-stray/     one that is set aside: of an older topic of that name
     three checkpoints                high watermarks, recovery points, log starts by partition
     .kafka_cleanshutdown             everything was closed and synced; gone while a broker runs
+    unrecovered-logs-checkpoint      those that nobody has opened since an end that was not clean
 
-All names are Kafka's. The checkpoints may lag behind (they are written every few seconds): an old
-high watermark is raised again by the leader, an old recovery point costs reading, and an old log
-start may bring back records that DeleteRecords hid a moment before all replicas died.
+All names but the last are Kafka's, which opens every log when it starts. A broker of ours opens
+those that its metadata names, and may end before it knows of all.
+
+The checkpoints may lag behind (they are written every few seconds): an old high watermark is raised
+again by the leader, an old recovery point costs reading, and an old log start may bring back
+records that DeleteRecords hid a moment before all replicas died.
 """
 
 import fcntl
@@ -40,6 +44,8 @@ from .log_config import LogConfig
 from .partition_log import PartitionLog
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+UNRECOVERED = "unrecovered-logs-checkpoint"
+AFTER_A_KILL, AFTER_A_POWER_CUT = 0, 1
 LOCK = ".lock"
 FILE_NAME_BYTES_MAX = 255
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
@@ -103,6 +109,7 @@ class LogDirectory:
                 self._log_start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
                 self._to_delete: list[Path] = []
                 self.found = self._scan()
+                self._unrecovered = self._read_unrecovered()
         except BaseException:
             os.close(self._lock)
             raise
@@ -165,12 +172,13 @@ class LogDirectory:
         return count
 
     def note_recovered(self) -> None:
-        """All logs have been opened: what a power cut has left behind is mended.
+        """The logs that are known to belong here are open: what a power cut left there is mended.
 
         Only now the machine's boot id is written down. A process that is killed before begins
-        again with the suspicion that it had.
+        again with the suspicion that it had; of logs that nobody has opened it stays.
         """
         with self._disk:
+            self._note_unrecovered()
             if self._written_boot_id != self.meta.boot_id:
                 self._write_meta(self.meta)
 
@@ -199,6 +207,8 @@ class LogDirectory:
             for log in self.logs.values():
                 log.close()
             self.write_checkpoints(self.collect_checkpoints())
+            with self._disk:
+                self._note_unrecovered()
             if not any(log.is_failed for log in self.logs.values()):
                 mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
                 with self._disk:
@@ -225,6 +235,7 @@ class LogDirectory:
         now_ms: int,
     ) -> PartitionLog:
         topic, partition = key
+        is_recovered = key not in self._unrecovered
         return PartitionLog.open(
             self.path / f"{topic}-{partition}",
             topic=topic,
@@ -234,8 +245,9 @@ class LogDirectory:
             log_start_offset=self._log_start_offsets.get(key, 0) if was_here else 0,
             recovery_point=self._recovery_points.get(key, 0) if was_here else 0,
             high_watermark=self._high_watermarks.get(key, 0) if was_here else 0,
-            clean_shutdown=was_here and self.clean_shutdown_epoch is not None,
-            machine_restarted=self.machine_restarted,
+            clean_shutdown=was_here and self.clean_shutdown_epoch is not None and is_recovered,
+            machine_restarted=self.machine_restarted
+            or self._unrecovered.get(key) == AFTER_A_POWER_CUT,
             now_ms=now_ms,
             fault_point=self._fault_point,
         )
@@ -316,6 +328,24 @@ class LogDirectory:
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(self.path / name, self._fault_point)
+
+    def _read_unrecovered(self) -> dict[TopicPartition, int]:
+        try:
+            return self._checkpoint(UNRECOVERED).read()
+        except CorruptCheckpoint:
+            return dict.fromkeys(self.found, AFTER_A_POWER_CUT)
+
+    def _note_unrecovered(self) -> None:
+        """So that neither a clean end nor the boot id is taken for a word about these logs."""
+        worst = AFTER_A_POWER_CUT if self.machine_restarted else AFTER_A_KILL
+        left = {
+            key: max(worst, self._unrecovered.get(key, AFTER_A_KILL))
+            for key in sorted(self.found)
+            if self.clean_shutdown_epoch is None or key in self._unrecovered
+        }
+        if left != self._unrecovered:
+            self._checkpoint(UNRECOVERED).write(left)
+            self._unrecovered = left
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:

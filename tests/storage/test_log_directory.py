@@ -8,7 +8,13 @@ import pytest
 
 from oncelog.storage.checkpoint import OffsetCheckpoint
 from oncelog.storage.log_config import LogConfig
-from oncelog.storage.log_directory import DirectoryInUse, LogDirectory, WrongCluster
+from oncelog.storage.log_directory import (
+    UNRECOVERED,
+    DirectoryInUse,
+    LogDirectory,
+    WrongCluster,
+)
+from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import KafkaStorageError
 
 NOW_MS = 1_700_000_000_000
@@ -78,6 +84,69 @@ def test_a_changed_boot_id_says_that_the_machine_was_restarted(opened):
     third.note_recovered()
     third.release()
     assert not opened(boot_id="boot-2").machine_restarted
+
+
+@pytest.fixture
+def beliefs(monkeypatch):
+    """(clean_shutdown, machine_restarted) of each log that is opened, by partition."""
+    seen = {}
+
+    def look(path, **options):
+        seen[options["partition"]] = options["clean_shutdown"], options["machine_restarted"]
+        return open_log(path, **options)
+
+    open_log = PartitionLog.open
+    monkeypatch.setattr(PartitionLog, "open", look)
+    return seen
+
+
+def test_a_power_cut_is_suspected_of_a_log_until_somebody_has_opened_it(opened, beliefs):
+    """Found by simulation, shape power, seed 11: a metadata journal may name it only later."""
+    first = opened()
+    for partition in (0, 1):
+        open_partition(first, partition=partition)
+    first.release()
+    second = opened(boot_id="boot-2")
+    open_partition(second)
+    second.note_recovered()
+    second.release()  # killed before its metadata named the other one
+    third = opened(boot_id="boot-2")
+    for partition in (0, 1):
+        open_partition(third, partition=partition)
+    assert beliefs == {0: (False, False), 1: (False, True)}
+    third.note_recovered()
+    third.release()
+    open_partition(opened(boot_id="boot-2"), partition=1)
+    assert beliefs[1] == (False, False)
+
+
+def test_a_clean_end_says_nothing_of_a_log_that_was_not_opened(opened, beliefs):
+    first = opened()
+    for partition in (0, 1):
+        open_partition(first, partition=partition)
+    first.release()
+    for _ in range(2):
+        again = opened()
+        open_partition(again)
+        again.note_recovered()
+        again.close(broker_epoch=1)
+    last = opened()
+    for partition in (0, 1):
+        open_partition(last, partition=partition)
+    assert beliefs == {0: (True, False), 1: (False, False)}
+    last.close(broker_epoch=2)
+    last = opened()
+    open_partition(last, partition=1)
+    assert beliefs[1] == (True, False)
+
+
+def test_unreadable_notes_about_unopened_logs_are_the_worst_news(opened, beliefs, tmp_path):
+    first = opened()
+    open_partition(first)
+    first.close(broker_epoch=1)
+    (tmp_path / "node-1" / UNRECOVERED).write_text("0\n1\nnonsense\n")
+    open_partition(opened())
+    assert beliefs == {0: (False, True)}
 
 
 def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs):
