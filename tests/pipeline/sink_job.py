@@ -44,8 +44,10 @@ class Job:
     mode: str = "prepared"
     deaths: dict[str, int] = field(default_factory=dict[str, int])  # batches by point
     pauses_at: str = ""  # a point of batch 1: the process stops itself there
+    twin: int = -1  # a batch with a task that does not go on before there is a twin of it
     sink_id: str = SINK
     master: str = "local[2,3]"
+    confs: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def input(self) -> Path:
@@ -122,7 +124,20 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
 
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
     mark, batch_id = str(job.mark("mid-write")), job.deaths.get("mid-write", -1)
+    twin, twins = f"{job.twin}-00150", str(job.mark("attempt"))
     fatal, kills_executor = f"{batch_id}-00150", job.master.startswith("local-cluster")
+
+    def wait_for_twin() -> None:
+        """Both attempts go on when there are two, so that both come to their ends."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        open(f"{twins}-{context.attemptNumber()}", "w").close()
+        deadline = time.monotonic() + 120
+        while not all(os.path.exists(f"{twins}-{attempt}") for attempt in range(2)):
+            assert time.monotonic() < deadline, "no twin came"
+            time.sleep(0.02)
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -135,6 +150,11 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
                 for process in kills or (psutil.Process().parents()[1].pid,) * kills_executor:
                     os.kill(process, signal.SIGKILL)
                 os._exit(9)
+            if twin in values:
+                yield batch.slice(0, values.index(twin))
+                wait_for_twin()
+                yield batch.slice(values.index(twin))
+                continue
             yield batch
 
     return lines.repartition(TASKS).mapInArrow(pass_on, "value string")
@@ -155,7 +175,11 @@ def main(text: str) -> None:
 
     job = Job(**json.loads(text))
     spark = spark_session(
-        "job", master=job.master, sql_shuffle_partitions=2, local_dir=f"{job.folder}/local"
+        "job",
+        master=job.master,
+        sql_shuffle_partitions=2,
+        local_dir=f"{job.folder}/local",
+        **job.confs,
     )
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
 
@@ -164,7 +188,7 @@ def main(text: str) -> None:
             os.kill(process, signal.SIGKILL)
         time.sleep(60)
 
-    kills = () if job.master.startswith("local-cluster") else (jvm, os.getpid())
+    kills = () if not job.master.startswith("local[") else (jvm, os.getpid())
     query = start(spark, job, MortalSink(job, die), *kills)
     query.awaitTermination()
     spark.stop()

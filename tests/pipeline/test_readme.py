@@ -6,8 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,11 @@ from oncelog.client import BlockingAdmin, BlockingConsumer, BlockingProducer
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.wire.errors import KafkaError
 
+from .standalone import ENVIRONMENT, LIMIT_S, standalone, until
+
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 README = Path(__file__).resolve().parents[2] / "README.md"
 COUNT = 100_000
-LIMIT_S = 600
 
 
 @pytest.fixture
@@ -40,8 +40,7 @@ def program(tmp_path: Path, cluster: Cluster, admin: BlockingAdmin) -> Iterator[
 
 
 def environment(cluster: Cluster) -> dict[str, str]:
-    ours = {"KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap, "PYSPARK_PYTHON": sys.executable}
-    return {**os.environ, **ours, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {**os.environ, **ENVIRONMENT, "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap}
 
 
 def run(command: list[str], cluster: Cluster, folder: Path) -> subprocess.Popen[bytes]:
@@ -49,13 +48,6 @@ def run(command: list[str], cluster: Cluster, folder: Path) -> subprocess.Popen[
         return subprocess.Popen(
             command, cwd=folder, stdout=log, stderr=log, env=environment(cluster)
         )
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.1)
 
 
 def invoices(cluster: Cluster) -> list[int]:
@@ -84,43 +76,11 @@ def test_a_killed_program_goes_on_exactly_once(program: Path, cluster: Cluster) 
 
 
 def test_the_same_file_on_a_spark_cluster(program: Path, cluster: Cluster) -> None:
-    import pyspark
-
-    folder, home = program.parent, Path(pyspark.__file__).parent
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str, main_class: str, *arguments: str) -> Path:
-        log = folder / f"{name}.log"
-        with open(log, "wb") as out:
-            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main_class}"]
-            command += [*arguments, "--webui-port", "0"]
-            env = environment(cluster) | {"SPARK_WORKER_DIR": str(folder / name)}
-            started.append(subprocess.Popen(command, stdout=out, stderr=out, env=env))
-        return log
-
-    def url() -> str:
-        found = re.search(r"Starting Spark master at (spark://\S+)", master.read_text())
-        return found[1] if found else ""
-
-    try:
-        master = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0")
-        until(url, "the master")
-        workers = [
-            start(f"worker-{n}", "worker.Worker", "--host", f"127.0.0.{n}", "-c", "1", "-m", "1g",
-                  url())
-            for n in (2, 3)
-        ]  # fmt: skip
-        until(lambda: master.read_text().count("Registering worker") == 2, "two workers")
-        submit = [str(home / "bin" / "spark-submit"), "--master", url()]
+    folder = program.parent
+    with standalone(folder, environment(cluster)) as spark:
+        submit = [str(spark.home / "bin" / "spark-submit"), "--master", spark.url]
         submit += ["--conf", "spark.executor.memory=512m", "--conf", "spark.driver.host=127.0.0.1"]
         done = run([*submit, program.name], cluster, folder)
         assert done.wait(LIMIT_S) == 0, (folder / "program.log").read_text()[-3000:]
-        for worker in workers:
-            assert "Launching Spark executor" in worker.read_text() or (
-                "Asked to launch executor" in worker.read_text()
-            )
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
+        assert spark.worked()
     assert invoices(cluster) == list(range(COUNT))

@@ -21,9 +21,11 @@ from oncelog.deploy.local_cluster import Cluster
 from . import sink_job
 from .sink_job import POINTS, Job, write_input
 from .sink_output import assert_once
+from .standalone import standalone
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 RUN_S = 900  # a busy machine takes minutes to start a JVM
+SPECULATION = {"": "true", ".interval": "50ms", ".quantile": "0.5", ".multiplier": "1.1"}
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,17 @@ def test_an_executor_is_killed_in_the_middle_of_a_task(nodes: Cluster, tmp_path:
     values = write_input(job, batches=3)
     assert run(job) == 0, (tmp_path / "log").read_text()[-4000:]
     assert job.mark("mid-write").exists()
+    assert_once(nodes.bootstrap, job.topic, values)
+
+
+def test_a_speculative_twin_writes_what_its_brother_writes(nodes: Cluster, tmp_path: Path) -> None:
+    with standalone(tmp_path) as spark:
+        confs = {f"spark.speculation{name}": value for name, value in SPECULATION.items()}
+        confs["spark.executor.memory"] = "512m"
+        job = new_job(nodes, tmp_path, twin=1, master=spark.url, confs=confs)
+        values = write_input(job, batches=3)
+        assert run(job) == 0, (tmp_path / "log").read_text()[-4000:]
+    assert all(job.mark(f"attempt-{number}").exists() for number in range(2))
     assert_once(nodes.bootstrap, job.topic, values)
 
 

@@ -1,0 +1,71 @@
+"""A Spark master with two workers, each on a loopback address of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+LIMIT_S = 600.0
+ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+class Standalone(NamedTuple):
+    """Where it is, and what the workers have said."""
+
+    home: Path  # of Spark
+    url: str
+    logs: tuple[Path, ...]
+
+    def worked(self) -> bool:
+        """Whether each worker was given an executor."""
+        return all("Asked to launch executor" in log.read_text() for log in self.logs)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for it; AssertionError when it does not come."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.1)
+
+
+@contextmanager
+def standalone(folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> Iterator[Standalone]:
+    """One that runs. Spark makes no twin of a task on the host that has it: so two addresses."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, main_class: str, *arguments: str) -> Path:
+        log = folder / f"{name}.log"
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main_class}"]
+        command += [*arguments, "--webui-port", "0"]
+        env = {**os.environ, **environment, "SPARK_WORKER_DIR": str(folder / name)}
+        with open(log, "wb") as out:
+            started.append(subprocess.Popen(command, stdout=out, stderr=out, env=env))
+        return log
+
+    def url() -> str:
+        found = re.search(r"Starting Spark master at (spark://\S+)", master.read_text())
+        return found[1] if found else ""
+
+    try:
+        master = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0")
+        until(url, "the master")
+        logs = tuple(
+            start(f"worker-{n}", "worker.Worker", "--host", f"127.0.0.{n}", "-c", "1", "-m", "1g",
+                  url())
+            for n in (2, 3)
+        )  # fmt: skip
+        until(lambda: master.read_text().count("Registering worker") == 2, "two workers")
+        yield Standalone(home, url(), logs)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
