@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..wire.batch_builder import RECORD_BYTES_EXTRA, BatchBuilder, Headers, size_of_headers
+from ..wire.batch_builder import BatchBuilder, Headers
 from ..wire.record_rows import Rows
 from .delivery import Delivery, Outcome
 
@@ -88,29 +88,6 @@ class Accumulator:
     def has_in_flight(self) -> bool:
         """Whether any batch awaits its answer."""
         return any(q.in_flight for q in self._queues.values())
-
-    def append(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp: int,
-        now_ms: int,
-    ) -> tuple[Delivery, bool]:
-        """Add a record; True when a batch has begun, or one may leave."""
-        where = (topic, partition)
-        size = (len(key) if key else 0) + (len(value) if value else 0) + RECORD_BYTES_EXTRA
-        if headers:
-            size += size_of_headers(headers)
-        delivery = self.add(where, key, value, headers, timestamp, size)
-        if delivery is not None:
-            return delivery, False
-        self.begin(where, now_ms)
-        delivery = self.add(where, key, value, headers, timestamp, size)
-        assert delivery is not None
-        return delivery, True
 
     def add(
         self,

@@ -6,7 +6,7 @@ that batches are large; partitions without a leader are passed over.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .key_hashing import MULTIPLIER, SEED, WORTH_IT, partitions_of_keys, vector_library
@@ -16,7 +16,6 @@ MASK = 0xFFFFFFFF
 STICKY_BYTES = 64 * 1024
 KEYS_KEPT = 20_000
 KEY_BYTES_KEPT = 64
-Partitioner = Callable[[bytes | None, int], int]
 
 
 def murmur2(data: bytes) -> int:
@@ -78,20 +77,13 @@ class KeyPartitions(dict[bytes, int]):
 
 
 class StickyPartitioner:
-    """Chooses partitions for one topic; `bytes_max` is how long it stays with one."""
+    """Chooses partitions for records of one topic without keys; stays so long with each."""
 
-    def __init__(
-        self, start: int = 0, *, bytes_max: int = STICKY_BYTES, ignores_keys: bool = False
-    ) -> None:
+    def __init__(self, start: int = 0, *, bytes_max: int = STICKY_BYTES) -> None:
         self._current, self._bytes, self._bytes_max = start, 0, bytes_max
-        self._ignores_keys = ignores_keys
 
-    def choose(
-        self, key: bytes | None, size_bytes: int, partitions: int, led: Sequence[int] = ()
-    ) -> int:
+    def choose(self, size_bytes: int, partitions: int, led: Sequence[int] = ()) -> int:
         """The partition of a record of this size. `led`: those that have a leader now, if known."""
-        if key is not None and not self._ignores_keys:
-            return partition_for_key(key, partitions)
         if self._bytes >= self._bytes_max:
             self._current, self._bytes = self._current + 1, 0
         self.took(size_bytes)

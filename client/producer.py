@@ -168,7 +168,7 @@ class Producer:
                 return None
         if partition is None:
             if key is None or self._ignores_keys:
-                partition = known.sticky.choose(None, size, known.count, known.led)
+                partition = known.sticky.choose(size, known.count, known.led)
             else:
                 partition = known.by_key[key if type(key) is bytes else bytes(key)]
         elif not 0 <= partition < known.count:
@@ -240,7 +240,7 @@ class Producer:
                 if known is None:
                     await self.until_sendable(topic)
                     continue
-                partition = known.sticky.choose(None, 0, known.count, known.led)
+                partition = known.sticky.choose(0, known.count, known.led)
             if self._session is not None:
                 self._session.want(topic, partition)
             self._sender.start()
@@ -268,12 +268,8 @@ class Producer:
         return found
 
     def _new_sticky(self) -> StickyPartitioner:
-        s = self.settings
-        return StickyPartitioner(
-            random.randrange(1 << 16),
-            bytes_max=s.batch_size,
-            ignores_keys=s.partitioner_ignore_keys,
-        )
+        start = random.randrange(1 << 16)
+        return StickyPartitioner(start, bytes_max=self.settings.batch_size)
 
     async def until_sendable(self, topic: str) -> None:
         """What `try_send` waits for: the topic is known, and there is room."""

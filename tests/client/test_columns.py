@@ -22,6 +22,8 @@ from oncelog.wire.errors import InvalidRecord, RequestTimedOut
 from oncelog.wire.record_rows import Rows
 from oncelog.wire.records import Record, decode_batch, encode_batch
 
+from .filling import put
+
 some_partitions = st.integers(1, 1_000)
 fields = st.lists(st.none() | st.binary(max_size=9), max_size=40)
 
@@ -138,7 +140,7 @@ def test_the_partitions_of_keys_are_remembered_within_bounds():
 
 def test_rows_fill_the_open_batch_and_begin_others():
     batches = Accumulator(batch_bytes=1_000, linger_ms=5, delivery_timeout_ms=100)
-    batches.append("t", 0, None, b"first", (), 1, 0)
+    put(batches, b"first")
     rows = Rows([b"%0100d" % i for i in range(30)])
     at, deliveries = 0, Deliveries()
     while at < len(rows):

@@ -10,6 +10,8 @@ from oncelog.client.partitioner import STICKY_BYTES, StickyPartitioner, murmur2
 from oncelog.wire.record_batch import HEADER_BYTES
 from oncelog.wire.records import decode_batch
 
+from .filling import put
+
 
 # Test vectors of Kafka's own UtilsTest, as unsigned numbers.
 @pytest.mark.parametrize(
@@ -38,9 +40,9 @@ def test_the_hash_agrees_with_kafka_python():
 
 def test_records_without_a_key_stay_together_until_a_batch_is_full():
     chooser = StickyPartitioner()
-    first = {chooser.choose(None, 1024, 3) for _ in range(STICKY_BYTES // 1024)}
+    first = {chooser.choose(1024, 3) for _ in range(STICKY_BYTES // 1024)}
     assert len(first) == 1
-    assert chooser.choose(None, 1024, 3) not in first
+    assert chooser.choose(1024, 3) not in first
 
 
 def make(**options) -> Accumulator:
@@ -50,7 +52,7 @@ def make(**options) -> Accumulator:
 
 def fill(batches: Accumulator, count: int, now_ms: int = 0) -> None:
     for i in range(count):
-        batches.append("t", 0, None, b"x" * 150, (), i, now_ms)
+        put(batches, b"x" * 150, timestamp=i, now_ms=now_ms)
 
 
 def number(taken: list[Batch], sequence: int) -> Batch:

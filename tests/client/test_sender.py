@@ -30,6 +30,8 @@ from oncelog.wire.messages.produce import ProducedPartition
 from oncelog.wire.record_batch import SEQUENCE_MAX, decode_header, increment_sequence
 from oncelog.wire.records import decode_batch
 
+from .filling import put
+
 E = ErrorCode
 PATIENCE_S = 20.0
 Script = Callable[[Batch], "int | Exception | None"]
@@ -124,7 +126,7 @@ class Stage:
         from oncelog.client.retries import now_ms
 
         self.sender.start()
-        delivery, _ = self.batches.append("t", partition, None, value, (), 1, now_ms())
+        delivery = put(self.batches, value, partition=partition, now_ms=now_ms())
         self.sender.wake.set()
         return delivery
 
