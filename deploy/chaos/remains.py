@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from ...node.shard_journal import ShardEntry
 from ...wire.control_record import ControlType, decode_marker
 from ...wire.errors import KafkaError
 from ...wire.record_batch import iterate_batches
@@ -84,18 +85,30 @@ def survivors(folder: Path) -> dict[bytes, tuple[int, int | None]]:
     return newest
 
 
+def shared_epochs(entries: Iterable[ShardEntry]) -> set[tuple[int, int]]:
+    """(producer id, epoch) of those that a client of version 1 had, for many transactions.
+
+    Such an epoch may begin with a decision of version 2: the abort that fenced the client before.
+    """
+    return {
+        (entry.value.producer_id, entry.value.producer_epoch)
+        for entry in entries
+        if entry.value is not None and entry.value.client_transaction_version < V2
+    }
+
+
 def _dump_decisions(recorder: Recorder, data: Path, shard: int) -> None:
     """What a majority has of the shard's journal.
 
-    Where a snapshot has swallowed the beginning, several transactions of one V1 epoch may be left
-    with the last one's decision only: those are told without their epoch, so that no marker is
-    held against them.
+    Where a snapshot has swallowed the beginning, decisions of epochs that several transactions may
+    have had are told without their epoch, so that no marker is held against them.
     """
     try:
         log = shard_log(data, shard, None)
     except Failure:
         return
     is_whole = log.chosen.snapshot_index == 0
+    shared = set[tuple[int, int]]() if is_whole else shared_epochs(log.chosen.entries)
     wall_ms, now_ns = time.time_ns() // 1_000_000, recorder.now_ns()
 
     def on_our_clock(then_ms: int) -> int:
@@ -105,12 +118,12 @@ def _dump_decisions(recorder: Recorder, data: Path, shard: int) -> None:
         value = entry.value
         if value is None or entry.note or not log.is_decided(entry):
             continue
-        is_alone = is_whole or value.client_transaction_version >= V2
+        identity = value.producer_id, value.producer_epoch
         recorder.add(
             "decisions",
             entry.transactional_id,
             value.producer_id,
-            value.producer_epoch if is_alone else NONE,
+            NONE if identity in shared else value.producer_epoch,
             STATES[value.state] if value.state < len(STATES) else str(value.state),
             value.timeout_ms,
             on_our_clock(value.start_ms),
