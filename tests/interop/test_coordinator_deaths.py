@@ -6,6 +6,7 @@ not, readers of committed data come to the end, and the producer can go on.
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,20 @@ def transaction(producer, marks: list[bytes]) -> bool:
             assert error.args[0].retriable() and time.monotonic() < deadline, error
 
 
+def end_of(consumer: Any, index: int) -> int:
+    """The high watermark; a new leader does not tell it before it is sure of it (KIP-207)."""
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(TOPIC, index), PATIENCE_S)[1]
+        except KafkaException as problem:
+            assert problem.args[0].code() == KafkaError.OFFSET_NOT_AVAILABLE, problem
+            assert time.monotonic() < deadline, problem
+            time.sleep(0.05)
+
+
 def committed(cluster: Cluster) -> list[bytes]:
     """All that readers of committed data see; each partition must come to its end."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -84,8 +99,7 @@ def committed(cluster: Cluster) -> list[bytes]:
     try:
         ends = {}
         for index in range(PARTITIONS):
-            partition = TopicPartition(TOPIC, index, 0)
-            ends[index] = consumer.get_watermark_offsets(partition, timeout=PATIENCE_S)[1]
+            ends[index] = end_of(consumer, index)
         consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
         missing = set(ends)
         deadline = time.monotonic() + PATIENCE_S
