@@ -37,6 +37,7 @@ from .transaction_session import TransactionSession
 IDLE_MS, FLUSH_MS = 500, 2
 MAY_BE_WRITTEN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 IDENTITY_PATIENCE_MS = 1_000
+TAKES_PARTITIONS = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANSACTION)
 
 
 class Sender:
@@ -170,7 +171,9 @@ class Sender:
 
     def _add_partitions(self) -> None:
         scope = self._session.scope if self._session is not None else None
-        if scope is not None and scope.has_unadded:
+        if scope is None or self._identity.state not in TAKES_PARTITIONS:
+            return  # what is being aborted must not be begun anew behind its end
+        if scope.has_unadded:
             assert self._session is not None
             self._adding = asyncio.create_task(self._session.add_wanted())
             self._adding.add_done_callback(self._added)

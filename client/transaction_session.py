@@ -129,7 +129,8 @@ class TransactionSession:
     async def add_wanted(self) -> None:
         """V1: add to the transaction what `want` asked for; a failure stands in the state."""
         scope = self.scope
-        assert scope is not None
+        if scope is None or not scope.has_unadded:
+            return  # the transaction was over before this began
         partitions = scope.take_unadded()
         try:
             await self._tell(

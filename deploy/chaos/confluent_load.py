@@ -58,7 +58,7 @@ class _Load:
         self.tally = Tally()
         self.idle_s = 0
         self._ends = False
-        self._parent = os.getppid()
+        self._parent = order.parent
 
     @property
     def is_over(self) -> bool:

@@ -34,6 +34,7 @@ class WorkerOrder:
     library: str = "oncelog"
     proxies: dict[str, int] = field(default_factory=dict[str, int])  # port of a broker: ours
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    parent: int = 0  # who starts it, and may be gone before it can ask
 
     def to_json(self) -> str:
         """For the command line."""
@@ -62,7 +63,7 @@ class _ProxiedLoop(asyncio.SelectorEventLoop):
 async def _work(order: WorkerOrder, recorder: Recorder) -> Tally:
     from .workloads import load
 
-    is_over, parent = False, os.getppid()
+    is_over = False
 
     def end() -> None:
         nonlocal is_over
@@ -73,7 +74,7 @@ async def _work(order: WorkerOrder, recorder: Recorder) -> Tally:
         order.bootstrap,
         recorder,
         LoadSettings(**order.settings),
-        lambda: is_over or os.getppid() != parent,
+        lambda: is_over or os.getppid() != order.parent,
         random.Random(order.seed),
         number=order.number,
         workloads=order.workloads,

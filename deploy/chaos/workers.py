@@ -6,6 +6,7 @@ expects: that is a failure of the run (`broken`), with the worker's log as evide
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -55,7 +56,8 @@ class Workers:
         with self._lock:
             before = self._workers.get(name)
             incarnation = 1 if before is None else before.incarnation + 1
-            seeded = replace(order, seed=f"{order.seed}/{name}/{incarnation}")
+            seed = f"{order.seed}/{name}/{incarnation}"
+            seeded = replace(order, seed=seed, parent=os.getpid())
             command = [sys.executable, "-P", "-m", "oncelog.deploy.chaos.worker", seeded.to_json()]
             with (self._logs / f"{name}.log").open("ab") as log:
                 process = subprocess.Popen(

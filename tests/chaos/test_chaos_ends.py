@@ -23,6 +23,13 @@ def command(run: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
+def words_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
 def test_a_run_that_is_ended_in_the_middle_leaves_no_process_and_no_port(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with subprocess.Popen(command(run, "--seconds", "60"), stderr=subprocess.PIPE) as process:
@@ -36,11 +43,10 @@ def test_a_run_that_is_ended_in_the_middle_leaves_no_process_and_no_port(tmp_pat
     assert process.returncode == 130 and b"Traceback" not in told, told
     assert file is not None and not Path(file.peer_directory).exists()
     assert all(is_refused(node.port, node.host) for node in file.nodes)
-    for each in psutil.process_iter():
-        try:
-            assert str(run) not in " ".join(each.cmdline())
-        except psutil.Error:
-            continue
+    # one that was just being started is nobody's yet, and sees by itself that it is alone
+    while left := [each for each in psutil.process_iter() if str(run) in words_of(each)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
 
 
 def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from oncelog.client.cluster_view import ClusterView, Partition
 from oncelog.client.producer_state import Call, ProducerIdentity, ProducerState
 from oncelog.client.sender import Sender
 from oncelog.client.settings import producer_settings
+from oncelog.client.transaction_scope import TransactionScope
 from oncelog.wire.errors import (
     ErrorCode,
     KafkaError,
@@ -197,6 +198,32 @@ def test_a_loop_that_breaks_leaves_no_state_in_which_a_transaction_commits(monke
                 stage.identity.require(call)
         with pytest.raises(KafkaError, match="must be closed"):
             stage.sender.start()
+
+    run(stage, work)
+
+
+@pytest.mark.parametrize("state", ProducerState)
+def test_nothing_is_added_to_a_transaction_that_is_being_aborted(monkeypatch, state):
+    """Found by chaos, seed 20261: with V1 it would begin a new one behind the end, for nobody."""
+    stage = Stage(monkeypatch)
+    added = []
+
+    class Session:
+        scope = TransactionScope(is_v2=False)
+
+        async def add_wanted(self):
+            added.append(state)
+
+    Session.scope.want(("t", 0))
+
+    async def work():
+        monkeypatch.setattr(stage.sender, "_session", Session())
+        stage.identity.state = state
+        stage.sender._add_partitions()
+        await asyncio.sleep(0)
+        takes = state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANSACTION)
+        assert added == [state] * takes
+        monkeypatch.setattr(stage.sender, "_session", None)
 
     run(stage, work)
 
