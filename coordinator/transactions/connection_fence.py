@@ -7,7 +7,8 @@ one on the newest connection counts, and one on an older connection is not execu
 connection is closed, which every client takes for a reason to ask again.
 
 A coordinator that has just been elected knows no connections. It serves only those accepted
-after its election. (A request may also have waited in the kernel of a paused broker: that is
+after its election, and those on which an id got its identity afterwards: nothing that was sent
+before bears it. (A request may also have waited in the kernel of a paused broker: that is
 judged by its age, see `TransactionCoordinators.end_transaction`.)
 """
 
@@ -27,15 +28,16 @@ class ConnectionFence:
 
     def check(self, transactional_id: str, identity: Identity, connection_id: int) -> None:
         """Let a request of the id's current client pass. Raises StaleConnection."""
-        if connection_id <= self._newest_at_election:
+        known_identity, newest = self._newest.get(transactional_id, (None, 0))
+        if known_identity == identity:
+            if connection_id < newest:
+                raise StaleConnection(
+                    f"a late request of transactional id {transactional_id!r}: its producer "
+                    "has a newer connection"
+                )
+        elif connection_id <= self._newest_at_election:
             raise StaleConnection(
                 "a transactional request on a connection older than the coordinator's election"
-            )
-        known_identity, newest = self._newest.get(transactional_id, (identity, 0))
-        if known_identity == identity and connection_id < newest:
-            raise StaleConnection(
-                f"a late request of transactional id {transactional_id!r}: its producer "
-                "has a newer connection"
             )
         self.note(transactional_id, identity, connection_id)
 

@@ -1,0 +1,40 @@
+"""Which requests are late: by connections, by the coordinator's election, by the client's identity."""
+
+import pytest
+
+from oncelog.coordinator.transactions.connection_fence import ConnectionFence, StaleConnection
+
+ELECTION = 10
+OLD, NEW = (5, 0), (5, 1)  # identities
+
+
+def test_a_connection_older_than_the_election_is_refused():
+    fence = ConnectionFence(ELECTION)
+    for connection in (1, ELECTION):
+        with pytest.raises(StaleConnection, match="older than the coordinator's election"):
+            fence.check("a", OLD, connection)
+    fence.check("a", OLD, ELECTION + 1)
+
+
+def test_of_one_identity_only_the_newest_connection_counts():
+    fence = ConnectionFence(ELECTION)
+    fence.check("a", OLD, 12)
+    with pytest.raises(StaleConnection, match="a newer connection"):
+        fence.check("a", OLD, 11)
+    fence.check("a", OLD, 12)
+    fence.check("b", OLD, 11)
+
+
+def test_an_identity_that_was_given_after_the_election_is_not_late():
+    """A first InitProducerId passes on any connection; what follows it there is in order."""
+    fence = ConnectionFence(ELECTION)
+    fence.note("a", NEW, 7)
+    fence.check("a", NEW, 7)
+    with pytest.raises(StaleConnection, match="a newer connection"):
+        fence.check("a", NEW, 6)
+    with pytest.raises(StaleConnection, match="election"):
+        fence.check("a", OLD, 8)
+    fence.check("a", NEW, 8)
+    fence.forget("a")
+    with pytest.raises(StaleConnection, match="election"):
+        fence.check("a", NEW, 8)
