@@ -1,4 +1,4 @@
-"""Which requests are late: by connections, by the coordinator's election, by the client's identity."""
+"""Which requests are late: by connections, by the election, by the client's identity."""
 
 import pytest
 
