@@ -53,7 +53,10 @@ class SnapshotFiles:
         return None
 
     def remove_unreadable(self) -> None:
-        """Delete what a power cut has left of snapshots that were not synced."""
+        """Delete what a power cut has left of snapshots that were not synced.
+
+        A killed process leaves none: a snapshot gets its name when it is written whole.
+        """
         for offset in self.offsets:
             self._read(offset)
 

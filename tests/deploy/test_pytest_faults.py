@@ -61,6 +61,16 @@ def fault(kind: str) -> DrawnFault:
     return DrawnFault(kind, node_id=1, after_s=0.0, lasts_s=0.0, delay_ms=5)
 
 
+def undone(node_id: int, state: str) -> tuple[GatedCluster, Faults]:
+    """Node 1 was cut off, and is to be mended while another one is in this state."""
+    cluster = GatedCluster()
+    striking = faults(cluster)
+    cluster.partition([1], [2, 3])
+    cluster.states[node_id] = state
+    striking._undo(fault("partition"))
+    return cluster, striking
+
+
 def test_links_that_the_test_has_cut_stay_cut():
     cluster = GatedCluster()
     cluster.partition([2], [3])
@@ -69,20 +79,12 @@ def test_links_that_the_test_has_cut_stay_cut():
 
 
 def test_links_are_mended_when_the_test_has_killed_another_node():
-    cluster = GatedCluster()
-    striking = faults(cluster)
-    cluster.partition([1], [2, 3])
-    cluster.states[3] = "down"
-    striking._undo(fault("partition"))
+    cluster, _ = undone(3, "down")
     assert cluster.cuts() == {(3, 1)}  # it lives in the process: a node that is down has none
 
 
 def test_the_links_of_a_paused_node_are_mended_when_it_goes_on():
-    cluster = GatedCluster()
-    striking = faults(cluster)
-    cluster.partition([1], [2, 3])
-    cluster.states[2] = "paused"
-    striking._undo(fault("partition"))
+    cluster, striking = undone(2, "paused")
     assert cluster.cuts() == {(2, 1)}
     cluster.states[2] = "running"
     striking._wait_until_whole()

@@ -56,6 +56,14 @@ def look(invariants: Invariants, times: int = 80) -> list[str]:
     return [name for name, _ in invariants.found]
 
 
+def looked_at(folder: Path) -> tuple[TwoNodes, Invariants]:
+    """Two equal replicas, read to their ends."""
+    cluster = TwoNodes(*(replica(folder / name, [b"one", b"two"]) for name in "ab"))
+    invariants = cluster.watched()
+    assert look(invariants) == []
+    return cluster, invariants
+
+
 def test_equal_replicas_are_equal_and_others_are_not(tmp_path: Path) -> None:
     values = [b"one", b"two"]
     one, same = replica(tmp_path / "a", values), replica(tmp_path / "b", values)
@@ -65,20 +73,14 @@ def test_equal_replicas_are_equal_and_others_are_not(tmp_path: Path) -> None:
 
 
 def test_a_node_that_has_started_again_is_read_from_its_beginning(tmp_path: Path) -> None:
-    values = [b"one", b"two"]
-    cluster = TwoNodes(replica(tmp_path / "a", values), replica(tmp_path / "b", values))
-    invariants = cluster.watched()
-    assert look(invariants) == []
+    cluster, invariants = looked_at(tmp_path)
     cluster.put(2, replica(tmp_path / "after a power cut", [b"won", b"two"]))
     cluster.nodes[2].starts += 1
     assert look(invariants) == ["replicas differ"]
 
 
 def test_at_the_end_everything_is_read_again(tmp_path: Path) -> None:
-    values = [b"one", b"two"]
-    cluster = TwoNodes(replica(tmp_path / "a", values), replica(tmp_path / "b", values))
-    invariants = cluster.watched()
-    assert look(invariants) == []
+    cluster, invariants = looked_at(tmp_path)
     cluster.put(2, replica(tmp_path / "changed", [b"won", b"two"]))
     invariants.look_at_all()
     assert [name for name, _ in invariants.found] == ["replicas differ"]

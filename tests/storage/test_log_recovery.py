@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oncelog.storage import snapshot_files
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.producer_entry import Origin
@@ -304,10 +305,25 @@ def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path):
     assert len(before) > 2
     for path in before[1:]:
         path.write_bytes(b"")
-    open_log(tmp_path / "t-0", recovery_point=0)
+    open_log(tmp_path / "t-0", recovery_point=0, machine_restarted=True)
     after = sorted((tmp_path / "t-0").glob("*.snapshot"))
     assert after[-1] == before[-1] and after[-1].read_bytes() == contents[-1]
     assert all(path.read_bytes() for path in after)
+
+
+def test_after_a_mere_kill_only_one_snapshot_is_read(tmp_path, monkeypatch):
+    """None can be torn: each is renamed into place when it is whole. A broker opens many logs."""
+    log = open_log(tmp_path / "t-0")
+    for _ in range(60):
+        lead(log, 2, producer=7)
+    recovery_point = log.segments.active.base_offset
+    assert len(list((tmp_path / "t-0").glob("*.snapshot"))) > 1
+    read, decode = [], snapshot_files.decode_snapshot
+    monkeypatch.setattr(
+        snapshot_files, "decode_snapshot", lambda *given: read.append(given) or decode(*given)
+    )
+    open_log(tmp_path / "t-0", recovery_point=recovery_point)
+    assert len(read) == 1
 
 
 def test_damaged_snapshots_and_epochs_are_made_anew(tmp_path):
