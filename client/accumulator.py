@@ -141,11 +141,15 @@ class Accumulator:
         return batch
 
     def next_ready_ms(
-        self, now_ms: int, may_leave: Callable[[TopicPartition], bool] | None = None
+        self,
+        now_ms: int,
+        *,
+        is_flushing: bool = False,
+        may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> int | None:
         """Milliseconds until some batch may leave (0: now); None when none waits to be sent."""
         times = [
-            max(0, self._ready_at(where, queue) - now_ms)
+            max(0, self._ready_at(where, queue, is_flushing) - now_ms)
             for where, queue in self._queues.items()
             if queue.waiting and self._has_room(queue) and (may_leave is None or may_leave(where))
         ]
@@ -163,9 +167,7 @@ class Accumulator:
         for where, queue in self._queues.items():
             if not queue.waiting or not self._has_room(queue):
                 continue
-            if self._ready_at(where, queue) > now_ms and not (
-                is_flushing and queue.waiting[0].not_before_ms <= now_ms
-            ):
+            if self._ready_at(where, queue, is_flushing) > now_ms:
                 continue
             if may_leave is not None and not may_leave(where):
                 continue
@@ -276,9 +278,9 @@ class Accumulator:
             return not queue.in_flight
         return len(queue.in_flight) < self._in_flight_max
 
-    def _ready_at(self, where: TopicPartition, queue: _Queue) -> int:
+    def _ready_at(self, where: TopicPartition, queue: _Queue, is_flushing: bool) -> int:
         first = queue.waiting[0]
         if first.attempts:
             return first.not_before_ms
         is_full = self._open.get(where) is not first
-        return first.created_ms if is_full else first.created_ms + self._linger_ms
+        return first.created_ms + (0 if is_full or is_flushing else self._linger_ms)

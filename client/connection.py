@@ -10,14 +10,20 @@ of a request that changes something is unknown.
 
 import asyncio
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from ..wire.errors import NetworkException, RequestTimedOut, UnsupportedVersion, error_for
-from ..wire.framing import FrameReceiver, encode_request_header, frame_response
+from ..wire.errors import (
+    ErrorCode,
+    NetworkException,
+    RequestTimedOut,
+    UnsupportedVersion,
+    error_for,
+)
+from ..wire.framing import API_VERSIONS, FrameReceiver, encode_request_header, frame_response
 from ..wire.messages import control
 
-API_VERSIONS = 18
 NEWEST = 1 << 15  # of versions: whatever both sides speak
 CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": "0.1.0"}
 # What we speak of each API: the versions whose meaning this client knows.
@@ -99,8 +105,8 @@ class Connection:
 
     def __init__(self, host: str, port: int, client_id: str, timeout_ms: int) -> None:
         self.host, self.port, self.client_id, self.timeout_ms = host, port, client_id, timeout_ms
-        self.versions: dict[int, tuple[int, int]] = {}
-        self.features: dict[str, int] = {}  # finalized levels, as this broker knows them
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        self.features: Mapping[str, int] = {}  # finalized levels, as this broker knows them
         self.features_epoch = -1
         self.writable = asyncio.Event()
         self.writable.set()
@@ -228,22 +234,44 @@ class Connection:
         await self.writable.wait()
 
     async def _agree_on_versions(self) -> None:
-        answer = await self._ask_versions(3)
-        if answer.error_code == 35:  # KIP-511: an old broker answers v0 and says what it has
-            answer = await self._ask_versions(0)
-        if answer.error_code:
-            raise error_for(int(answer.error_code))
-        self.versions = {int(k.api_key): (k.min_version, k.max_version) for k in answer.api_keys}
-        self.features_epoch = getattr(answer, "finalized_features_epoch", -1)
-        if self.features_epoch >= 0:
-            levels = answer.finalized_features
-            self.features = {str(f.name): f.max_version_level for f in levels}
+        offer = await self._ask_versions(3)
+        if (
+            offer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        ):  # KIP-511: an old broker says what it has
+            offer = await self._ask_versions(0)
+        if offer.error_code:
+            raise error_for(offer.error_code)
+        self.versions, self.features = offer.versions, offer.features
+        self.features_epoch = offer.features_epoch
 
-    async def _ask_versions(self, version: int) -> Any:
+    async def _ask_versions(self, version: int) -> "_Offer":
         body = control.encode_request(API_VERSIONS, version, CLIENT_SOFTWARE if version else {})
-        answer = await self.send(API_VERSIONS, version, [body])
-        refused = int.from_bytes(answer[:2], "big") == 35
-        return control.decode_response(API_VERSIONS, 0 if refused else version, answer)
+        answer = bytes(await self.send(API_VERSIONS, version, [body]))
+        refused = int.from_bytes(answer[:2], "big") == ErrorCode.UNSUPPORTED_VERSION
+        return _offer(0 if refused else version, answer)
+
+
+class _Offer(NamedTuple):
+    """What a broker says that it speaks."""
+
+    error_code: int
+    versions: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+    features_epoch: int
+
+
+@lru_cache(maxsize=16)
+def _offer(version: int, answer: bytes) -> _Offer:
+    """The brokers of a cluster mostly offer the same, on every connection."""
+    told = control.decode_response(API_VERSIONS, version, answer)
+    features_epoch = getattr(told, "finalized_features_epoch", -1)
+    features = told.finalized_features if features_epoch >= 0 else ()
+    return _Offer(
+        int(told.error_code),
+        {int(k.api_key): (k.min_version, k.max_version) for k in told.api_keys},
+        {str(f.name): f.max_version_level for f in features},
+        features_epoch,
+    )
 
 
 def _tag_bytes(buffer: memoryview) -> int:

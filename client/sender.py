@@ -34,7 +34,8 @@ from .retries import now_ms
 from .settings import LONG_MAX, Settings
 from .transaction_session import TransactionSession
 
-IDLE_MS, FLUSH_MS = 500, 2
+IDLE_MS = 500
+HELD_MS = 20  # until a producer id is asked for again
 MAY_BE_WRITTEN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 IDENTITY_PATIENCE_MS = 1_000
 TAKES_PARTITIONS = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANSACTION)
@@ -147,11 +148,13 @@ class Sender:
 
     async def _wait(self) -> None:
         now = now_ms()
-        wait_ms = self._batches.next_ready_ms(now, self._may_leave())
+        wait_ms = self._batches.next_ready_ms(
+            now, is_flushing=self._is_flushing, may_leave=self._may_leave()
+        )
         if wait_ms is None:
             wait_ms = IDLE_MS
-        elif wait_ms == 0 or self._is_flushing:
-            wait_ms = FLUSH_MS
+        elif wait_ms == 0:
+            wait_ms = HELD_MS
         self.wake.clear()
         try:
             async with asyncio.timeout(min(wait_ms, IDLE_MS) / 1000):

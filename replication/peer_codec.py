@@ -18,6 +18,7 @@ import msgpack
 from .messages import MalformedPeerMessage
 
 ELEMENTS_MAX = 1_000_000
+_PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
 Message = TypeVar("Message")
 
 
@@ -44,13 +45,23 @@ def decode_message(cls: type[Message], payload: bytes) -> Message:
 
 
 def _plain(value: object) -> object:
-    if is_dataclass(value):
-        return [_plain(getattr(value, field.name)) for field in fields(value)]
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    names = _names(kind)
+    if names is not None:
+        return [_plain(getattr(value, name)) for name in names]
     if isinstance(value, (tuple, list, frozenset, set)):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {_plain(key): _plain(item) for key, item in value.items()}
     return value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None for another type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
 _Reader = Callable[[Any, str], Any]
@@ -70,7 +81,7 @@ def _reader(annotation: Any) -> _Reader:
         return _fixed_reader([_reader(argument) for argument in arguments])
     if origin is dict:
         return _dict_reader(_reader(arguments[0]), _reader(arguments[1]))
-    if annotation in (int, bool, str, bytes, float, type(None)):
+    if annotation in _PLAIN:
         return _exact_reader(annotation)
     raise TypeError(f"{annotation} cannot travel between brokers")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .topic_configs import (
     INT_MAX,
@@ -71,35 +72,42 @@ class LogConfig:
 
         Both mappings are keyed by topic config names. Raises InvalidConfig.
         """
-        values = parse_topic_configs({**(broker_defaults or {}), **configs})
-        return cls(
-            segment_bytes=values["internal.segment.bytes"] or values["segment.bytes"],
-            segment_ms=values["segment.ms"],
-            segment_jitter_ms=values["segment.jitter.ms"],
-            segment_index_bytes=values["segment.index.bytes"],
-            index_interval_bytes=values["index.interval.bytes"],
-            preallocate=values["preallocate"],
-            flush_messages=values["flush.messages"],
-            flush_ms=values["flush.ms"],
-            file_delete_delay_ms=values["file.delete.delay.ms"],
-            retention_bytes=values["retention.bytes"],
-            retention_ms=values["retention.ms"],
-            is_compacted="compact" in values["cleanup.policy"],
-            is_deleted_by_retention="delete" in values["cleanup.policy"],
-            delete_retention_ms=values["delete.retention.ms"],
-            min_compaction_lag_ms=values["min.compaction.lag.ms"],
-            max_compaction_lag_ms=values["max.compaction.lag.ms"],
-            min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
-            max_message_bytes=values["max.message.bytes"],
-            uses_append_time=values["message.timestamp.type"] == "LogAppendTime",
-            timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
-            timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
-            min_insync_replicas=values["min.insync.replicas"],
-            unclean_leader_election=values["unclean.leader.election.enable"],
-            validates_every_record=validates_every_record,
-        )
+        merged = {**(broker_defaults or {}), **configs}
+        return _parsed(tuple(sorted(merged.items())), validates_every_record)
 
     @property
     def needs_every_record(self) -> bool:
         """Whether the leader must look into the records of a batch before it appends it."""
         return self.is_compacted or self.validates_every_record
+
+
+@lru_cache(maxsize=1024)
+def _parsed(configs: tuple[tuple[str, str], ...], validates_every_record: bool) -> LogConfig:
+    """Thousands of partitions share a few configurations."""
+    values = parse_topic_configs(dict(configs))
+    return LogConfig(
+        segment_bytes=values["internal.segment.bytes"] or values["segment.bytes"],
+        segment_ms=values["segment.ms"],
+        segment_jitter_ms=values["segment.jitter.ms"],
+        segment_index_bytes=values["segment.index.bytes"],
+        index_interval_bytes=values["index.interval.bytes"],
+        preallocate=values["preallocate"],
+        flush_messages=values["flush.messages"],
+        flush_ms=values["flush.ms"],
+        file_delete_delay_ms=values["file.delete.delay.ms"],
+        retention_bytes=values["retention.bytes"],
+        retention_ms=values["retention.ms"],
+        is_compacted="compact" in values["cleanup.policy"],
+        is_deleted_by_retention="delete" in values["cleanup.policy"],
+        delete_retention_ms=values["delete.retention.ms"],
+        min_compaction_lag_ms=values["min.compaction.lag.ms"],
+        max_compaction_lag_ms=values["max.compaction.lag.ms"],
+        min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+        max_message_bytes=values["max.message.bytes"],
+        uses_append_time=values["message.timestamp.type"] == "LogAppendTime",
+        timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+        timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+        min_insync_replicas=values["min.insync.replicas"],
+        unclean_leader_election=values["unclean.leader.election.enable"],
+        validates_every_record=validates_every_record,
+    )

@@ -11,6 +11,7 @@ holds only the last batch of a producer, so after a clean start the windows of f
 from the end of the log: Kafka does not, and a retry that crosses a clean restart fails there.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -186,12 +187,16 @@ def _open_segments(
     directory: Path, config: LogConfig, log_start_offset: int, now_ms: int
 ) -> SegmentList:
     segments = SegmentList()
-    bases = sorted(int(path.stem) for path in directory.glob("*.log") if path.stem.isdecimal())
-    for suffix in SUFFIXES[1:]:
-        for path in directory.glob(f"*{suffix}"):
-            if path.stem.isdecimal() and int(path.stem) not in bases:
-                path.unlink()  # an index without its .log file
-    for base_offset in bases or [log_start_offset]:
+    stems: dict[str, set[str]] = {suffix: set() for suffix in SUFFIXES}
+    for name in os.listdir(directory):
+        stem, suffix = os.path.splitext(name)
+        if suffix in stems and stem.isdecimal():
+            stems[suffix].add(stem)
+    logs = stems.pop(".log")
+    for suffix, found in stems.items():
+        for stem in found - logs:
+            (directory / (stem + suffix)).unlink()  # an index without its .log file
+    for base_offset in sorted(map(int, logs)) or [log_start_offset]:
         segments.add(Segment(directory, base_offset, config, now_ms))
     return segments
 

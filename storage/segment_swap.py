@@ -10,6 +10,7 @@ left the replacement counts as incomplete, and the .swap files beside it go with
 and the rule are Kafka's.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,10 +62,14 @@ def swap_in(
 
 def finish_swaps(directory: Path) -> None:
     """Finish or undo what a crash interrupted; afterwards only final names are left."""
-    for path in directory.glob(f"*{DELETED_SUFFIX}"):
+    left: dict[str, list[Path]] = {DELETED_SUFFIX: [], CLEANED_SUFFIX: [], SWAP_SUFFIX: []}
+    for name in os.listdir(directory):
+        suffix = os.path.splitext(name)[1]
+        if suffix in left:
+            left[suffix].append(directory / name)
+    for path in left[DELETED_SUFFIX]:
         path.unlink()
-    cleaned = list(directory.glob(f"*{CLEANED_SUFFIX}"))
-    swaps = list(directory.glob(f"*{SWAP_SUFFIX}"))
+    cleaned, swaps = left[CLEANED_SUFFIX], left[SWAP_SUFFIX]
     if cleaned:
         incomplete_from = min(_base_offset(path) for path in cleaned)
         for path in [*swaps, *cleaned]:

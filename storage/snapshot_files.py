@@ -24,9 +24,8 @@ class SnapshotFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._offsets = {
-            int(path.stem) for path in directory.glob(f"*{SUFFIX}") if path.stem.isdecimal()
-        }
+        stems = [name[: -len(SUFFIX)] for name in os.listdir(directory) if name.endswith(SUFFIX)]
+        self._offsets = {int(stem) for stem in stems if stem.isdecimal()}
         self._unsynced: list[Path] = []
 
     @property

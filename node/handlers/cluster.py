@@ -18,8 +18,9 @@ from typing import Any
 from ...coordinator.cluster_model import Broker
 from ...coordinator.commands import BROKER_RESOURCE, TOPIC_RESOURCE
 from ...wire.errors import ErrorCode, KafkaError
-from ...wire.framing import RequestHeader
-from ..dispatch import Api, RequestContext, Values, control_api
+from ...wire.framing import API_VERSIONS, RequestHeader
+from ...wire.messages import control
+from ..dispatch import Api, Buffer, RequestContext, Values, control_api
 
 NOT_ASKED = -(2**31)
 # Bits of the operations that an all-allowing authorizer names (KIP-430).
@@ -27,7 +28,7 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
-FEATURES_FROM = 3
+SOFTWARE_FROM = FEATURES_FROM = 3
 FEATURES_FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begins with 0
 TRANSACTION_VERSION = 2
 NO_AUTHORIZER = {
@@ -36,13 +37,31 @@ NO_AUTHORIZER = {
 }
 
 
-def api_versions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
-    """The table of what is served."""
-    if header.api_version >= 3:
-        software = (request.client_software_name, request.client_software_version)
-        if not all(map(SOFTWARE.match, software)):
-            return {"error_code": ErrorCode.INVALID_REQUEST}
-        context.client_software = software
+def api_versions() -> Api:
+    """The row that shows the table of what is served.
+
+    It does not change, and every connection begins with it: it is encoded once a version.
+    """
+    encoded: dict[int, bytes] = {}
+
+    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> list[Buffer]:
+        version = header.api_version
+        request = control.decode_request(API_VERSIONS, version, body)
+        if version >= SOFTWARE_FROM:
+            software = (request.client_software_name, request.client_software_version)
+            if not all(map(SOFTWARE.match, software)):
+                refusal = {"error_code": ErrorCode.INVALID_REQUEST}
+                return [control.encode_response(API_VERSIONS, version, refusal)]
+            context.client_software = software
+        if version not in encoded:
+            values = _versions(context.table, version)
+            encoded[version] = control.encode_response(API_VERSIONS, version, values)
+        return [encoded[version]]
+
+    return Api(API_VERSIONS, 0, 4, handle)
+
+
+def _versions(table: Mapping[int, Api], version: int) -> Values:
     return {
         "api_keys": [
             {
@@ -52,9 +71,9 @@ def api_versions(context: RequestContext, header: RequestHeader, request: Any) -
                 ),
                 "max_version": api.max_version,
             }
-            for _, api in sorted(context.table.items())
+            for _, api in sorted(table.items())
         ],
-        **_features(header.api_version),
+        **_features(version),
     }
 
 
@@ -166,7 +185,7 @@ def _no_acls_deleted(context: RequestContext, header: RequestHeader, request: An
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(18, (0, 4), api_versions, _code_only),
+        api_versions(),
         control_api(29, (1, 3), _no_acls, _code_and_message),
         control_api(30, (1, 3), _no_acls_created, lambda request, error: {"results": []}),
         control_api(31, (1, 3), _no_acls_deleted, lambda request, error: {"filter_results": []}),

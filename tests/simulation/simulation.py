@@ -53,7 +53,7 @@ def shape_of(seed: int) -> Shape:
         return Shape(
             nodes=nodes, seconds=12.0, faults=rng.randint(6, 14), pace=2.0, durable=durable
         )
-    return Shape(nodes=3, seconds=200.0, faults=rng.randint(10, 24), pace=64.0, durable=durable)
+    return Shape(nodes=3, seconds=175.0, faults=rng.randint(10, 24), pace=64.0, durable=durable)
 
 
 class _NotAlive(Exception):
@@ -79,7 +79,7 @@ def run(
         cluster.timeline.log = trace
         with install() if install is not None else contextlib.nullcontext():
             _Run(cluster, outcome, planned).carry_out()
-        outcome.trace_hash = f"{cluster.timeline.trace:016x}"
+        outcome.trace_hash = f"{cluster.timeline.trace % (1 << 64):016x}"
         outcome.virtual_s = cluster.timeline.now - 1_000.0
         outcome.events = cluster.timeline.events
     outcome.cpu_s = CPU() - begun_s

@@ -22,7 +22,7 @@ from typing import Any
 
 EXECUTOR_DELAY_S = (0.00002, 0.0008)
 SLOW_DISK_S = 0.06  # one job in a hundred
-_MASK = (1 << 64) - 1
+LOOK_S = 0.02  # how often a run looks whether what it waits for is there
 
 
 class Stopped(BaseException):
@@ -96,16 +96,16 @@ class Timeline:
 
     def note(self, *what: int) -> None:
         """Put numbers into the trace."""
-        self.trace = hash((self.trace, round(self.now * 1e9), *what)) & _MASK
+        self.trace = hash((self.trace, self.now, what))
         if self.log is not None:
             self.log.append(f"{self.now:.6f} {what}")
 
     def soon(self, handle: Handle) -> None:
         self._ready.append(handle)
 
-    def later(self, handle: Handle) -> None:
+    def later(self, when: float, handle: Handle) -> None:
         self._count += 1
-        heapq.heappush(self._timers, (handle.when(), self._count, handle))
+        heapq.heappush(self._timers, (when, self._count, handle))
 
     def run(
         self,
@@ -120,18 +120,20 @@ class Timeline:
         """
         ready, timers, end = self._ready, self._timers, self.now + seconds
         running: ProcessLoop | None = None
-        left = every
+        left, look_at = every, self.now
         before = events._get_running_loop()
         try:
             while True:
                 if ready:
                     handle = ready.popleft()
                 else:
-                    if until is not None and until():
-                        return True
+                    if until is not None and self.now >= look_at:
+                        if until():
+                            return True
+                        look_at = self.now + LOOK_S
                     if not timers or timers[0][0] > end:
                         self.now = max(self.now, end)
-                        return until is None
+                        return until is None or until()
                     when, _, handle = heapq.heappop(timers)
                     if handle._is_cancelled:
                         continue
@@ -264,9 +266,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> Handle:
-        when = max(when, self.timeline.now)
+        timeline = self.timeline
+        if when < timeline.now:
+            when = timeline.now
         handle = Handle(self, when, callback, args, context or contextvars.copy_context())
-        self.timeline.later(handle)
+        timeline.later(when, handle)
         return handle
 
     def create_future(self) -> "asyncio.Future[Any]":
