@@ -7,6 +7,7 @@ connection, never by what its message says.
 """
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux, less the closing zero byte
@@ -49,6 +50,7 @@ def routing_id(node_id: int) -> bytes:
     return b"n%d" % node_id
 
 
+@lru_cache
 def node_of(routing_id: bytes) -> int | None:
     """The broker behind a routing id; None for any other name."""
     digits = routing_id[1:]

@@ -1,8 +1,8 @@
 """The envelope of a message between brokers, and who gets what is in it.
 
-Every message begins with what it is (one-way, request, reply, failure), its kind, and the
-correlation id of its request. A handler that raises hurts nobody else: the error is logged,
-and the asking side is told that its request failed.
+Every message begins with what it is (one-way, request, reply, failure), its kind, the
+correlation id of its request, and the length of its header. A handler that raises hurts nobody
+else: the error is logged, and the asking side is told that its request failed.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ RequestHandler = Callable[[int, bytes, list[Buffer], Reply], None]
 PeerChange = Callable[[int, bool], None]
 Body = tuple[bytes, list[Buffer]]  # header and frames of a reply
 
-_ENVELOPE = struct.Struct(">BBQ")
+_ENVELOPE = struct.Struct(">BBQI")
 ENVELOPE_BYTES = _ENVELOPE.size
 log = logging.getLogger(__name__)
 
@@ -49,13 +49,13 @@ class What(IntEnum):
     FAILURE = 3
 
 
-def envelope(what: What, kind: int, correlation_id: int) -> bytes:
+def envelope(what: What, kind: int, correlation_id: int, header_bytes: int) -> bytes:
     """The first bytes of a message."""
-    return _ENVELOPE.pack(what, kind, correlation_id)
+    return _ENVELOPE.pack(what, kind, correlation_id, header_bytes)
 
 
-def open_envelope(first: bytes) -> tuple[int, int, int]:
-    """(what, kind, correlation id) of a message of at least ENVELOPE_BYTES."""
+def open_envelope(first: bytes) -> tuple[int, int, int, int]:
+    """(what, kind, correlation id, length of the header) of at least ENVELOPE_BYTES."""
     return _ENVELOPE.unpack_from(first)
 
 

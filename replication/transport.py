@@ -5,9 +5,12 @@ ZeroMQ's file descriptor is edge-triggered and covers both directions, so it bec
 once, and any call on the socket may swallow that signal. Hence we read until the socket is
 empty, and look at EVENTS after every send.
 
-Frames beyond the first are records; large ones are not copied: what is sent must not change
-afterwards. A request ends with its reply, or PeerTimeout, or PeerUnavailable as soon as the
-connection is seen to break; in the last two the peer may have acted on it.
+A message is its envelope and header, and frames of records. One small frame rides in the same
+part of ZeroMQ: another part costs more than the copy. Large ones are parts of their own and not
+copied: what is sent must not change afterwards.
+
+A request ends with its reply, or PeerTimeout, or PeerUnavailable as soon as the connection is
+seen to break; in the last two the peer may have acted on it.
 """
 
 import asyncio
@@ -42,10 +45,12 @@ from .peer_sockets import PeerSockets
 __all__ = ["PeerError", "PeerTimeout", "PeerTransport", "PeerUnavailable"]
 
 _COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ copies whatever is asked for
+_RIDES_BELOW_BYTES = _COPY_BELOW_BYTES // 2
 _DRAIN_MESSAGES = 64  # then others have their turn on the event loop
 _LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
 _UNREACHABLE = (zmq.EAGAIN, zmq.EHOSTUNREACH)
 # Plain numbers: flags of pyzmq cost microseconds, and these are used for each message.
+_EVENTS = zmq.EVENTS
 _POLLIN, _NOBLOCK, _MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _send = zmq.backend.Socket.send  # without the Python layer above it, which makes a Frame first
 
@@ -143,7 +148,7 @@ class PeerTransport(PeerHandlers):
         channel = self._dealers.get((peer, False))
         if channel is None:
             return False
-        return self._post(channel, peer, (envelope(What.ONE_WAY, kind, 0) + payload,))
+        return self._post(channel, peer, _parts(What.ONE_WAY, kind, 0, payload, ()))
 
     def ask(
         self,
@@ -163,8 +168,8 @@ class PeerTransport(PeerHandlers):
             asyncio.get_running_loop().call_soon(answered, error)
             return
         correlation_id = self._under_way.add(answered, channel, peer, timeout_ms)
-        first = envelope(What.REQUEST, kind, correlation_id) + header
-        if not self._post(channel, peer, (first, *frames)):
+        parts = _parts(What.REQUEST, kind, correlation_id, header, frames)
+        if not self._post(channel, peer, parts):
             self._under_way.end(correlation_id, PeerUnavailable(f"no connection to broker {peer}"))
 
     # -- sockets
@@ -189,7 +194,7 @@ class PeerTransport(PeerHandlers):
 
     def _look_again(self, channel: _Channel) -> None:
         """Make up for a signal that a call on the socket may have swallowed."""
-        if not channel.is_scheduled and _has_input(channel.socket):
+        if _has_input(channel.socket):
             channel.is_scheduled = True
             self._loop.call_soon(self._drain, channel)
 
@@ -201,10 +206,11 @@ class PeerTransport(PeerHandlers):
             for _ in range(_DRAIN_MESSAGES):
                 if sock.closed:
                     return
+                sender = sock.recv(_NOBLOCK) if channel.peer is None else b""
                 parts = [part := sock.recv(_NOBLOCK, False)]
                 while part.more:
                     parts.append(part := sock.recv(_NOBLOCK, False))
-                self._received(channel, parts)
+                self._received(channel, sender, parts)
                 if sock.closed or not _has_input(sock):  # asking costs less than an exception
                     channel.is_scheduled = False
                     return
@@ -244,7 +250,8 @@ class PeerTransport(PeerHandlers):
             self.dropped["undelivered"] += 1
             return False
         finally:
-            self._look_again(channel)  # a send that fails swallows the signal, too
+            if not channel.is_scheduled:
+                self._look_again(channel)  # a send that fails swallows the signal, too
         self.bytes_sent[peer] += sent_bytes
         return True
 
@@ -256,16 +263,15 @@ class PeerTransport(PeerHandlers):
         what: What = What.REPLY,
     ) -> bool:
         channel, peer, routing_id, correlation_id = asker
-        first = envelope(what, 0, correlation_id) + header
-        return self._post(channel, peer, (routing_id, first, *frames))
+        parts = _parts(what, 0, correlation_id, header, frames)
+        return self._post(channel, peer, (routing_id, *parts))
 
     # -- receiving
 
-    def _received(self, channel: _Channel, parts: list[zmq.Frame]) -> None:
-        """A ROUTER puts the routing id first."""
-        sender, peer = b"", channel.peer
+    def _received(self, channel: _Channel, sender: bytes, parts: list[zmq.Frame]) -> None:
+        """`sender` is the routing id, which a ROUTER puts before the parts of a message."""
+        peer = channel.peer
         if peer is None:
-            sender = parts.pop(0).bytes
             peer = node_of(sender)
             if peer is None or peer not in self.peers:
                 self.dropped["stranger"] += 1
@@ -280,15 +286,21 @@ class PeerTransport(PeerHandlers):
     def _dispatch(
         self, channel: _Channel, peer: int, sender: bytes, parts: list[zmq.Frame]
     ) -> None:
-        first = parts[0].bytes if parts else b""
+        first = parts[0].bytes
         if len(first) < ENVELOPE_BYTES:
             self.dropped["malformed"] += 1
             return
-        what, kind, correlation_id = open_envelope(first)
-        header = first[ENVELOPE_BYTES:]
-        frames: list[Buffer] = [
-            part.buffer if channel.is_bulk else part.bytes for part in parts[1:]
-        ]
+        what, kind, correlation_id, header_bytes = open_envelope(first)
+        header_end = ENVELOPE_BYTES + header_bytes
+        if len(first) < header_end:
+            self.dropped["malformed"] += 1
+            return
+        header = first[ENVELOPE_BYTES:header_end]
+        frames: list[Buffer] = []
+        if len(first) > header_end:
+            frames.append(memoryview(first)[header_end:])
+        for part in parts[1:]:
+            frames.append(part.buffer if channel.is_bulk else part.bytes)
         is_ours = channel.peer is not None
         if is_ours and what in (What.REPLY, What.FAILURE):
             outcome = (header, frames) if what == What.REPLY else _failure(peer, header)
@@ -330,12 +342,21 @@ class PeerTransport(PeerHandlers):
             self._changed(peer, False)
 
 
+def _parts(
+    what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
+) -> tuple[Buffer, ...]:
+    first = envelope(what, kind, correlation_id, len(header))
+    if len(frames) == 1 and len(frames[0]) < _RIDES_BELOW_BYTES:
+        return (b"".join((first, header, frames[0])),)
+    return (first + header, *frames)
+
+
 def _descriptor(sock: zmq.Socket) -> int:
     return int(sock.get(zmq.FD))
 
 
 def _has_input(sock: zmq.Socket) -> bool:
-    return bool(int(sock.get(zmq.EVENTS)) & _POLLIN)
+    return bool(sock.get(_EVENTS) & _POLLIN)  # type: ignore[operator]
 
 
 def _monotonic_ms() -> int:
