@@ -81,9 +81,11 @@ class PartitionLeader:
         "epoch_start_offset",
         "followers",
         "high_watermark",
+        "is_under_min_isr",
         "isr",
         "leader_epoch",
         "log_end_offset",
+        "min_insync_replicas",
         "node_id",
         "partition_epoch",
         "replicas",
@@ -119,6 +121,7 @@ class PartitionLeader:
         self._peers = peers or PeerView()
         self._pending: IsrChange | None = None
         self._maximal_isr = self.isr
+        self._weigh()
         assert node_id in self.isr, "only a member of the ISR leads"
         # Members get a full lag time from now; the others must show themselves first.
         self.followers = {
@@ -159,8 +162,10 @@ class PartitionLeader:
         Caught up = at our end now, or at what our end was at its previous fetch.
         """
         follower = self.followers.get(node_id)
-        if follower is None or broker_epoch < max(
-            follower.broker_epoch, self._peers.live.get(node_id, UNKNOWN_BROKER_EPOCH)
+        if (
+            follower is None
+            or broker_epoch < follower.broker_epoch
+            or broker_epoch < self._peers.live.get(node_id, UNKNOWN_BROKER_EPOCH)
         ):
             return _IGNORED
         assert fetch_offset <= self.log_end_offset, "the follower's log diverges"
@@ -188,16 +193,6 @@ class PartitionLeader:
         return _JOINS if joins else _NOTED
 
     # -- the ISR
-
-    @property
-    def min_insync_replicas(self) -> int:
-        """The effective minimum: never more than there are replicas."""
-        return min(self._min_insync_replicas, len(self.replicas))
-
-    @property
-    def is_under_min_isr(self) -> bool:
-        """Fewer confirmed members than acks=all needs; then nothing becomes committed."""
-        return len(self.isr) < self.min_insync_replicas
 
     @property
     def pending_isr_change(self) -> IsrChange | None:
@@ -286,6 +281,7 @@ class PartitionLeader:
         """
         if min_insync_replicas is not None:
             self._min_insync_replicas = min_insync_replicas
+            self._weigh()
         if partition_epoch <= self.partition_epoch:
             return self._advance_high_watermark(now_ms)
         if replicas is not None:
@@ -321,10 +317,16 @@ class PartitionLeader:
         self.partition_epoch = partition_epoch
         self._pending = None
         self._maximal_isr = isr
+        self._weigh()
         return self._advance_high_watermark(now_ms)
 
+    def _weigh(self) -> None:
+        """What acks=all needs (never more than there are replicas), and whether it is there."""
+        self.min_insync_replicas = min(self._min_insync_replicas, len(self.replicas))
+        self.is_under_min_isr = len(self.isr) < self.min_insync_replicas
+
     def _advance_high_watermark(self, now_ms: int) -> bool:
-        if len(self.isr) < self.min_insync_replicas:
+        if self.is_under_min_isr:
             return False
         lowest = self.log_end_offset
         for follower in self.followers.values():
