@@ -32,7 +32,7 @@ class FollowerService:
         self._clock = replicas.clock
         self._loop = asyncio.get_running_loop()
         self._server = ReplicaServer(
-            lambda key: replicas.get_by_id(*key),  # type: ignore[arg-type,return-value]
+            replicas.get_by_id,  # type: ignore[arg-type]
             replicas.peers,
             broker_epoch=broker_epoch,
             response_bytes_max=response_bytes_max,
@@ -76,11 +76,11 @@ class FollowerService:
 
     def _consequences(self, progress: Progress) -> None:
         for key in progress.advanced:
-            partition = self._replicas.get_by_id(*key)
+            partition = self._replicas.get_by_id(key)
             if partition is not None and partition.leader is not None:
                 self._replicas.high_watermark_advanced(partition)
         for key in progress.may_join_isr:
-            partition = self._replicas.get_by_id(*key)
+            partition = self._replicas.get_by_id(key)
             if partition is not None:
                 self._replicas.isr_may_change(partition)
 

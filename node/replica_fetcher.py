@@ -150,7 +150,7 @@ class ReplicaFetcher:
         if now_ms < self._not_before_ms:
             self._wake_at(self._not_before_ms, now_ms)
             return
-        while self._session.should_send(now_ms):
+        if self._session.should_send(now_ms):
             request = self._session.next_request(
                 broker_epoch=self.broker_epoch,
                 max_wait_ms=self._settings.max_wait_ms,
@@ -219,7 +219,8 @@ class ReplicaFetcher:
                     log.append_as_follower(records, now_ms=self._replicas.clock.wall_ms())
                     if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
                         log.flush()  # flush.messages promises it before the acknowledgement
-                log.advance_high_watermark(min(high_watermark, log.log_end_offset))
+                if high_watermark > log.high_watermark:
+                    log.advance_high_watermark(high_watermark)
                 start_moves = log_start_offset > log.log_start_offset
                 if start_moves:
                     log.advance_log_start_offset(min(log_start_offset, log.high_watermark))

@@ -79,9 +79,9 @@ class ReplicaManager:
         """The replica, if it is hosted here."""
         return self._by_name.get((topic, index))
 
-    def get_by_id(self, topic_id: bytes, index: int) -> HostedPartition | None:
-        """The replica, if it is hosted here."""
-        return self._by_id.get((topic_id, index))
+    def get_by_id(self, key: tuple[bytes, int]) -> HostedPartition | None:
+        """The replica by (topic id, index), if it is hosted here."""
+        return self._by_id.get(key)
 
     def add(self, partition: HostedPartition) -> None:
         """Host a replica from now on."""

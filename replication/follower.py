@@ -10,7 +10,7 @@ One object lives for one (leader, leader epoch).
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..wire.errors import ErrorCode
 from .messages import NO_EPOCH, SlotAnswer
@@ -28,8 +28,7 @@ class FollowedLog(Protocol):
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Append `records` (maybe none), then raise both watermarks, each at most to our log end."""
 
     records: memoryview | bytes
@@ -81,7 +80,7 @@ class PartitionFollower:
 
     def on_response(self, answer: SlotAnswer, log: FollowedLog) -> Action:
         """Decide what an answer to our present position means."""
-        if answer.error == ErrorCode.NONE:
+        if not answer.error:
             if answer.diverging_end_offset >= 0:
                 return _truncate(log, _common_end(answer, log))
             return Append(answer.records, answer.high_watermark, answer.log_start_offset)

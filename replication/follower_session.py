@@ -110,11 +110,12 @@ class FollowerSession:
     @property
     def next_retry_ms(self) -> int | None:
         """When a slot waits to enter again; None when none does."""
-        return min(self._retries.values(), default=None)
+        return min(self._retries.values()) if self._retries else None
 
     def should_send(self, now_ms: int) -> bool:
         """A poll must wait at the leader always, and news must not wait."""
-        self._enter_retries(now_ms)
+        if self._retries:
+            self._enter_retries(now_ms)
         if not self._outstanding:
             return bool(self.slots) or bool(self._removed)
         has_news = bool(self._added or self._moved or self._removed)
@@ -211,7 +212,6 @@ class FollowerSession:
         return True
 
     def _enter_retries(self, now_ms: int) -> None:
-        if self._retries:
-            for key in [key for key, at_ms in self._retries.items() if at_ms <= now_ms]:
-                del self._retries[key]
-                self._added[key] = self.slots[key]
+        for key in [key for key, at_ms in self._retries.items() if at_ms <= now_ms]:
+            del self._retries[key]
+            self._added[key] = self.slots[key]

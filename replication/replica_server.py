@@ -97,6 +97,8 @@ class ReplicaServer:
         self._slots: dict[PartitionKey, list[LeaderSlot]] = {}
         self._due: list[LeaderSession] = []
         self._ready: list[PollResponse] = []
+        # No poll expires before it; None: none waits. Those that were answered are not looked for.
+        self.next_deadline_ms: int | None = None
         # What this round of answers has read: followers mostly want the same.
         self._reads: dict[tuple[PartitionKey, int], LeaderRead] = {}
 
@@ -121,7 +123,10 @@ class ReplicaServer:
             self._judge(slot, now_ms, progress)
         follower.poll = request
         follower.context = context
-        follower.deadline_ms = now_ms + max(0, min(request.max_wait_ms, POLL_WAIT_MS_MAX))
+        deadline_ms = now_ms + max(0, min(request.max_wait_ms, POLL_WAIT_MS_MAX))
+        follower.deadline_ms = deadline_ms
+        if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
+            self.next_deadline_ms = deadline_ms
         if follower.has_dirty:
             self._make_due(follower)
         return progress
@@ -161,11 +166,6 @@ class ReplicaServer:
     # -- answers
 
     @property
-    def next_deadline_ms(self) -> int | None:
-        """When the next poll expires."""
-        return min((f.deadline_ms for f in self._followers.values() if f.poll), default=None)
-
-    @property
     def has_due(self) -> bool:
         """Whether `take_responses` has something to do before the next deadline."""
         return bool(self._due or self._ready)
@@ -177,12 +177,21 @@ class ReplicaServer:
             follower.is_due = False
             if follower.poll is not None:
                 self._answer(follower, only_with_news=True)
-        for follower in self._followers.values():
-            if follower.poll is not None and follower.deadline_ms <= now_ms:
-                self._answer(follower)
+        if self.next_deadline_ms is not None and self.next_deadline_ms <= now_ms:
+            self._expire(now_ms)
         self._reads.clear()
         ready, self._ready = self._ready, []
         return ready
+
+    def _expire(self, now_ms: int) -> None:
+        deadlines_ms = []
+        for follower in self._followers.values():
+            if follower.poll is not None:
+                if follower.deadline_ms <= now_ms:
+                    self._answer(follower)
+                else:
+                    deadlines_ms.append(follower.deadline_ms)
+        self.next_deadline_ms = min(deadlines_ms, default=None)
 
     def _answer(self, follower: LeaderSession, only_with_news: bool = False) -> None:
         poll = follower.poll

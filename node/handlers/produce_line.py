@@ -223,7 +223,7 @@ def unverified(
     for topic in request.topics:
         for wanted in topic.partitions:
             if topic.topic_id is not None:
-                partition = replicas.get_by_id(topic.topic_id, wanted.index)
+                partition = replicas.get_by_id((topic.topic_id, wanted.index))
             else:
                 partition = replicas.get(topic.name or "", wanted.index)
             if partition is None or partition.leader is None:
