@@ -142,10 +142,11 @@ class LocalLog:
         segment.write(data)
         self._fault_point("log.append.after-write")
         for position, header in run:
+            size_bytes, last_offset = header.size_bytes, header.last_offset
             start = position - data_start
-            batch = data[start : start + header.size_bytes]
-            segment.add_batch(header.size_bytes, header.last_offset, header.max_timestamp)
-            self.log_end_offset = header.last_offset + 1
+            batch = data[start : start + size_bytes]
+            segment.add_batch(size_bytes, last_offset, header.max_timestamp)
+            self.log_end_offset = last_offset + 1
             if header.partition_leader_epoch != self._latest_epoch:
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
             self._take_in(segment, header, header.base_offset, batch)

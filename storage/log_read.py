@@ -82,7 +82,7 @@ def _end_of_read(
     segments: SegmentList, segment: Segment, upper_offset: int, log_end_offset: int
 ) -> tuple[int, int]:
     """Where a read in `segment` must stop: (position, the offset that follows)."""
-    newer = segments.after(segment)
+    newer = None if segment is segments.active else segments.after(segment)
     segment_end = log_end_offset if newer is None else newer.base_offset
     if upper_offset >= segment_end:
         return segment.size_bytes, segment_end

@@ -120,8 +120,15 @@ class Segment:
             return True
         if size_bytes == 0:
             return False
+        first_timestamp = self.first_batch_timestamp
+        if first_timestamp is None:
+            first_timestamp = self._find_first_timestamp()
+        if first_timestamp > NO_TIMESTAMP:
+            waited_ms = max_timestamp - first_timestamp
+        else:
+            waited_ms = now_ms - self.created_ms
         return (
-            self._waited_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms
+            waited_ms > config.segment_ms - self._jitter_ms
             or self.offset_index.is_full
             or self.time_index.is_full
         )
@@ -135,12 +142,13 @@ class Segment:
         position = self.size_bytes
         if position == 0:
             self.first_batch_timestamp = max_timestamp
-        if max_timestamp > self.max_timestamp:
-            self._max_timestamp = max_timestamp
+        largest_timestamp = self.max_timestamp
+        if max_timestamp > largest_timestamp:
+            self._max_timestamp = largest_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
         if position - self._last_indexed_position > self._index_interval_bytes:
             self.offset_index.append(last_offset, position)
-            self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
+            self.time_index.append(largest_timestamp, self.offset_of_max_timestamp)
             self._last_indexed_position = position
         self.size_bytes = position + batch_bytes
         self.next_offset = last_offset + 1
@@ -272,11 +280,8 @@ class Segment:
         """When the .log file was last written, by the file system's clock."""
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
 
-    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        if self.first_batch_timestamp is None:
-            for _, header in scan_headers(self.file, 0, self.size_bytes):
-                self.first_batch_timestamp = header.max_timestamp
-                break
-        if self.first_batch_timestamp is not None and self.first_batch_timestamp > NO_TIMESTAMP:
-            return max_timestamp - self.first_batch_timestamp
-        return now_ms - self.created_ms
+    def _find_first_timestamp(self) -> int:
+        for _, header in scan_headers(self.file, 0, self.size_bytes):
+            self.first_batch_timestamp = header.max_timestamp
+            return header.max_timestamp
+        return NO_TIMESTAMP
