@@ -265,8 +265,9 @@ def test_strangers_and_malformed_messages_are_dropped_and_counted(lone: Peer) ->
                 (b"someone", [b"\x01\x01" + bytes(8)]),
                 (routing_id(9), [b"\x01\x01" + bytes(8)]),
                 (routing_id(2), [b"short"]),
-                (routing_id(2), [b"\x09\x01" + bytes(8)]),
-                (routing_id(2), [b"\x02\x01" + bytes(8)]),  # a reply that nobody asked for
+                (routing_id(2), [b"\x09\x01" + bytes(12)]),
+                (routing_id(2), [b"\x02\x01" + bytes(12)]),  # a reply that nobody asked for
+                (routing_id(2), [b"\x00\x01" + bytes(11) + b"\x05head"]),  # of five bytes
             ):
                 sock = context.socket(zmq.DEALER)
                 sock.setsockopt(zmq.ROUTING_ID, name)
@@ -277,7 +278,7 @@ def test_strangers_and_malformed_messages_are_dropped_and_counted(lone: Peer) ->
                 sock.close(0)
         finally:
             context.destroy(0)
-        assert transport.dropped == {"stranger": 2, "malformed": 3}
+        assert transport.dropped == {"stranger": 2, "malformed": 4}
 
     lone.run(scenario)
 
