@@ -54,7 +54,7 @@ def envelope(what: What, kind: int, correlation_id: int, header_bytes: int) -> b
     return _ENVELOPE.pack(what, kind, correlation_id, header_bytes)
 
 
-def open_envelope(first: bytes) -> tuple[int, int, int, int]:
+def open_envelope(first: Buffer) -> tuple[int, int, int, int]:
     """(what, kind, correlation id, length of the header) of at least ENVELOPE_BYTES."""
     return _ENVELOPE.unpack_from(first)
 

@@ -286,7 +286,7 @@ class PeerTransport(PeerHandlers):
     def _dispatch(
         self, channel: _Channel, peer: int, sender: bytes, parts: list[zmq.Frame]
     ) -> None:
-        first = parts[0].bytes
+        first = parts[0].buffer if channel.is_bulk else parts[0].bytes
         if len(first) < ENVELOPE_BYTES:
             self.dropped["malformed"] += 1
             return
@@ -295,7 +295,7 @@ class PeerTransport(PeerHandlers):
         if len(first) < header_end:
             self.dropped["malformed"] += 1
             return
-        header = first[ENVELOPE_BYTES:header_end]
+        header = bytes(first[ENVELOPE_BYTES:header_end])
         frames: list[Buffer] = []
         if len(first) > header_end:
             frames.append(memoryview(first)[header_end:])
