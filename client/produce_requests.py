@@ -94,3 +94,9 @@ async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> tuple[int,
 
     answer = await view.retrying(attempt, timeout_ms=timeout_ms)
     return int(answer.producer_id), int(answer.producer_epoch)
+
+
+def words_of(answer: produce.ProducedPartition) -> str | None:
+    """What the broker says about the batch, or about its first bad record (KIP-467)."""
+    named = [f"record {index}: {words}" for index, words in answer.record_errors if words]
+    return answer.error_message or (named[0] if named else None)

@@ -27,7 +27,7 @@ from .accumulator import Accumulator, Batch
 from .cluster_view import ClusterView
 from .delivery import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from .failures import ClientClosed, as_abortable, as_fatal
-from .produce_requests import COMPRESSION, fresh_producer_id, halves, produce_batches
+from .produce_requests import COMPRESSION, fresh_producer_id, halves, produce_batches, words_of
 from .producer_state import ProducerIdentity, ProducerState
 from .reactions import Fate, fate_after
 from .retries import now_ms
@@ -271,7 +271,7 @@ class Sender:
             for b in batches:
                 answer = answers.get((b.topic, b.partition))
                 code = -1 if answer is None else answer.error_code
-                message = None if answer is None else _words(answer)
+                message = None if answer is None else words_of(answer)
                 problem = error_for(code, message) if code else None
                 self._decide(b, code, answer, problem)
         retried = {b.topic for b in batches if b.not_before_ms and not b.is_given_up}
@@ -395,9 +395,3 @@ class Sender:
 
 def _broke(problem: BaseException) -> KafkaError:
     return KafkaError(f"the producer broke and must be closed: {problem!r}")
-
-
-def _words(answer: ProducedPartition) -> str | None:
-    """What the broker says about the batch, or about its first bad record (KIP-467)."""
-    named = [f"record {index}: {words}" for index, words in answer.record_errors if words]
-    return answer.error_message or (named[0] if named else None)

@@ -172,7 +172,8 @@ class AlterConfigs:
 class IsrProposal:
     """The ISR that a leader wants, seen from the epochs it knows.
 
-    isr: (node id, broker epoch), the epoch being that of the fetches it judged by.
+    isr: (node id, broker epoch), the epoch being that of the fetches it judged by; -1 for a
+    member that has not fetched from this leader yet.
     """
 
     topic_id: bytes

@@ -15,6 +15,8 @@ from .commands import UNCLEAN, AlterPartition, ElectLeaders, IsrProposal
 from .elections import NOBODY, Election, settle
 from .results import Item, Result
 
+NOT_KNOWN = -1  # a member's broker epoch (KIP-903)
+
 
 def settle_each(
     tables: ClusterTables,
@@ -156,12 +158,15 @@ def _judge(
             f"{members} is no ISR of the replicas {list(partition.replicas)} led by {sender}.",
         )
     for node, broker_epoch in change.isr:
-        if reason := _why_ineligible(tables, node, broker_epoch):
+        # A member that has not fetched from this leader yet. It is the incarnation that entered:
+        # its death would have taken it out, and raised the partition epoch.
+        is_known_by_being_in = broker_epoch == NOT_KNOWN and node in partition.isr
+        if reason := _why_ineligible(tables, node, None if is_known_by_being_in else broker_epoch):
             return ErrorCode.INELIGIBLE_REPLICA, f"Broker {node} {reason}."
     return ErrorCode.NONE, None
 
 
-def _why_ineligible(tables: ClusterTables, node: int, broker_epoch: int) -> str | None:
+def _why_ineligible(tables: ClusterTables, node: int, broker_epoch: int | None) -> str | None:
     broker = tables.brokers.get(node)
     if broker is None:
         return "is not registered"
@@ -169,7 +174,7 @@ def _why_ineligible(tables: ClusterTables, node: int, broker_epoch: int) -> str 
         return "is shutting down"
     if broker.is_fenced:
         return "is fenced"
-    if broker.broker_epoch != broker_epoch:
+    if broker_epoch is not None and broker.broker_epoch != broker_epoch:
         return f"has the broker epoch {broker.broker_epoch} by now, not {broker_epoch}"
     return None
 

@@ -49,6 +49,7 @@ class IsrProposer:
         self._fault_point = fault_point
         self._waiting: dict[HostedPartition, None] = {}
         self._wake = asyncio.Event()
+        self._was_refused = False
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
         replicas.isr_may_change = self.isr_may_change
 
@@ -86,10 +87,12 @@ class IsrProposer:
                 leader = partition.leader
                 if leader is not None and (change := leader.next_isr_change(now_ms)):
                     pending.append((partition, leader, change))
-            again = []
+            again, self._was_refused = [], False
             for start in range(0, len(pending), CHANGES_MAX):
                 again += await self._ask(pending[start : start + CHANGES_MAX])
-            if again:
+            # A refusal changes the metadata, and so has the partition looked at anew: without a
+            # pause here the same proposal would go round as fast as decisions are made.
+            if again or self._was_refused:
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def _ask(self, pending: list[Pending]) -> list[Pending]:
@@ -130,6 +133,7 @@ class IsrProposer:
             if error == ErrorCode.NONE or partition.leader is not leader:
                 continue
             logger.info("%r: the controller refused an ISR change with error %d", partition, error)
+            self._was_refused = True
             if leader.isr_change_failed(change, error) is not None:
                 again.append(entry)
         return again

@@ -207,9 +207,10 @@ class Segment:
 
     def start_over(self) -> None:
         """Empty the indexes and the state, keep the .log: recovery adds its batches again."""
-        for path in self.paths()[1:]:
-            path.unlink(missing_ok=True)
-        self._open_indexes()
+        if any(path.stat().st_size for path in self.paths()[1:] if path.exists()):
+            for path in self.paths()[1:]:
+                path.unlink(missing_ok=True)
+            self._open_indexes()
         self.size_bytes = 0
         self.next_offset = self.base_offset
         self.first_batch_timestamp = None

@@ -82,6 +82,19 @@ def test_a_proposal_must_be_right_in_everything(
     assert item.partition_epoch == cluster.partition().partition_epoch
 
 
+def test_a_member_that_has_not_fetched_yet_is_in_no_new_members_way(
+    cluster: MetadataCluster,
+) -> None:
+    """After a fail-over the leader does not know its members' broker epochs (KIP-903)."""
+    cluster.set_isr(1, 2)
+    error, item = cluster.propose(1, 2, 3, member_epochs={2: -1})
+    assert error == 0 and item is not None and item.error == 0
+    assert cluster.partition().isr == (1, 2, 3)
+    cluster.set_isr(1, 2)
+    _, item = cluster.propose(1, 2, 3, member_epochs={3: -1})
+    assert item is not None and item.error == ErrorCode.INELIGIBLE_REPLICA, "who enters is known"
+
+
 def test_a_fenced_or_stopping_replica_is_not_admitted(cluster: MetadataCluster) -> None:
     cluster.die(3)
     _, item = cluster.propose(1, 2, 3)

@@ -21,6 +21,7 @@ from .fault_schedule import ImpossibleFault
 from .outcome import NAMED, Fault, Outcome, Shape
 from .shrink import command, shrink
 from .simulation import Install, run
+from .virtual_cluster import bury
 
 
 def run_seed(
@@ -98,7 +99,8 @@ def main(arguments: list[str] | None = None) -> int:
         seeds = range(int(first), int(behind))
     else:
         seeds = range(options.seed or 0, (options.seed or 0) + 1)
-    gc.freeze()  # what is imported now need not be looked at after each seed
+    gc.disable()  # a cluster is collected when it has ended, several of them at once
+    gc.freeze()  # what is imported now need not be looked at then
     bad, started, total = 0, time.process_time(), 0.0
     for seed in seeds:
         trace: list[str] | None = [] if options.trace else None
@@ -115,6 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
         if trace is not None:
             with open(options.trace, "w") as file:
                 file.write("\n".join(trace))
+    bury()
     cpu_s = time.process_time() - started
     print(f"{len(seeds)} seeds, {bad} failed, {total / 3600:.2f} hours in {cpu_s:.1f} CPU s")
     return 1 if bad else 0

@@ -29,6 +29,7 @@ from oncelog.deploy.properties import node_properties
 from oncelog.node import log_maintenance
 from oncelog.node.config import BrokerConfig
 from oncelog.node.hosted_partition import HostedPartition
+from oncelog.replication import replica_server
 from oncelog.wire.errors import KafkaError
 
 from .outcome import Shape
@@ -40,7 +41,7 @@ from .virtual_sockets import Sockets
 from .wires import CLIENT_NUMBERS, PORT_BASE, Wires
 
 QUIET_PACE = 8.0  # from here on a cluster beats as slowly as Apache Kafka's do
-GARBAGE_MAX = 1_000_000  # objects of former clusters that may lie about
+GARBAGE_MAX = 400_000  # objects of former clusters that may lie about: some 100 MB
 CLUSTER_ID = "simulated-cluster-0000"
 RAFT = RaftSettings(
     heartbeat_interval_ms=300,
@@ -112,7 +113,6 @@ class VirtualCluster:
         cluster.on_log = on_log
         state = random.getstate()
         collects = gc.isenabled()
-        hook = sys.unraisablehook
         gc.disable()  # a collection would run finalizers at moments that no seed decides
         try:
             with (
@@ -127,13 +127,10 @@ class VirtualCluster:
                 finally:
                     cluster._end()
         finally:
-            sys.unraisablehook = lambda _: None
-            logging.disable(logging.CRITICAL)  # the dead have nothing to say
-            cluster.forget()
-            if gc.get_count()[0] > GARBAGE_MAX:
-                gc.collect()
-            logging.disable(logging.NOTSET)
-            sys.unraisablehook = hook
+            with _silence():
+                cluster.forget()
+                if collects or gc.get_count()[0] > GARBAGE_MAX:
+                    gc.collect()
             random.setstate(state)
             if collects:
                 gc.enable()
@@ -260,6 +257,7 @@ class VirtualCluster:
                     (log_maintenance, "WRITE_BACK_CHECK_MS", 1_000),
                     (controller_service, "TICK_MS", 200),
                     (sender, "IDLE_MS", 2_000),
+                    (replica_server, "POLL_WAIT_MS_MAX", 2_000),
                 ):
                     stack.enter_context(mock.patch.object(module, name, milliseconds))
             yield
@@ -280,6 +278,25 @@ class VirtualCluster:
             asyncio_logger.setLevel(asyncio_level)
             logger.setLevel(before[0])
             logger.propagate, logger.handlers = before[1], before[2]
+
+
+def bury() -> None:
+    """Collect what ended clusters left."""
+    with _silence():
+        gc.collect()
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """The dead have nothing to say."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        sys.unraisablehook = hook
 
 
 class _Listener(logging.Handler):

@@ -12,6 +12,7 @@ Descriptors are numbers of our own, so that what a dead process still holds open
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import random
 import shutil
@@ -25,6 +26,8 @@ from zlib import crc32
 from .virtual_loop import Stopped, Timeline
 
 FIRST_DESCRIPTOR = 1 << 24
+# Never one twice: a file of an ended cluster may be closed while another one runs.
+_descriptors = itertools.count(FIRST_DESCRIPTOR)
 SECTOR_BYTES, PAGE_BYTES = 512, 4096
 TRASH = ".trash"
 REPLACED = (
@@ -185,7 +188,6 @@ class Disks:
         self._prefix = f"{root}/node-"
         self._timeline = timeline
         self._opened: dict[int, _Opened] = {}
-        self._next = FIRST_DESCRIPTOR
         self.nodes: dict[int, NodeDisk] = {}
         for number in nodes:
             path = f"{self._prefix}{number}"
@@ -271,9 +273,9 @@ class Disks:
         elif old:
             disk.changes.setdefault(inode, []).append(_Change(0, old, None, len(old)))
         is_directory = bool(flags & os.O_DIRECTORY)
-        self._next += 1
-        self._opened[self._next] = _Opened(disk, real, text, inode, is_directory)
-        return self._next
+        descriptor = next(_descriptors)
+        self._opened[descriptor] = _Opened(disk, real, text, inode, is_directory)
+        return descriptor
 
     def close(self, fd: int) -> None:
         if fd < FIRST_DESCRIPTOR:
