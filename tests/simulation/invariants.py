@@ -8,6 +8,7 @@ member lacks records   so has every live member of its in-sync set
 replicas differ        the same bytes at the same place below the committed end, on every node
 hole in a log          offsets follow one another in a log that is not compacted
 applied differs        every Raft entry is the same on every node, in every incarnation
+restless               nobody has the same thing decided again and again
 """
 
 import contextlib
@@ -27,6 +28,7 @@ from .virtual_node import VirtualNode
 
 FOUND_MAX = 20
 COMPARED_BYTES = 1 << 16
+ENTRIES_MAX = 100  # of a Raft group in a second; the busiest seeds have 30
 
 
 class Invariants:
@@ -46,6 +48,7 @@ class Invariants:
         # changed below the old mark is looked at again.
         self._compared: dict[tuple[int, int, bytes, int], int] = {}
         self._is_first_to_apply = False
+        self._entries: dict[int, tuple[int, int]] = {}  # group -> (second, entries in it)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -98,9 +101,19 @@ class Invariants:
     def _entry(self, group: int, index: int, entry: bytes) -> None:
         digest = zlib.crc32(entry)
         self._is_first_to_apply = (group, index) not in self._applied
+        if self._is_first_to_apply:
+            self._count(group)
         known = self._applied.setdefault((group, index), digest)
         if known != digest:
             self._violated("applied differs", f"entry {index} of Raft group {group}")
+
+    def _count(self, group: int) -> None:
+        second = int(self.cluster.timeline.now)
+        before, count = self._entries.get(group, (second, 0))
+        count = count + 1 if before == second else 1
+        self._entries[group] = second, count
+        if count == ENTRIES_MAX:
+            self._violated("restless", f"{count} entries of Raft group {group} in a second")
 
     def _decision(self, transactional_id: str, record: Any) -> None:
         """The coordinators' log, in its order."""

@@ -9,7 +9,7 @@ from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
-from .invariants import Invariants
+from .invariants import ENTRIES_MAX, Invariants
 
 TOPIC_ID = bytes(range(16))
 
@@ -84,3 +84,18 @@ def test_at_the_end_everything_is_read_again(tmp_path: Path) -> None:
     cluster.put(2, replica(tmp_path / "changed", [b"won", b"two"]))
     invariants.look_at_all()
     assert [name for name, _ in invariants.found] == ["replicas differ"]
+
+
+def test_who_has_the_same_decided_again_and_again_is_found_out() -> None:
+    """As a leader that proposed a refused in-sync set as fast as Raft decided."""
+    nodes = TwoNodes()
+    invariants = nodes.watched()
+    for index in range(3 * ENTRIES_MAX):
+        nodes.timeline.now = index / (ENTRIES_MAX - 1)  # busy, but not that busy
+        for _ in range(3):  # on each node
+            invariants._entry(0, index, b"the same")
+    assert invariants.found == []
+    for index in range(3 * ENTRIES_MAX, 5 * ENTRIES_MAX):
+        nodes.timeline.now += 0.5 / ENTRIES_MAX
+        invariants._entry(0, index, b"the same")
+    assert {name for name, _ in invariants.found} == {"restless"}
