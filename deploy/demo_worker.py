@@ -70,6 +70,7 @@ class WorkerSettings:
     session_ms: int
     transaction_ms: int
     is_fenced: bool  # False: offsets go without the group's metadata, as before KIP-447
+    parent: int = 0  # who starts it, and may be gone before it can ask
 
 
 @dataclass(slots=True)
@@ -109,8 +110,7 @@ class Worker:
         self.consumer.subscribe(
             [self.settings.source], on_assign=self._assigned, on_revoke=self._revoked
         )
-        parent = os.getppid()
-        while not self.is_over and os.getppid() == parent:
+        while not self.is_over and os.getppid() == self.settings.parent:
             self.idle_s = 0
             messages = self.consumer.consume(BATCH_RECORDS_MAX, PATIENCE_S)
             if fitting := [message for message in messages if self._is_next(message)]:

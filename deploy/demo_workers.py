@@ -7,6 +7,7 @@ started again, as a service manager would.
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -77,7 +78,9 @@ class Workers(Heard):
 
     def _spawn(self, worker: _Worker) -> None:
         name, settings = worker.settings.name, worker.settings
-        worker.settings = replace(settings, incarnation=settings.incarnation + 1)
+        worker.settings = replace(
+            settings, incarnation=settings.incarnation + 1, parent=os.getpid()
+        )
         arguments = json.dumps(asdict(worker.settings))
         command = [sys.executable, "-P", "-m", "oncelog.deploy.demo_worker", arguments]
         with self._log(name).open("ab") as log:

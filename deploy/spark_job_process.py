@@ -1,12 +1,13 @@
 """The Spark job as a process of its own: started, heard, struck, started again.
 
-This folder knows nothing of Spark: the job is `python -m oncelog.pipeline.flights_job --tell`, and
-what it tells on stdout is all that is known of it. A job that ends by itself is started again, as a
-service manager would; its checkpoint tells it where it was.
+This folder knows nothing of Spark: the job is `python -m oncelog.pipeline.flights_job --tell PID`,
+and what it tells on stdout is all that is known of it. A job that ends by itself is started again,
+as a service manager would; its checkpoint tells it where it was.
 """
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -141,7 +142,7 @@ class SparkJobProcess(Heard):
         command = [sys.executable, "-P", "-m", "oncelog.pipeline.flights_job", *self._arguments]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--tell"],
+                [*command, "--tell", str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -9,7 +9,7 @@ the same checkpoint: every flight counts once.
 
 It is the same file on this machine, on a Spark cluster (`--master spark://HOST:7077`, or
 spark-submit) and against Apache Kafka (`--bootstrap`; `--mode driver` where prepared transactions
-are not enabled). With `--tell` it says on stdout what it has done, a line of JSON each:
+are not enabled). With `--tell PID` it says on stdout what it has done, a line of JSON each:
 
     ["ready"]                                                   the queries run
     ["batch", QUERY, ID, BEGUN_MS, ROWS, {PARTITION: OFFSET}]   it is committed up to there
@@ -66,7 +66,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     add("--sink-id", default="flights", help="begins the names of the two sinks")
     add("--max-offsets", type=int, help="of a micro-batch (default: all there are)")
     add("--available-now", action="store_true", help="end when all that is there now is done")
-    add("--tell", action="store_true", help="say on stdout what is done; end with the parent")
+    add("--tell", type=int, metavar="PID", help="say on stdout what is done; end with this parent")
     for what in ("source", "sink"):
         add(f"--{what}-option", action="append", default=[], metavar="NAME=VALUE")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="of Spark")
@@ -180,14 +180,13 @@ def main() -> int:
             print(*event[1:], sep=": ", file=sys.stderr)
 
     is_over: list[int] = []
-    parent = os.getppid()
     spark = spark_session("flights", **_confs(options))
     signal.signal(signal.SIGTERM, lambda *_: is_over.append(1))
     queries = start(spark, options)
     say("ready")
     teller = Teller(queries, say)
     while teller.look():
-        is_orphan = options.tell and os.getppid() != parent
+        is_orphan = options.tell and os.getppid() != options.tell
         if is_over or is_orphan or not any(query.isActive for query in queries.values()):
             stop(spark, queries)
             return 0
