@@ -132,10 +132,25 @@ class Conductor:
         self._kill_all(fault, power=True)
 
     def _power(self, fault: Fault) -> bool:
-        return self._may_lose_power() and self._kill(fault, power=True)
+        may = all(self._may_lose_power(node) for node in self._nodes(fault.target))
+        return may and self._kill(fault, power=True)
 
-    def _may_lose_power(self) -> bool:
-        return self.cluster.shape.durable or self.is_whole()
+    def _may_lose_power(self, node: VirtualNode) -> bool:
+        return self.cluster.shape.durable or self._others_have_everything(node)
+
+    def _others_have_everything(self, node: VirtualNode) -> bool:
+        """In sync is not enough: what this node alone has fetched may still be committed on its
+        word, before anybody has noticed that it is gone."""
+        if not self.is_whole():
+            return False
+        others = [n for n in self.cluster.nodes.values() if n is not node]
+        for hosted in node.broker._replicas if node.broker is not None else ():
+            for other in others:
+                assert other.broker is not None
+                theirs = other.broker._replicas.get(hosted.topic, hosted.index)
+                if theirs is not None and theirs.log.log_end_offset < hosted.log.log_end_offset:
+                    return False
+        return True
 
     def _crash_io(self, fault: Fault, power: bool = False) -> bool:
         """The process ends in the middle of writing."""
@@ -144,7 +159,7 @@ class Conductor:
             return False
 
         def last() -> bool:
-            if power and not self._may_lose_power():
+            if power and not self._may_lose_power(node):
                 return False
             node.kill(power=power)
             self._later(fault.seconds, node.start)
@@ -310,7 +325,7 @@ class Conductor:
     def _wipe(self, fault: Fault) -> bool:
         """A machine is replaced by an empty one."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
-        if node is None or not self.is_whole() or len(self.cluster.nodes) < 3:
+        if node is None or not self._others_have_everything(node) or len(self.cluster.nodes) < 3:
             return False
         node.kill(power=True)
         self.cluster.disks.wipe(node.node_id)

@@ -53,7 +53,7 @@ def shape_of(seed: int) -> Shape:
         return Shape(
             nodes=nodes, seconds=12.0, faults=rng.randint(6, 14), pace=2.0, durable=durable
         )
-    return Shape(nodes=3, seconds=165.0, faults=rng.randint(10, 24), pace=64.0, durable=durable)
+    return Shape(nodes=3, seconds=158.0, faults=rng.randint(10, 24), pace=64.0, durable=durable)
 
 
 class _NotAlive(Exception):

@@ -21,7 +21,7 @@ from .outcome import Shape
 from .run import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, CHUNK = 152, 38
+SEEDS, CHUNK = 150, 25
 HOURS_LEAST = 4.0
 
 

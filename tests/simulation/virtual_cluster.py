@@ -254,8 +254,8 @@ class VirtualCluster:
         with contextlib.ExitStack() as stack:
             if self.shape.pace >= QUIET_PACE:
                 for module, name, milliseconds in (
-                    (log_maintenance, "WRITE_BACK_CHECK_MS", 1_000),
-                    (controller_service, "TICK_MS", 200),
+                    (log_maintenance, "WRITE_BACK_CHECK_MS", 5_000),
+                    (controller_service, "TICK_MS", 500),
                     (sender, "IDLE_MS", 2_000),
                     (replica_server, "POLL_WAIT_MS_MAX", 2_000),
                 ):
