@@ -57,9 +57,9 @@ RAFT = RaftSettings(
 )
 QUIET_RAFT = replace(
     RAFT,
-    heartbeat_interval_ms=900,
-    election_timeout_min_ms=3_000,
-    election_timeout_max_ms=5_000,
+    heartbeat_interval_ms=1_300,
+    election_timeout_min_ms=4_000,
+    election_timeout_max_ms=6_500,
 )
 QUIET_BROKER = {
     "broker.session.timeout.ms": "6000",
