@@ -235,10 +235,8 @@ class Connection:
 
     async def _agree_on_versions(self) -> None:
         offer = await self._ask_versions(3)
-        if (
-            offer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        ):  # KIP-511: an old broker says what it has
-            offer = await self._ask_versions(0)
+        if offer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            offer = await self._ask_versions(0)  # KIP-511: an old broker says what it has
         if offer.error_code:
             raise error_for(offer.error_code)
         self.versions, self.features = offer.versions, offer.features

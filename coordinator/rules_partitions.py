@@ -8,14 +8,13 @@ it names is live, in the incarnation whose fetches it judged by (KIP-497, 841, 9
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ..replication.isr_change import UNKNOWN_BROKER_EPOCH
 from ..wire.errors import ErrorCode
 from .cluster_model import NO_LEADER, Partition, PartitionKey, Topic
 from .cluster_tables import ClusterTables
 from .commands import UNCLEAN, AlterPartition, ElectLeaders, IsrProposal
 from .elections import NOBODY, Election, settle
 from .results import Item, Result
-
-NOT_KNOWN = -1  # a member's broker epoch (KIP-903)
 
 
 def settle_each(
@@ -160,7 +159,7 @@ def _judge(
     for node, broker_epoch in change.isr:
         # A member that has not fetched from this leader yet. It is the incarnation that entered:
         # its death would have taken it out, and raised the partition epoch.
-        is_known_by_being_in = broker_epoch == NOT_KNOWN and node in partition.isr
+        is_known_by_being_in = broker_epoch == UNKNOWN_BROKER_EPOCH and node in partition.isr
         if reason := _why_ineligible(tables, node, None if is_known_by_being_in else broker_epoch):
             return ErrorCode.INELIGIBLE_REPLICA, f"Broker {node} {reason}."
     return ErrorCode.NONE, None

@@ -186,7 +186,7 @@ def main() -> int:
     say("ready")
     teller = Teller(queries, say)
     while teller.look():
-        is_orphan = options.tell and os.getppid() != options.tell
+        is_orphan = options.tell not in (None, os.getppid())
         if is_over or is_orphan or not any(query.isActive for query in queries.values()):
             stop(spark, queries)
             return 0

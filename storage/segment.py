@@ -207,9 +207,10 @@ class Segment:
 
     def start_over(self) -> None:
         """Empty the indexes and the state, keep the .log: recovery adds its batches again."""
-        if any(path.stat().st_size for path in self.paths()[1:] if path.exists()):
-            for path in self.paths()[1:]:
-                path.unlink(missing_ok=True)
+        indexes = [path for path in self.paths()[1:] if path.exists()]
+        if any(path.stat().st_size for path in indexes):  # those of a new partition are empty
+            for path in indexes:
+                path.unlink()
             self._open_indexes()
         self.size_bytes = 0
         self.next_offset = self.base_offset

@@ -67,6 +67,7 @@ def test_a_batch_leaves_when_full_or_when_it_has_lingered():
     fill(batches, 1)
     assert batches.take(4) == []
     assert batches.next_ready_ms(4) == 1
+    assert batches.next_ready_ms(4, is_flushing=True) == 0
     assert batches.take(4, is_flushing=True)
     fill(batches, 2)
     assert len(batches.take(4)) == 1, "a second batch has begun: the first is full"
@@ -98,6 +99,16 @@ def test_a_retry_goes_back_to_its_place_and_holds_the_others_back():
     assert batches.take(100) == []
     batches.finish(again)
     assert number(batches.take(100), -1) is sent[2]
+
+
+def test_who_flushes_waits_as_long_as_a_retry_does():
+    """Not 2 ms at a time."""
+    batches = make()
+    fill(batches, 1)
+    batches.retry(number(batches.take(100), 0), 200, 0)
+    assert batches.next_ready_ms(150, is_flushing=True) == 50
+    assert batches.take(199, is_flushing=True) == []
+    assert batches.take(200, is_flushing=True)
 
 
 def test_batches_expire_where_they_are_and_keep_their_place_on_their_way():

@@ -1,0 +1,49 @@
+"""Which faults the conductor leaves out: what would break a promise that nobody gave."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from .conductor import Conductor
+
+
+def node(**ends: int) -> Any:
+    """A node with these partitions, each with its log end offset."""
+    hosted = {
+        (topic, 0): SimpleNamespace(topic=topic, index=0, log=SimpleNamespace(log_end_offset=end))
+        for topic, end in ends.items()
+    }
+
+    class Replicas:
+        def __iter__(self) -> Any:
+            return iter(hosted.values())
+
+        def get(self, topic: str, index: int) -> Any:
+            return hosted.get((topic, index))
+
+    return SimpleNamespace(broker=SimpleNamespace(_replicas=Replicas()))
+
+
+@pytest.mark.parametrize(
+    ("others", "has_everything"),
+    [
+        ([{"a": 5, "b": 2}, {"a": 7}], True),
+        ([{"a": 5, "b": 2}, {"a": 4}], False),  # in sync, and yet without what this one has
+        ([{"a": 5, "b": 1}, {"a": 5}], False),
+    ],
+)
+def test_a_machine_may_be_lost_when_all_others_have_its_records(
+    monkeypatch: pytest.MonkeyPatch, others: list[dict[str, int]], has_everything: bool
+) -> None:
+    """Seed 38 of a shape: a record that one machine alone had fetched was committed on its word."""
+    lost = node(a=5, b=2)
+    conductor = Conductor.__new__(Conductor)
+    cluster: Any = SimpleNamespace(
+        nodes=dict(enumerate([lost, *(node(**each) for each in others)]))
+    )
+    conductor.cluster = cluster
+    monkeypatch.setattr(conductor, "is_whole", lambda: True)
+    assert conductor._others_have_everything(lost) is has_everything
+    monkeypatch.setattr(conductor, "is_whole", lambda: False)
+    assert not conductor._others_have_everything(lost)
