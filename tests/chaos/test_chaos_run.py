@@ -20,7 +20,8 @@ from oncelog.deploy.ports import is_refused
 
 pytestmark = [pytest.mark.cluster]
 SEED = 20_261
-PACE = ["--rate", "50", "--pause", "4"]
+# At 50 faults a minute some schedules leave no majority for half of the run.
+PACE = ["--rate", "42", "--pause", "4"]
 # What the goals take of a machine that has nothing else to do; measured: 27 s for starts, restarts
 # and the judge, and 10 ms for each transaction with all that goes with it.
 FIXED_CPU_S, TRANSACTION_CPU_S, MARGIN = 27.0, 0.0102, 0.7
@@ -74,7 +75,7 @@ def run_and_judge(run: Path, *, seconds: int, timeout_s: float) -> dict[str, Any
 
 def test_faults_of_every_kind_break_no_promise(tmp_path: Path) -> None:
     run, before = tmp_path / "run", cpu_s_of_children()
-    found = run_and_judge(run, seconds=55, timeout_s=240)
+    found = run_and_judge(run, seconds=58, timeout_s=240)
     wanted = attainable(2_500, cpu_s_of_children() - before)
     faults = found["outcome"]["faults"]
     assert sum(faults.values()) >= 30 and len(faults) >= 10, found["outcome"]

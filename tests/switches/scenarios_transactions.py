@@ -132,6 +132,11 @@ async def late_produce(stage: Stage) -> None:
     transaction = producer.transaction
     row, late = producer.record(0, transaction)
     await producer.end(False)
+
+    async def is_aborted() -> bool:
+        return await stage.log_end(topic) >= 3  # a record and two markers
+
+    await stage.until(is_aborted, "the marker of the abort")  # before it, the batch is not late
     code, offset = await producer.deliver(late, 0)
     producer.note(row, code, offset)
 
