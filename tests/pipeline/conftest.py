@@ -41,6 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         sql_warehouse_dir=str(folder / "warehouse"),
         local_dir=str(folder),
         log_level="ERROR",
+        driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short lives
     )
     yield session
     session.stop()

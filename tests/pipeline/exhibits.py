@@ -34,10 +34,14 @@ KNOWN = set(SCHEMA.names) - {"timestamp", "timestamp_type", "headers"}
 @contextmanager
 def lightly(spark) -> Iterator[None]:
     """Small queries by the dozen: compiling and planning them anew takes longer than they do."""
-    names = ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled")
-    before = {name: spark.conf.get(name) for name in names}
-    for name in names:
-        spark.conf.set(name, "false")
+    light = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    before = {name: spark.conf.get(name) for name in light}
+    for name, value in light.items():
+        spark.conf.set(name, value)
     yield
     for name, value in before.items():
         spark.conf.set(name, value)
