@@ -159,8 +159,8 @@ class ControllerClient:
     ) -> ControllerReply:
         try:
             if leader == self.node_id:
-                answer = self._service.serve(kind, payload)
-                return await asyncio.wait_for(answer, timeout_ms / 1000)
+                async with asyncio.timeout(timeout_ms / 1000):  # wait_for may swallow an end
+                    return await self._service.serve(kind, payload)
             header, _ = await self._links.request(leader, kind, payload, timeout_ms=timeout_ms)
             return decode_message(ControllerReply, header)
         except (PeerError, TimeoutError) as error:

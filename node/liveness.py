@@ -6,6 +6,7 @@ the listener serves; a broker that was fenced meanwhile (a long pause) comes bac
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -94,7 +95,8 @@ class Liveness:
         self._wants_shutdown = True
         self._beat_now.set()
         try:
-            await asyncio.wait_for(self._may_stop.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._may_stop.wait()
         except TimeoutError:
             return False
         return True
@@ -124,10 +126,10 @@ class Liveness:
             except KafkaError as error:
                 logger.debug("heartbeat: %s", error)
             self._beat_now.clear()
-            try:
-                await asyncio.wait_for(self._beat_now.wait(), pause_ms / 1000)
-            except TimeoutError:
-                continue
+            # Not wait_for: before Python 3.12 it may swallow the end of this task.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_ms / 1000):
+                    await self._beat_now.wait()
 
     def _heard(self, reply: HeartbeatReply) -> None:
         if reply.error in _REPLACED and not self.replaced.done():
