@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.coordinator.controller import HeartbeatReply
 from oncelog.coordinator.controller_client import ControllerClient
+from oncelog.coordinator.controller_messages import ControllerReply, ReplyStatus
 from oncelog.node.liveness import Liveness
 from oncelog.wire.errors import ErrorCode
 
@@ -17,8 +18,8 @@ TURNS = range(12)  # of the event loop; a beat takes fewer
 class _HereLeads:
     """The part of a controller that answers a heartbeat of its own node, at once."""
 
-    async def serve(self, kind: int, payload: bytes) -> Any:
-        return SimpleNamespace(status=0, payload=b"", reason="", leader_id=1)
+    async def serve(self, kind: int, payload: bytes) -> ControllerReply:
+        return ControllerReply(ReplyStatus.DONE)
 
 
 class _Controller:
