@@ -157,7 +157,9 @@ def down(
 ) -> None:
     """Stop every node; the data stays unless --purge."""
     cluster = open_cluster(data)
-    cluster.down(purge=purge)
+    for node_id in cluster.down(purge=purge):
+        words = cluster.node(node_id).log
+        say(f"node {node_id} did not stop by itself and was killed: a defect of oncelog ({words})")
     say(f"all nodes ended; {'data removed' if purge else f'data kept in {cluster.data}'}")
 
 

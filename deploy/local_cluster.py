@@ -15,6 +15,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -191,14 +193,18 @@ class Cluster:
             file.is_complete = True
             layout.write(self.data, file)
 
-    def down(self, *, purge: bool = False) -> None:
-        """Stop every node, gracefully where it listens; `purge` removes the data too."""
+    def down(self, *, purge: bool = False) -> list[int]:
+        """Stop every node, gracefully where it listens; `purge` removes the data too.
+
+        Returns the nodes that were asked to stop, did not, and had to be killed: a defect of ours.
+        """
         self._close_admin()
         with layout.locked(self.data):
-            self._end_all(is_graceful=not purge)
+            killed = self._end_all(is_graceful=not purge)
             layout.remove_peer_directory(Path(self.file.peer_directory))
             if purge:
                 self._purge()
+        return killed
 
     def start(self, target: int | str, on_ready: Callable[[int], None] = lambda _: None) -> int:
         """Start a node that is down; returns when it has proved that it serves."""
@@ -328,19 +334,15 @@ class Cluster:
         )
         run_apart(waiting)
 
-    def _end_all(self, *, is_graceful: bool) -> None:
-        """End every node there is, also those that a killed `up` left."""
+    def _end_all(self, *, is_graceful: bool) -> list[int]:
+        """End all nodes, also those of a killed `up`; returns those that had to be killed."""
         alive = [n for n in self._nodes.values() if n.find(thorough=True) is not None]
-        ending = [
-            threading.Thread(target=_end, args=(node, is_graceful), daemon=True) for node in alive
-        ]
-        for thread in ending:
-            thread.start()
-        for thread in ending:
-            thread.join()
+        with ThreadPoolExecutor(max(1, len(alive))) as ending:
+            stopped = list(ending.map(partial(_end, is_graceful=is_graceful), alive))
         left = [n.node_id for n in alive if n.find(thorough=True) is not None]
         if left:
             raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
+        return [n.node_id for n, was in zip(alive, stopped, strict=True) if is_graceful and not was]
 
     def _purge(self) -> None:
         layout.remove_peer_directory(Path(self.file.peer_directory))
@@ -368,13 +370,15 @@ async def _described(admin: Any, topic: str) -> list[Any]:
         return []
 
 
-def _end(node: NodeProcess, is_graceful: bool) -> None:
+def _end(node: NodeProcess, is_graceful: bool) -> bool:
+    """Whether it stopped by itself, not by a kill."""
     if is_graceful:
         with contextlib.suppress(Failure):
             node.terminate()
-            return
+            return True
     with contextlib.suppress(Failure):
         node.kill()
+    return False
 
 
 def _text(value: Any) -> str:

@@ -107,7 +107,8 @@ class ChaosRun:
             proxies = ClientProxies([entry.port for entry in cluster.file.nodes])
             self._break_it(cluster, workers, proxies, recorder)
             self._finish(cluster, recorder)
-            cluster.down()
+            for node_id in cluster.down():
+                self.outcome.broken.append(f"node {node_id} did not stop and had to be killed")
             self._say("all nodes are down; reading their disks")
             self.outcome.batches = dump_remains(recorder, cluster.data)
         finally:

@@ -14,6 +14,7 @@ import pytest
 from oncelog.deploy import cli, ports
 from oncelog.deploy.failure import Failure
 from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.node_process import NodeProcess
 
 pytestmark = pytest.mark.cluster
 
@@ -114,6 +115,25 @@ def test_lines_go_in_and_come_out_and_stand_in_the_log(cluster, capsys, monkeypa
     dumped = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sum(b["records"] for b in dumped) == sum(r["partition"] == 0 for r in read)
     assert all(b["producer_id"] >= 0 and b["problem"] is None for b in dumped)
+
+
+class Impatient(NodeProcess):
+    """Node 2 gets no time at all to stop by itself."""
+
+    def terminate(self, timeout_s=30.0):
+        return super().terminate(0.0 if self.node_id == 2 else timeout_s)
+
+
+def test_a_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Cluster, "node_type", Impatient)
+    with Cluster(3, data=tmp_path / "data") as running:
+        pid = running.node(2).find().pid
+        assert run("down", cluster=running) == 0
+    assert not psutil.pid_exists(pid)
+    said = capsys.readouterr()
+    said = said.out + said.err
+    assert "node 2 did not stop by itself and was killed" in said
+    assert "node 1 did" not in said and "node 3 did" not in said
 
 
 def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_find(tmp_path):
