@@ -51,6 +51,7 @@ class Applier:
         self._pristine = machine.snapshot()
         self._log: GroupLog
         self.applied_index = 0
+        self.has_decided = False  # a command has been applied, also before a snapshot
 
     def recover(self, log: GroupLog) -> None:
         """Read the snapshot and fit it to the log (blocking); raises CorruptJournal."""
@@ -78,6 +79,7 @@ class Applier:
         """Put the snapshot that was read into the state machine."""
         if self._loaded is not None:
             self._machine.restore(self._loaded.payload)
+            self.has_decided = True
             self._snapshot_index = self.applied_index = self._loaded.last_index
             self._loaded = None
 
@@ -86,6 +88,7 @@ class Applier:
         assert index == self.applied_index + 1
         result, error = None, None
         if entry[:1] == COMMAND:
+            self.has_decided = True
             self._engine.fault_point("raft.apply.before")
             try:
                 result = self._machine.apply(entry[1:], index, term)
@@ -170,6 +173,7 @@ class Applier:
                 self._reload()
                 done(False)
                 return
+            self.has_decided = True
             disk.publish_snapshot(self._group_id)
             if self._log.term_at(snapshot.last_index) == snapshot.last_term:
                 self._log.cut_to(snapshot.last_index)

@@ -240,10 +240,10 @@ class RaftEngine:
         self._jobs.add(future)
         future.add_done_callback(ended)
 
-    def has_been_up(self, peer: int, now_ms: float) -> bool:
+    def may_lead(self, peer: int, now_ms: float, has_decided: bool) -> bool:
         """Whether a peer has been there long enough to be given a lead."""
-        since_ms = self._up_since_ms.get(peer)
-        return since_ms is not None and now_ms - since_ms >= self.settings.preferred_leader_delay_ms
+        since_ms = self._up_since_ms.get(peer, now_ms + 1)
+        return now_ms - since_ms >= self.settings.lead_delay_ms(has_decided)
 
     def fail(self, error: BaseException) -> None:
         """Raft's promises cannot be kept any more: stop everything."""

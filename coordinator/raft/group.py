@@ -394,7 +394,7 @@ class RaftGroup:
         if preferred is None or not self._is_serving or self._transfer.to is not None:
             return
         feed = self._feeds.by_peer.get(preferred)
-        if feed is None or not self._engine.has_been_up(preferred, now_ms):
+        if feed is None or not self._engine.may_lead(preferred, now_ms, self._applier.has_decided):
             return
         if feed.match_index >= self._log.last_index - self._settings.retained_entries:
             self.begin_transfer(preferred, lambda moved: None)

@@ -20,6 +20,7 @@ class RaftSettings:
     census_interval_ms: int = 100
     transfer_timeout_ms: int = 1_000
     preferred_leader_delay_ms: int = 3_000
+    first_leader_delay_ms: int = 0  # the same, while the group has decided nothing
 
     command_bytes_max: int = 1 << 20
     pending_commands_max: int = 50_000
@@ -35,6 +36,14 @@ class RaftSettings:
     retained_entries: int = 2_000  # kept behind a snapshot for followers that lag a little
     snapshot_chunk_bytes: int = 256 << 10
     snapshot_bytes_max: int = 1 << 30
+
+    def lead_delay_ms(self, has_decided: bool) -> int:
+        """How long a peer must have been up before it is given the lead of a group.
+
+        Clients notice it when the group has decided something for them: a coordinator closes
+        connections that are older than its election (`transactions/connection_fence.py`).
+        """
+        return self.preferred_leader_delay_ms if has_decided else self.first_leader_delay_ms
 
     def __post_init__(self) -> None:
         if self.election_timeout_min_ms < 3 * self.heartbeat_interval_ms:

@@ -10,7 +10,8 @@ from oncelog.coordinator.raft import RaftEngine, RaftSettings
 
 from ...simulation.raft_simulation import SETTINGS, Cluster
 
-STEADY = replace(SETTINGS, preferred_leader_delay_ms=10**9)  # nobody is handed the lead
+# nobody is handed the lead
+STEADY = replace(SETTINGS, preferred_leader_delay_ms=10**9, first_leader_delay_ms=10**9)
 
 
 def started(seed: int = 1, **options) -> tuple[Cluster, int]:
@@ -216,6 +217,24 @@ def test_groups_settle_on_their_preferred_leaders() -> None:
     assert cluster.run(5, cluster.leaders_settled)
     cluster.start(2)
     assert cluster.run(20, spread)
+    cluster.check_end()
+
+
+def test_a_group_that_has_decided_nothing_moves_at_once() -> None:
+    """Later its clients notice: a V1 producer's connection is closed by the next coordinator."""
+    cluster = Cluster(2, size=3, groups=6)
+
+    def spread() -> bool:
+        return all(cluster.leader(g) == cluster.ids[g % 3] for g in cluster.groups)
+
+    assert cluster.run(2.5, spread)  # less than preferred_leader_delay_ms, elections included
+    cluster.submit(cluster.leader(1), 1)
+    cluster.run(1)
+    cluster.crash(2)
+    assert cluster.run(5, cluster.leaders_settled)
+    cluster.start(2)
+    assert not cluster.run(2.5, lambda: cluster.leader(1) == 2)
+    assert cluster.run(20, lambda: cluster.leader(1) == 2)
     cluster.check_end()
 
 

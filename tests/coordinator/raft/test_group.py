@@ -190,7 +190,8 @@ def test_a_busy_group_does_not_keep_the_segments_of_a_silent_one() -> None:
 
 def test_an_idle_cluster_says_little() -> None:
     """One frame and one answer for each beat and follower, for all groups together."""
-    cluster = Cluster(1, size=3, groups=5, settings=RaftSettings(preferred_leader_delay_ms=10**9))
+    never = RaftSettings(preferred_leader_delay_ms=10**9, first_leader_delay_ms=10**9)
+    cluster = Cluster(1, size=3, groups=5, settings=never)
     assert cluster.run(5, cluster.leaders_settled)
     cluster.run(3)
     leaders = {cluster.leader(g) for g in cluster.groups}

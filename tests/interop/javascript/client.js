@@ -1,0 +1,137 @@
+// node client.js BOOTSTRAP ACTION: what test_kafkajs.py asks of kafkajs; one line of JSON at the end.
+"use strict";
+const { Kafka, CompressionTypes, logLevel } = require("kafkajs");
+
+const [bootstrap, action] = process.argv.slice(2);
+const kafka = new Kafka({
+  clientId: "kafkajs",
+  brokers: bootstrap.split(","),
+  logLevel: logLevel.NOTHING,
+  retry: { initialRetryTime: 50, retries: 20 },
+});
+
+async function read(topic, groupId, count) {
+  const consumer = kafka.consumer({ groupId, maxWaitTimeInMs: 200 });
+  const rows = [];
+  await consumer.connect();
+  await consumer.subscribe({ topics: [topic], fromBeginning: true });
+  await new Promise((resolve, reject) => {
+    consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || reject(payload.error));
+    consumer.run({
+      eachMessage: async ({ partition, message }) => {
+        rows.push([partition, message.key?.toString() ?? null, message.value?.toString() ?? null,
+          Object.fromEntries(Object.entries(message.headers).map(([k, v]) => [k, v.toString()]))]);
+        if (rows.length >= count) resolve();
+      },
+    });
+  });
+  await consumer.disconnect(); // commits its position
+  return rows;
+}
+
+async function writeAndRead() {
+  const admin = kafka.admin();
+  await admin.connect();
+  await admin.createTopics({ waitForLeaders: true,
+    topics: [{ topic: "js", numPartitions: 3, replicationFactor: 3 }] });
+  const producer = kafka.producer({ idempotent: true });
+  await producer.connect();
+  for (const [first, compression] of [[0, CompressionTypes.None], [500, CompressionTypes.GZIP]]) {
+    const messages = [];
+    for (let i = first; i < first + 500; i++)
+      messages.push({ key: `k${i % 50}`, value: `${i}`, headers: { number: `${i}` } });
+    messages[7].value = null;
+    await producer.send({ topic: "js", acks: -1, compression, messages });
+  }
+  await producer.disconnect();
+  const rows = await read("js", "js-readers", 1000);
+  const ends = await admin.fetchTopicOffsets("js");
+  const [{ partitions: committed }] = await admin.fetchOffsets({ groupId: "js-readers", topics: ["js"] });
+  const { groups } = await admin.describeGroups(["js-readers"]);
+  const { topics } = await admin.fetchTopicMetadata({ topics: ["js"] });
+  await admin.deleteTopicRecords({ topic: "js", partitions: [{ partition: 0, offset: "3" }] });
+  const low = (await admin.fetchTopicOffsets("js")).find((p) => p.partition === 0).low;
+  await admin.deleteGroups(["js-readers"]);
+  const left = (await admin.listGroups()).groups.map((group) => group.groupId);
+  await admin.deleteTopics({ topics: ["js"] });
+  await admin.disconnect();
+  return { rows, ends, committed, state: groups[0].state, low, left,
+    partitions: topics[0].partitions.map((p) => [p.partitionId, p.isr.length]) };
+}
+
+// consume -> transform -> produce with the offsets in the transaction; every third one is first aborted
+async function transactions() {
+  const count = Number(process.argv[4]), group = "js-copiers", topic = "js-input";
+  const admin = kafka.admin();
+  await admin.connect();
+  const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10_000, maxWaitTimeInMs: 200 });
+  await consumer.connect();
+  await consumer.subscribe({ topics: [topic], fromBeginning: true });
+  const connected = async () => {
+    const producer = kafka.producer({ transactionalId: "js-copier", maxInFlightRequests: 1, idempotent: true });
+    await producer.connect();
+    return producer;
+  };
+  const outcome = { committed: 0, aborted: 0, failures: [] };
+  let producer = await connected(), doubtful = false;
+  // Its OffsetFetch knows no require_stable (KIP-447): who joins anew must first end what is open.
+  consumer.on(consumer.events.GROUP_JOIN, () => { doubtful = true; });
+
+  async function attempt(partition, messages, isMeant) {
+    const offset = `${BigInt(messages[messages.length - 1].offset) + 1n}`;
+    const transaction = await producer.transaction();
+    await transaction.send({ topic: "js-output",
+      messages: messages.map(({ key, value }) => ({ key, value, partition })) });
+    await transaction.sendOffsets({ consumerGroupId: group,
+      topics: [{ topic, partitions: [{ partition, offset }] }] });
+    if (isMeant) await transaction.commit();
+    else await transaction.abort();
+    outcome[isMeant ? "committed" : "aborted"]++;
+    if (outcome.committed === 5) console.log("under way");
+  }
+
+  // What came of the last transaction is not known: a new session ends it, then the offsets tell.
+  async function recover() {
+    await producer.disconnect();
+    producer = await connected();
+    const [{ partitions }] = await admin.fetchOffsets({ groupId: group, topics: [topic] });
+    for (const { partition, offset } of partitions)
+      consumer.seek({ topic, partition, offset: offset === "-1" ? "0" : offset });
+  }
+
+  const isDone = async () => {
+    const [{ partitions }] = await admin.fetchOffsets({ groupId: group, topics: [topic] });
+    return partitions.reduce((sum, { offset }) => sum + Math.max(0, Number(offset)), 0) === count;
+  };
+  const crashed = new Promise((_, reject) => {
+    consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || reject(payload.error));
+    consumer.run({ eachBatchAutoResolve: false, autoCommit: false,
+      eachBatch: async ({ batch: { partition, messages }, resolveOffset, heartbeat, isStale }) => {
+        try {
+          if (doubtful) await recover();
+          doubtful = false;
+          for (let at = 0; at < messages.length && !isStale(); at += 20) {
+            const some = messages.slice(at, at + 20);
+            if ((outcome.committed + outcome.aborted) % 3 === 2) await attempt(partition, some, false);
+            await attempt(partition, some, true);
+            resolveOffset(some[some.length - 1].offset);
+            await heartbeat();
+          }
+        } catch (error) {
+          outcome.failures.push(`${error.name}: ${error.message}`);
+          doubtful = true;
+          await recover().then(() => { doubtful = false; }, () => {}); // else when it comes again
+        }
+      } });
+  });
+  while (!(await Promise.race([isDone().catch(() => false), crashed])))
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  await consumer.disconnect();
+  await producer.disconnect();
+  await admin.disconnect();
+  return outcome;
+}
+
+({ writeAndRead, transactions })[action]().then(
+  (outcome) => { console.log(JSON.stringify(outcome)); process.exit(0); },
+  (error) => { console.error(error); process.exit(1); });

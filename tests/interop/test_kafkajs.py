@@ -1,0 +1,157 @@
+"""kafkajs, the client of Node.js: older versions of every API, and transactions of the first kind.
+
+Its programs are in `javascript/`; npm fetches the library once for all tests of a run.
+"""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.deploy.local_cluster import Cluster
+
+from .kafka_peer import is_enabled
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.cluster,
+    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
+    pytest.mark.skipif(shutil.which("npm") is None, reason="no npm"),
+    pytest.mark.xdist_group("kafkajs"),
+]
+VERSION = "2.2.4"
+PROGRAM = Path(__file__).with_name("javascript") / "client.js"
+LIMIT_S = 120
+COUNT = 3_000
+
+
+class Library:
+    """A folder with kafkajs in it, where its programs run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{VERSION}"]
+        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        shutil.copy(PROGRAM, folder)  # a program finds its libraries beside itself
+
+    def start(self, cluster: Cluster, action: str, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["node", PROGRAM.name, cluster.bootstrap, action, *arguments],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    return Library(tmp_path_factory.mktemp("kafkajs"))
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as running:
+        yield running
+
+
+def _outcome(process: subprocess.Popen[str]) -> Any:
+    try:
+        out, err = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, f"{out[-2000:]}\n{err[-3000:]}"
+    return json.loads(out.splitlines()[-1])
+
+
+def test_what_it_writes_it_reads_and_administers(cluster, library):
+    outcome = _outcome(library.start(cluster, "writeAndRead"))
+    rows = outcome["rows"]
+    assert len(rows) == 1000
+    by_number = {int(headers["number"]): (key, value) for _, key, value, headers in rows}
+    expected = {i: (f"k{i % 50}", None if i % 500 == 7 else f"{i}") for i in range(1000)}
+    assert by_number == expected
+    assert len({(key, partition) for partition, key, _, _ in rows}) == 50  # a key, one partition
+    for partition in range(3):
+        numbers = [int(headers["number"]) for p, _, _, headers in rows if p == partition]
+        assert numbers == sorted(numbers)
+    ends = {p["partition"]: int(p["high"]) for p in outcome["ends"]}
+    assert sum(ends.values()) == 1000
+    assert {p["partition"]: int(p["offset"]) for p in outcome["committed"]} == ends
+    assert outcome["state"] == "Empty"
+    assert sorted(outcome["partitions"]) == [[0, 3], [1, 3], [2, 3]]
+    assert outcome["low"] == "3"
+    assert "js-readers" not in outcome["left"]
+
+
+@pytest.mark.parametrize(
+    "victims",
+    [
+        pytest.param((), id="calm"),
+        pytest.param(
+            ("leader:js-output/0", "txn:js-copier", "group:js-copiers"),
+            id="kills",
+            marks=pytest.mark.chaos,
+        ),
+    ],
+)
+def test_its_transactions_count_once(cluster, library, victims):
+    from confluent_kafka import Producer
+
+    for topic in ("js-input", "js-output"):
+        cluster.ask(lambda a, t=topic: a.create_topic(t, partitions=3, replication_factor=3))
+        cluster.wait_for_isr(topic, 3)
+    producer = Producer(cluster.client_config(**{"enable.idempotence": True}))
+    for number in range(COUNT):
+        producer.produce("js-input", str(number), str(number), partition=number % 3)
+    assert producer.flush(30) == 0
+
+    copier = library.start(cluster, "transactions", str(COUNT))
+    assert copier.stdout is not None
+    assert copier.stdout.readline() == "under way\n"
+    for target in victims:
+        node = cluster.kill(target)
+        time.sleep(0.5)  # it goes on without that node
+        cluster.start(node)
+        cluster.wait_for_isr("js-output", 3)
+    outcome = _outcome(copier)
+    assert outcome["committed"] > 0
+    assert outcome["aborted"] > 0
+    assert victims or not outcome["failures"]
+
+    values = _read(cluster, "js-output", "read_committed")
+    assert sorted(values) == list(range(COUNT)), f"{len(values)} values, {outcome}"
+    assert len(_read(cluster, "js-output", "read_uncommitted")) > COUNT
+
+
+def _read(cluster: Cluster, topic: str, isolation: str) -> list[int]:
+    """All values up to what is the end for this isolation now."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        cluster.client_config(
+            **{
+                "group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True,
+                "isolation.level": isolation, "auto.offset.reset": "earliest",
+            }
+        )
+    )  # fmt: skip
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(3)])
+    values, ended, deadline = [], set(), time.monotonic() + 30
+    try:
+        while len(ended) < 3:
+            assert time.monotonic() < deadline, f"ends of {ended} reached"
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if message.error():
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended.add(message.partition())
+            else:
+                values.append(int(message.value()))
+    finally:
+        consumer.close()
+    return values
