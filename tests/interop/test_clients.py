@@ -1,6 +1,6 @@
 """Client libraries, unchanged, against three nodes: write, read, look up, administer.
 
-Consumers are given their partitions: groups are not served yet.
+Consumers are given their partitions here; groups are in test_groups.py, kafkajs in test_kafkajs.py.
 """
 
 import asyncio
