@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .interop.comparison import COMPARED
-from .interop.kafka_peer import is_enabled, jar_folder
+from .interop.kafka_peer import archive_classes, is_enabled, jar_folder
 
 pytest_plugins = ["pytester"]  # of tests/deploy/test_pytest_plugin.py
 _WORKER_KEY = "oncelog_compared"
@@ -16,6 +16,7 @@ _WORKER_KEY = "oncelog_compared"
 def pytest_configure(config: pytest.Config) -> None:
     """Tests of the storage look for Kafka's dump tool by this variable, when they are read."""
     if is_enabled() and shutil.which("java") and "ONCELOG_KAFKA_LIB" not in os.environ:
+        archive_classes()
         os.environ["ONCELOG_KAFKA_LIB"] = str(jar_folder())
 
 

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
@@ -52,9 +53,34 @@ def jar_folder() -> Path:
     return folder
 
 
-def java(main_class: str, *arguments: str) -> list[str]:
+def _class_archive() -> Path:
+    return jar_folder().with_name(f"{jar_folder().name}.jsa")
+
+
+def archive_classes() -> None:
+    """Keep Kafka's classes as the JVM has them in memory (JEP 350), once for this machine.
+
+    A node then starts in half the time, a tool in two thirds. A JVM that cannot use the file, or
+    cannot make it, does without.
+    """
+    archive = _class_archive()
+    if archive.exists():
+        return
+    work = Path(tempfile.mkdtemp(dir=archive.parent))
+    try:
+        with KafkaPeer(work, flags=(f"-XX:ArchiveClassesAtExit={work / 'classes'}",)) as peer:
+            peer.stop(1)
+        if (work / "classes").exists():
+            (work / "classes").rename(archive)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def java(main_class: str, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
     """The command that runs one of Kafka's classes."""
-    return ["java", *JVM_FLAGS, QUIET, "-cp", f"{jar_folder()}/*", main_class, *arguments]
+    if not flags and _class_archive().exists():
+        flags = (f"-XX:SharedArchiveFile={_class_archive()}", "-Xlog:disable")
+    return ["java", *JVM_FLAGS, *flags, QUIET, "-cp", f"{jar_folder()}/*", main_class, *arguments]
 
 
 def java_source(file: Path, *arguments: str) -> list[str]:
@@ -99,6 +125,7 @@ class KafkaPeer:
         *,
         voters: int | None = None,
         started: int | None = None,
+        flags: Sequence[str] = (),
         **settings: str,
     ) -> None:
         self.folder, self.nodes = folder, nodes
@@ -106,7 +133,7 @@ class KafkaPeer:
         self._first = nodes if started is None else started
         ports = free_ports(nodes + self._voters)
         self._client_ports, self._controller_ports = ports[:nodes], ports[nodes:]
-        self._settings = settings
+        self._settings, self._flags = settings, flags
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -195,8 +222,9 @@ class KafkaPeer:
             )
         with open(self.folder / f"node-{number}.log", "ab") as log:
             self._processes[number] = subprocess.Popen(
-                java("kafka.Kafka", str(file)), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+                java("kafka.Kafka", str(file), flags=self._flags),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
 
     def _wait_until_it_serves(self) -> None:
         """Every node answers Metadata v1 with all brokers of the cluster."""

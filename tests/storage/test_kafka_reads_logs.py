@@ -12,6 +12,8 @@ from oncelog.storage.producer_entry import Origin
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.record_batch import decode_header
 
+from ..interop.kafka_peer import JVM_FLAGS
+
 LIBRARY = os.environ.get("ONCELOG_KAFKA_LIB")
 NOW_MS = 1_700_000_000_000
 
@@ -28,7 +30,8 @@ COMPLAINTS = re.compile(
 
 
 def dump(paths, *options) -> str:
-    command = ["java", "-cp", f"{LIBRARY}/*", "org.apache.kafka.tools.DumpLogSegments"]
+    tool = "org.apache.kafka.tools.DumpLogSegments"
+    command = ["java", *JVM_FLAGS, "-cp", f"{LIBRARY}/*", tool]
     done = subprocess.run(
         [*command, *options, "--files", ",".join(map(str, paths))],
         capture_output=True,

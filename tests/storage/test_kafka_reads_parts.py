@@ -16,6 +16,8 @@ from oncelog.storage.transaction_index import AbortedTransaction, TransactionInd
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
+from ..interop.kafka_peer import JVM_FLAGS
+
 NOW = 1_700_000_000_000
 LIBRARY = os.environ.get("ONCELOG_KAFKA_LIB")
 
@@ -31,7 +33,8 @@ def dump(*arguments) -> str:
     """What Kafka's tool says of files; flags may come before them."""
     flags = [argument for argument in arguments if str(argument).startswith("--")]
     paths = ",".join(str(argument) for argument in arguments if argument not in flags)
-    command = ["java", "-cp", f"{LIBRARY}/*", "org.apache.kafka.tools.DumpLogSegments"]
+    tool = "org.apache.kafka.tools.DumpLogSegments"
+    command = ["java", *JVM_FLAGS, "-cp", f"{LIBRARY}/*", tool]
     done = subprocess.run(
         [*command, *flags, "--files", paths],
         capture_output=True,
