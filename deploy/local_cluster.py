@@ -15,8 +15,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -335,14 +333,21 @@ class Cluster:
         run_apart(waiting)
 
     def _end_all(self, *, is_graceful: bool) -> list[int]:
-        """End all nodes, also those of a killed `up`; returns those that had to be killed."""
+        """End all nodes, also those of a killed `up`; returns those that did not when asked."""
         alive = [n for n in self._nodes.values() if n.find(thorough=True) is not None]
-        with ThreadPoolExecutor(max(1, len(alive))) as ending:
-            stopped = list(ending.map(partial(_end, is_graceful=is_graceful), alive))
+        killed: list[int] = []
+        ending = [
+            threading.Thread(target=_end, args=(node, is_graceful, killed), daemon=True)
+            for node in alive
+        ]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()
         left = [n.node_id for n in alive if n.find(thorough=True) is not None]
         if left:
             raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
-        return [n.node_id for n, was in zip(alive, stopped, strict=True) if is_graceful and not was]
+        return sorted(killed)
 
     def _purge(self) -> None:
         layout.remove_peer_directory(Path(self.file.peer_directory))
@@ -370,15 +375,15 @@ async def _described(admin: Any, topic: str) -> list[Any]:
         return []
 
 
-def _end(node: NodeProcess, is_graceful: bool) -> bool:
-    """Whether it stopped by itself, not by a kill."""
+def _end(node: NodeProcess, is_graceful: bool, killed: list[int]) -> None:
     if is_graceful:
         with contextlib.suppress(Failure):
             node.terminate()
-            return True
+            return
     with contextlib.suppress(Failure):
         node.kill()
-    return False
+        if is_graceful:
+            killed.append(node.node_id)
 
 
 def _text(value: Any) -> str:

@@ -1,23 +1,21 @@
 """What all tests share: Kafka's jars for those that want them, and a last word on comparisons."""
 
-import os
 import shutil
 from typing import Any
 
 import pytest
 
 from .interop.comparison import COMPARED
-from .interop.kafka_peer import archive_classes, is_enabled, jar_folder
+from .interop.kafka_peer import archive_classes, is_enabled
 
 pytest_plugins = ["pytester"]  # of tests/deploy/test_pytest_plugin.py
 _WORKER_KEY = "oncelog_compared"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests of the storage look for Kafka's dump tool by this variable, when they are read."""
-    if is_enabled() and shutil.which("java") and "ONCELOG_KAFKA_LIB" not in os.environ:
+    """Once, before there are workers: they all need Kafka's jars."""
+    if is_enabled() and shutil.which("java"):
         archive_classes()
-        os.environ["ONCELOG_KAFKA_LIB"] = str(jar_folder())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

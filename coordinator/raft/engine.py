@@ -242,7 +242,7 @@ class RaftEngine:
 
     def may_lead(self, peer: int, now_ms: float, has_decided: bool) -> bool:
         """Whether a peer has been there long enough to be given a lead."""
-        since_ms = self._up_since_ms.get(peer, now_ms + 1)
+        since_ms = self._up_since_ms.get(peer, float("inf"))
         return now_ms - since_ms >= self.settings.lead_delay_ms(has_decided)
 
     def fail(self, error: BaseException) -> None:

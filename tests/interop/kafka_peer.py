@@ -53,8 +53,8 @@ def jar_folder() -> Path:
     return folder
 
 
-def _class_archive() -> Path:
-    return jar_folder().with_name(f"{jar_folder().name}.jsa")
+def _class_archive(jars: Path) -> Path:
+    return jars.with_name(f"{jars.name}.jsa")
 
 
 def archive_classes() -> None:
@@ -63,7 +63,7 @@ def archive_classes() -> None:
     A node then starts in half the time, a tool in two thirds. A JVM that cannot use the file, or
     cannot make it, does without.
     """
-    archive = _class_archive()
+    archive = _class_archive(jar_folder())
     if archive.exists():
         return
     work = Path(tempfile.mkdtemp(dir=archive.parent))
@@ -78,9 +78,10 @@ def archive_classes() -> None:
 
 def java(main_class: str, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
     """The command that runs one of Kafka's classes."""
-    if not flags and _class_archive().exists():
-        flags = (f"-XX:SharedArchiveFile={_class_archive()}", "-Xlog:disable")
-    return ["java", *JVM_FLAGS, *flags, QUIET, "-cp", f"{jar_folder()}/*", main_class, *arguments]
+    jars = jar_folder()
+    if not flags and _class_archive(jars).exists():
+        flags = (f"-XX:SharedArchiveFile={_class_archive(jars)}", "-Xlog:disable")
+    return ["java", *JVM_FLAGS, *flags, QUIET, "-cp", f"{jars}/*", main_class, *arguments]
 
 
 def java_source(file: Path, *arguments: str) -> list[str]:

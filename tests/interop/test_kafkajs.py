@@ -16,6 +16,7 @@ import pytest
 from oncelog.deploy.local_cluster import Cluster
 
 from .kafka_peer import is_enabled
+from .readers import read_to_end
 
 pytestmark = [
     pytest.mark.kafka,
@@ -113,6 +114,7 @@ def test_its_transactions_count_once(cluster, library, victims):
     assert copier.stdout is not None
     assert copier.stdout.readline() == "under way\n"
     for target in victims:
+        assert copier.poll() is None, "it had ended before this kill"
         node = cluster.kill(target)
         time.sleep(0.5)  # it goes on without that node
         cluster.start(node)
@@ -122,36 +124,6 @@ def test_its_transactions_count_once(cluster, library, victims):
     assert outcome["aborted"] > 0
     assert victims or not outcome["failures"]
 
-    values = _read(cluster, "js-output", "read_committed")
+    values = [int(value) for _, value in read_to_end(cluster.bootstrap, "js-output", 3)]
     assert sorted(values) == list(range(COUNT)), f"{len(values)} values, {outcome}"
-    assert len(_read(cluster, "js-output", "read_uncommitted")) > COUNT
-
-
-def _read(cluster: Cluster, topic: str, isolation: str) -> list[int]:
-    """All values up to what is the end for this isolation now."""
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
-
-    consumer = Consumer(
-        cluster.client_config(
-            **{
-                "group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True,
-                "isolation.level": isolation, "auto.offset.reset": "earliest",
-            }
-        )
-    )  # fmt: skip
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(3)])
-    values, ended, deadline = [], set(), time.monotonic() + 30
-    try:
-        while len(ended) < 3:
-            assert time.monotonic() < deadline, f"ends of {ended} reached"
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            if message.error():
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                ended.add(message.partition())
-            else:
-                values.append(int(message.value()))
-    finally:
-        consumer.close()
-    return values
+    assert len(read_to_end(cluster.bootstrap, "js-output", 3, committed=False)) > COUNT

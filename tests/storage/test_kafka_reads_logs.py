@@ -1,10 +1,7 @@
-"""Kafka's own dump tool reads our logs. Needs java and ONCELOG_KAFKA_LIB (Kafka's jars)."""
+"""Kafka's own dump tool reads our logs. With ONCELOG_KAFKA=1."""
 
-import os
 import random
 import re
-import shutil
-import subprocess
 
 import pytest
 
@@ -12,16 +9,13 @@ from oncelog.storage.producer_entry import Origin
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.record_batch import decode_header
 
-from ..interop.kafka_peer import JVM_FLAGS
+from ..interop.kafka_peer import is_enabled, run_tool
 
-LIBRARY = os.environ.get("ONCELOG_KAFKA_LIB")
 NOW_MS = 1_700_000_000_000
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.skipif(
-        not (LIBRARY and shutil.which("java")), reason="no java, or ONCELOG_KAFKA_LIB is not set"
-    ),
+    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
 ]
 
 COMPLAINTS = re.compile(
@@ -30,14 +24,8 @@ COMPLAINTS = re.compile(
 
 
 def dump(paths, *options) -> str:
-    tool = "org.apache.kafka.tools.DumpLogSegments"
-    command = ["java", *JVM_FLAGS, "-cp", f"{LIBRARY}/*", tool]
-    done = subprocess.run(
-        [*command, *options, "--files", ",".join(map(str, paths))],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    done = run_tool(
+        "org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths))
     )
     text = done.stdout + done.stderr
     assert done.returncode == 0, text

@@ -1,8 +1,4 @@
-"""Kafka's own dump tool reads the small files. Needs java and ONCELOG_KAFKA_LIB (Kafka's jars)."""
-
-import os
-import shutil
-import subprocess
+"""Kafka's own dump tool reads the small files. With ONCELOG_KAFKA=1."""
 
 import pytest
 
@@ -16,16 +12,13 @@ from oncelog.storage.transaction_index import AbortedTransaction, TransactionInd
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
-from ..interop.kafka_peer import JVM_FLAGS
+from ..interop.kafka_peer import is_enabled, run_tool
 
 NOW = 1_700_000_000_000
-LIBRARY = os.environ.get("ONCELOG_KAFKA_LIB")
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.skipif(
-        not (LIBRARY and shutil.which("java")), reason="no java, or ONCELOG_KAFKA_LIB is not set"
-    ),
+    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
 ]
 
 
@@ -33,15 +26,7 @@ def dump(*arguments) -> str:
     """What Kafka's tool says of files; flags may come before them."""
     flags = [argument for argument in arguments if str(argument).startswith("--")]
     paths = ",".join(str(argument) for argument in arguments if argument not in flags)
-    tool = "org.apache.kafka.tools.DumpLogSegments"
-    command = ["java", *JVM_FLAGS, "-cp", f"{LIBRARY}/*", tool]
-    done = subprocess.run(
-        [*command, *flags, "--files", paths],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_tool("org.apache.kafka.tools.DumpLogSegments", *flags, "--files", paths)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

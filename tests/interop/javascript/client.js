@@ -10,21 +10,24 @@ const kafka = new Kafka({
   retry: { initialRetryTime: 50, retries: 20 },
 });
 
+// rejects when a consumer ends for good
+const crashed = (consumer) => new Promise((_, reject) => {
+  consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || reject(payload.error));
+});
+
 async function read(topic, groupId, count) {
   const consumer = kafka.consumer({ groupId, maxWaitTimeInMs: 200 });
   const rows = [];
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
-  await new Promise((resolve, reject) => {
-    consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || reject(payload.error));
-    consumer.run({
-      eachMessage: async ({ partition, message }) => {
-        rows.push([partition, message.key?.toString() ?? null, message.value?.toString() ?? null,
-          Object.fromEntries(Object.entries(message.headers).map(([k, v]) => [k, v.toString()]))]);
-        if (rows.length >= count) resolve();
-      },
-    });
+  const all = new Promise((resolve) => {
+    consumer.run({ eachMessage: async ({ partition, message }) => {
+      rows.push([partition, message.key?.toString() ?? null, message.value?.toString() ?? null,
+        Object.fromEntries(Object.entries(message.headers).map(([k, v]) => [k, v.toString()]))]);
+      if (rows.length >= count) resolve();
+    } });
   });
+  await Promise.race([all, crashed(consumer)]);
   await consumer.disconnect(); // commits its position
   return rows;
 }
@@ -87,44 +90,43 @@ async function transactions() {
     if (isMeant) await transaction.commit();
     else await transaction.abort();
     outcome[isMeant ? "committed" : "aborted"]++;
-    if (outcome.committed === 5) console.log("under way");
+    if (isMeant && outcome.committed === 5) console.log("under way");
   }
+
+  const positions = async () =>
+    (await admin.fetchOffsets({ groupId: group, topics: [topic] }))[0].partitions;
 
   // What came of the last transaction is not known: a new session ends it, then the offsets tell.
   async function recover() {
     await producer.disconnect();
     producer = await connected();
-    const [{ partitions }] = await admin.fetchOffsets({ groupId: group, topics: [topic] });
-    for (const { partition, offset } of partitions)
+    for (const { partition, offset } of await positions())
       consumer.seek({ topic, partition, offset: offset === "-1" ? "0" : offset });
   }
 
-  const isDone = async () => {
-    const [{ partitions }] = await admin.fetchOffsets({ groupId: group, topics: [topic] });
-    return partitions.reduce((sum, { offset }) => sum + Math.max(0, Number(offset)), 0) === count;
-  };
-  const crashed = new Promise((_, reject) => {
-    consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || reject(payload.error));
-    consumer.run({ eachBatchAutoResolve: false, autoCommit: false,
-      eachBatch: async ({ batch: { partition, messages }, resolveOffset, heartbeat, isStale }) => {
-        try {
-          if (doubtful) await recover();
-          doubtful = false;
-          for (let at = 0; at < messages.length && !isStale(); at += 20) {
-            const some = messages.slice(at, at + 20);
-            if ((outcome.committed + outcome.aborted) % 3 === 2) await attempt(partition, some, false);
-            await attempt(partition, some, true);
-            resolveOffset(some[some.length - 1].offset);
-            await heartbeat();
-          }
-        } catch (error) {
-          outcome.failures.push(`${error.name}: ${error.message}`);
-          doubtful = true;
-          await recover().then(() => { doubtful = false; }, () => {}); // else when it comes again
+  const isDone = async () =>
+    (await positions()).reduce((sum, { offset }) => sum + Math.max(0, Number(offset)), 0) === count;
+  const ended = crashed(consumer);
+  consumer.run({ eachBatchAutoResolve: false, autoCommit: false,
+    eachBatch: async ({ batch: { partition, messages }, resolveOffset, heartbeat, isStale }) => {
+      try {
+        if (doubtful) {
+          doubtful = false; // another join meanwhile makes it doubtful again
+          await recover();
         }
-      } });
-  });
-  while (!(await Promise.race([isDone().catch(() => false), crashed])))
+        for (let at = 0; at < messages.length && !isStale(); at += 20) {
+          const some = messages.slice(at, at + 20);
+          if ((outcome.committed + outcome.aborted) % 3 === 2) await attempt(partition, some, false);
+          await attempt(partition, some, true);
+          resolveOffset(some[some.length - 1].offset);
+          await heartbeat();
+        }
+      } catch (error) {
+        outcome.failures.push(`${error.name}: ${error.message}`);
+        doubtful = true; // the batch was not resolved and comes again
+      }
+    } });
+  while (!(await Promise.race([isDone().catch(() => false), ended])))
     await new Promise((resolve) => setTimeout(resolve, 100));
   await consumer.disconnect();
   await producer.disconnect();
