@@ -112,7 +112,9 @@ class Broker:
         await self._engine.start()
         self._service.start()
         await self._controller.until_applied(self._group.commit_index, self._in_ms(60_000))
-        await loop.run_in_executor(self._log_executor, self._open_known_logs)
+        # The metadata goes on being applied meanwhile, so the executor gets values, not the tables.
+        known = self._logs.known_to_be_held(config.node_id)
+        await loop.run_in_executor(self._log_executor, self._logs.open_ahead, known)
         # A data directory that was replaced holds as little as one that lost its unsynced end.
         trusted_while = f"{boot_id}/{self._directory.meta.directory_id.hex()}"
         self._liveness = Liveness(
@@ -296,12 +298,6 @@ class Broker:
         self.state.on_change(self._roles.apply)
         self.services.doubtful_brokers.watch(self.transport, self.state)
         self.services.departed_brokers.watch(self.state)
-
-    def _open_known_logs(self) -> None:
-        """Recover, off the event loop, what the remembered metadata places here."""
-        for name, index in list(self.state.partitions_held_by(self.config.node_id)):
-            self._logs.open_ahead(self.state.topics[name], index)
-        self._directory.note_recovered()
 
     def _start_replicas(self, broker_epoch: int) -> None:
         config = self.config

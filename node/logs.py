@@ -1,7 +1,8 @@
 """Opens the logs of this broker with the configuration their topics have now."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ..coordinator.cluster_model import Topic
 from ..coordinator.cluster_state import ClusterState
@@ -15,6 +16,15 @@ from .config import BrokerConfig
 from .handlers.config_entries import topic_defaults_in_force
 
 logger = logging.getLogger(__name__)
+
+
+class KnownLog(NamedTuple):
+    """A log that the metadata places here."""
+
+    topic: str
+    index: int
+    topic_id: bytes
+    config: LogConfig
 
 
 class Logs:
@@ -49,18 +59,38 @@ class Logs:
                 logger.error("the configuration of %s does not fit: %s", topic.name, error)
         return LogConfig(validates_every_record=full)
 
-    def open_ahead(self, topic: Topic, index: int) -> None:
-        """Recover a log before it is needed; safe in an executor while nothing else opens logs."""
-        try:
-            self._ahead[topic.name, index] = self._open(topic, index)
-        except KafkaStorageError:
-            logger.exception("%s-%d cannot be opened", topic.name, index)
+    def known_to_be_held(self, node_id: int) -> list[KnownLog]:
+        """What the metadata places on a node now, as values that do not change any more."""
+        known = []
+        for name, index in self._state.partitions_held_by(node_id):
+            topic = self._state.topics[name]
+            known.append(KnownLog(name, index, topic.topic_id, self.config_of(topic)))
+        return known
+
+    def open_ahead(self, known: Iterable[KnownLog]) -> None:
+        """Recover logs before they are needed (blocks); in an executor, while nobody else opens."""
+        for topic, index, topic_id, config in known:
+            try:
+                self._ahead[topic, index] = self._directory.open_partition(
+                    topic, index, topic_id, config, self._clock.wall_ms()
+                )
+            except KafkaStorageError:
+                logger.exception("%s-%d cannot be opened", topic, index)
+        self._directory.note_recovered()
+
+    def drop_unused(self) -> None:
+        """Set aside what was opened ahead and belongs to a topic that has gone meanwhile."""
+        unused, self._ahead = self._ahead, {}
+        for topic, index in unused:
+            self.delete_partition(topic, index)
 
     def open_partition(self, topic: Topic, index: int) -> PartitionLog:
         """The log, created if it is new. Raises KafkaStorageError."""
         log = self._ahead.pop((topic.name, index), None)
         if log is None or log.topic_id != topic.topic_id:
-            log = self._open(topic, index)
+            log = self._directory.open_partition(
+                topic.name, index, topic.topic_id, self.config_of(topic), self._clock.wall_ms()
+            )
         log.config = self.config_of(topic)
         return log
 
@@ -68,8 +98,3 @@ class Logs:
         """Set the files aside for removal."""
         self._directory.delete_partition(topic, index)
         self.cleaner.forget(topic, index)
-
-    def _open(self, topic: Topic, index: int) -> PartitionLog:
-        return self._directory.open_partition(
-            topic.name, index, topic.topic_id, self.config_of(topic), self._clock.wall_ms()
-        )

@@ -27,6 +27,7 @@ class LogOpener(Protocol):
     def config_of(self, topic: Topic) -> LogConfig: ...  # noqa: D102
     def open_partition(self, topic: Topic, index: int) -> PartitionLog: ...  # noqa: D102
     def delete_partition(self, topic: str, index: int) -> None: ...  # noqa: D102
+    def drop_unused(self) -> None: ...  # noqa: D102
 
 
 class Followers(Protocol):
@@ -66,6 +67,7 @@ class PartitionRoles:
         self._replicas.peers.live = self._state.live_brokers
         for name, index in list(self._state.partitions_held_by(self._node_id)):
             self._apply(self._state.topics[name], index)
+        self._logs.drop_unused()
 
     def apply(self, changes: Changes) -> None:
         """Follow the metadata by one step. Nothing happens before `start`."""
