@@ -7,11 +7,14 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from ..coordinator.raft.outcomes import CorruptJournal
+from ..replication.background_task import BACKGROUND_TASK
 from ..replication.peer_address import PeerSocketError
 from ..storage.corrupt_file import CorruptFile
 from ..storage.log_directory import DirectoryInUse, WrongCluster
@@ -47,6 +50,7 @@ async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     broker = make(config)
+    loop.set_exception_handler(partial(_unhandled, broker))
     starting = asyncio.ensure_future(broker.start())
     interrupted = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, interrupted}, return_when=asyncio.FIRST_COMPLETED)
@@ -56,6 +60,14 @@ async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -
     starting.result()
     await broker.run(stop)
     await broker.stop()
+
+
+def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody caught is logged; out of a background task it ends the broker, too."""
+    if BACKGROUND_TASK in context:
+        broker.fail(context["message"], context["exception"])
+    else:
+        loop.default_exception_handler(context)
 
 
 def main(

@@ -27,6 +27,7 @@ from ..coordinator.raft.engine import RaftEngine
 from ..coordinator.results import Result
 from ..replication.link_gate import LinkGate
 from ..replication.messages import PeerMessage
+from ..replication.sliced_work import SlicedWork
 from ..storage.log_directory import LogDirectory
 from ..storage.topic_configs import validate_topic_configs
 from .admin_socket import AdminSocket
@@ -80,6 +81,7 @@ class Broker:
         self._fault_point = fault_point
         self._gate = gate or LinkGate()
         self._clock = self._outside.clock
+        self._work = SlicedWork(self._outside.slice_clock)
         self._failure: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -191,6 +193,7 @@ class Broker:
         self._controller.close()
         await self._engine.stop()
         await self.transport.stop()
+        self._work.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(
             self._log_executor, self._directory.close, self._liveness.broker_epoch
@@ -290,6 +293,7 @@ class Broker:
             metadata_group=self._group,
             replicas=self._replicas,
             clock=self._clock,
+            work=self._work,
         )
         self._partition_transactions = PartitionTransactions(
             self.services, self.transport, self._fault_point
@@ -370,7 +374,11 @@ class Broker:
 
     def _listener_failed(self, error: Exception) -> None:
         """The metadata moved and this node could not follow: a wrong leader is worse than none."""
-        logger.critical("this node cannot follow the cluster's metadata", exc_info=error)
+        self.fail("this node cannot follow the cluster's metadata", error)
+
+    def fail(self, what: str, error: Exception) -> None:
+        """Something that must not fail has: `run` ends with the error, and a restart recovers."""
+        logger.critical("%s", what, exc_info=error)
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)
 

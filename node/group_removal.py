@@ -12,6 +12,7 @@ from ..coordinator.cluster_model import Changes
 from ..coordinator.groups.classic_group import ClassicGroup
 from ..coordinator.groups.group_states import GroupState
 from ..coordinator.groups.records import encode_group_key
+from ..replication.background_task import background_task
 from ..wire.errors import KafkaError
 from ..wire.records import Record, encode_batch
 from .group_coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -72,7 +73,7 @@ class OffsetExpiry:
         self._coordinator = coordinator
         self._retention_ms = retention_ms
         self._interval_ms = interval_ms
-        self._task = asyncio.create_task(self._run())
+        self._task = background_task("offset expiry", self._run())
 
     async def stop(self) -> None:
         """End the work."""

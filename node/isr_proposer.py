@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from ..coordinator.commands import AlterPartition, Command, IsrProposal
 from ..coordinator.results import Result
+from ..replication.background_task import background_task
 from ..replication.leader import IsrChange, PartitionLeader
 from ..wire.errors import ErrorCode, KafkaError
 from .hosted_partition import HostedPartition
@@ -50,7 +51,10 @@ class IsrProposer:
         self._waiting: dict[HostedPartition, None] = {}
         self._wake = asyncio.Event()
         self._was_refused = False
-        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
+        self._tasks = [
+            background_task("ISR changes", self._run()),
+            background_task("ISR tick", self._tick()),
+        ]
         replicas.isr_may_change = self.isr_may_change
 
     def isr_may_change(self, partition: HostedPartition) -> None:

@@ -15,6 +15,7 @@ from ..coordinator.commands import RegisterBroker
 from ..coordinator.controller import Heartbeat, HeartbeatReply
 from ..coordinator.controller_client import ControllerClient
 from ..coordinator.raft.group import RaftGroup
+from ..replication.background_task import background_task
 from ..wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from .config import BrokerConfig
 
@@ -80,7 +81,7 @@ class Liveness:
 
     def start(self) -> None:
         """Begin with heartbeats, which also ask to be unfenced."""
-        self._task = asyncio.create_task(self._beat())
+        self._task = background_task("heartbeats", self._beat())
 
     async def until_unfenced(self) -> None:
         """Wait until this node's own metadata shows it as serving."""

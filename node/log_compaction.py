@@ -9,6 +9,7 @@ import asyncio
 import logging
 from concurrent.futures import Executor
 
+from ..replication.background_task import background_task
 from ..storage.cleaning import CleanedGroup, Cleaning
 from ..storage.log_cleaner import LogCleaner, SegmentsChanged
 from ..storage.log_directory import LogDirectory
@@ -36,7 +37,7 @@ class LogCompaction:
         self._clock = clock
         self._executor = executor
         self._backoff_ms = backoff_ms
-        self._task = asyncio.create_task(self._run())
+        self._task = background_task("log compaction", self._run())
 
     async def stop(self) -> None:
         """End the work; what a broken-off cleaning wrote is removed at the next start."""

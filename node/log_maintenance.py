@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
+from ..replication.background_task import background_task
 from ..storage.log_directory import LogDirectory
 from ..wire.errors import KafkaError, KafkaStorageError
 from .config import BrokerConfig
@@ -40,13 +41,14 @@ class LogMaintenance:
         self._flushing: set[HostedPartition] = set()
         checkpoint_ms = config.replica_high_watermark_checkpoint_interval_ms
         self._tasks = [
-            asyncio.create_task(self._every(WRITE_BACK_CHECK_MS, self._write_back)),
-            asyncio.create_task(self._every(FLUSH_CHECK_MS, self._flush_due)),
-            asyncio.create_task(self._every(checkpoint_ms, self._write_checkpoints)),
-            asyncio.create_task(
-                self._every(config.log_retention_check_interval_ms, self._apply_retention)
-            ),
-            asyncio.create_task(self._every(PURGE_MS, self._purge)),
+            background_task(f"log maintenance: {name}", self._every(interval_ms, work))
+            for name, interval_ms, work in (
+                ("write-back", WRITE_BACK_CHECK_MS, self._write_back),
+                ("flush", FLUSH_CHECK_MS, self._flush_due),
+                ("checkpoints", checkpoint_ms, self._write_checkpoints),
+                ("retention", config.log_retention_check_interval_ms, self._apply_retention),
+                ("purge", PURGE_MS, self._purge),
+            )
         ]
 
     async def stop(self) -> None:

@@ -28,6 +28,7 @@ from ..coordinator.transactions.messages import (
     WriteMarkers,
 )
 from ..coordinator.transactions.service import TransactionCoordinators, TransactionDescription
+from ..replication.background_task import background_task
 from ..replication.messages import PeerMessage
 from ..replication.peer_codec import decode_message, encode_message
 from ..replication.transport import PeerError, PeerTransport
@@ -149,7 +150,7 @@ class OrphanReaper:
         self.ended_count = 0
         self.hanging_count = 0
         transport.on_request(PeerMessage.DESCRIBE_TRANSACTION, self._asked)
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = background_task("hanging transactions", self._run())
 
     async def stop(self) -> None:
         """End the work."""

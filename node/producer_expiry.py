@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from ..replication.background_task import background_task
 from .connection_fence import ConnectionFence
 from .replica_manager import ReplicaManager
 
@@ -30,7 +31,7 @@ class ProducerExpiry:
         self._fences = tuple(fences)
         self._expiration_ms = expiration_ms
         self._interval_ms = interval_ms
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = background_task("producer expiry", self._run())
 
     async def stop(self) -> None:
         """End the work."""

@@ -13,6 +13,7 @@ from ..coordinator.commands import Command
 from ..coordinator.results import Result
 from ..coordinator.transactions.service import TransactionCoordinators
 from ..coordinator.transactions.verifier import TransactionVerifier
+from ..replication.sliced_work import SlicedWork
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
 from .connection_fence import ConnectionFence
@@ -91,6 +92,7 @@ class BrokerServices:
     transactions: TransactionCoordinators = field(init=False)
     verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
+    work: SlicedWork = field(default_factory=SlicedWork)
     doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
     departed_brokers: DepartedBrokers = field(default_factory=DepartedBrokers)
     metrics: Any = None

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from ..coordinator.commands import Command, FailReplicas
 from ..coordinator.results import Result
+from ..replication.background_task import background_task
 from ..wire.errors import KafkaError
 from .hosted_partition import HostedPartition
 
@@ -37,7 +38,7 @@ class StorageFailures:
         """The same for a log that could not even be opened."""
         self._unreported[topic_id, index] = None
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = background_task("failed replicas", self._run())
 
     async def stop(self) -> None:
         """Report no more."""

@@ -7,6 +7,7 @@ and what happens when it must die. What it replaces besides stands in docs/simul
 import os
 import random
 import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -57,6 +58,7 @@ class Surroundings:
     dice: random.Random = field(default_factory=random.Random)
     random_bytes: Callable[[int], bytes] = os.urandom
     executor: Callable[[int, str], Executor] = ThreadPoolExecutor
+    slice_clock: Callable[[], float] = time.perf_counter  # of `SlicedWork`, in seconds
     links: Callable[..., Any] = PeerTransport
     listen: Callable[[str, int, int], Any] = listening_socket
     raft: RaftSettings = field(default_factory=RaftSettings)

@@ -20,6 +20,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysyncobj", "pyspark"}
 SHELLS = {
+    "replication/background_task.py",
+    "replication/sliced_work.py",
     "replication/transport.py",
     "replication/peer_handlers.py",
     "replication/peer_requests.py",

@@ -1,0 +1,34 @@
+"""Tasks that run for as long as the broker does, and never end without a word.
+
+A loop that dies of an unexpected exception leaves a broker that looks healthy and no longer keeps
+its logs, its in-sync sets or its heartbeats. Such an end goes to the event loop's exception
+handler, and `node/__main__` ends the process by it: a restart recovers, a silent half does not.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+BACKGROUND_TASK = "background_task"  # key of the exception handler's context: the task's name
+
+
+def background_task(name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    """Start `work` under a name; an exception out of it ends the broker."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    task.add_done_callback(_ended)
+    return task
+
+
+def _ended(task: "asyncio.Task[None]") -> None:
+    if task.cancelled():
+        return
+    error = task.exception()
+    if error is not None:
+        name = task.get_name()
+        task.get_loop().call_exception_handler(
+            {
+                "message": f"the background task {name!r} has failed: {error!r}",
+                "exception": error,
+                BACKGROUND_TASK: name,
+            }
+        )
