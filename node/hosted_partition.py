@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ..coordinator.cluster_model import Partition
 from ..replication.follower import PartitionFollower
 from ..replication.leader import PartitionLeader, PeerView
+from ..replication.purgatory import BYTES_UNKNOWN
 from ..storage.partition_log import AppendInfo, Origin, PartitionLog
 from ..wire.errors import (
     FencedLeaderEpoch,
@@ -25,6 +26,7 @@ from ..wire.record_batch import BatchHeader
 
 ACKS_ALL = -1
 ANY_EPOCH = -1
+UNSEEN_ENTRIES_MAX = 1_024
 
 
 PartitionCallback = Callable[["HostedPartition"], None]
@@ -50,7 +52,7 @@ class HostedPartition:
         "topic",
         "topic_id",
         "transactional_ids",
-        "unseen_bytes",
+        "unseen",
     )
 
     def __init__(self, topic: str, index: int, topic_id: bytes, log: PartitionLog) -> None:
@@ -65,7 +67,8 @@ class HostedPartition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
-        self.unseen_bytes = 0  # appended, not yet readable by consumers
+        # What consumers cannot read yet: the next offset and the size of each batch.
+        self.unseen: list[tuple[int, int]] = []
         self.is_changed = False  # on the list of partitions to tell followers about
         self.next_flush_ms = 0
         # Told when the high watermark has risen, and when we lead no longer: the group
@@ -107,6 +110,10 @@ class HostedPartition:
             peers=peers,
         )
         self.follower = None
+        # What earlier leaders wrote above the high watermark has not been counted.
+        end_offset = self.log.log_end_offset
+        is_committed = self.leader.high_watermark == end_offset
+        self.unseen = [] if is_committed else [(end_offset, BYTES_UNKNOWN)]
         self._adopt(record)
 
     def follow(self, record: Partition) -> None:
@@ -174,6 +181,31 @@ class HostedPartition:
             guard=guard,
             transaction_version=transaction_version,
         )
+
+    def note_unseen(self, size_bytes: int) -> None:
+        """A batch of this size is now the last of our log, above the high watermark."""
+        unseen, end_offset = self.unseen, self.log.log_end_offset
+        if len(unseen) >= UNSEEN_ENTRIES_MAX:  # the high watermark stands still: be coarser
+            size_bytes += unseen.pop()[1]
+        unseen.append((end_offset, size_bytes))
+
+    def take_seen(self, high_watermark: int) -> int:
+        """How many bytes the high watermark has just passed, each batch counted once.
+
+        BYTES_UNKNOWN where it stopped inside of what was not counted batch by batch: whoever
+        waits looks for himself then, rather than sleep on.
+        """
+        unseen = self.unseen
+        count = seen_bytes = 0
+        last_end_offset = -1
+        for end_offset, size_bytes in unseen:
+            if end_offset > high_watermark:
+                break
+            count += 1
+            seen_bytes += size_bytes
+            last_end_offset = end_offset
+        del unseen[:count]
+        return seen_bytes if last_end_offset == high_watermark else BYTES_UNKNOWN
 
     def readable_end(self, is_read_committed: bool) -> int:
         """Exclusive: where a consumer's read ends."""

@@ -150,7 +150,7 @@ class ReplicaManager:
         """Our log has grown as its leader's."""
         leader = partition.leader
         assert leader is not None
-        partition.unseen_bytes += size_bytes
+        partition.note_unseen(size_bytes)
         self.written.add(partition)
         if leader.appended(partition.log.log_end_offset, self.clock.monotonic_ms()):
             self.high_watermark_advanced(partition)
@@ -181,9 +181,9 @@ class ReplicaManager:
         for produce in self.purgatory.advance(partition, leader.high_watermark, error):
             self._free(produce)
         self.watermark_moved(partition)
-        visible_bytes, partition.unseen_bytes = partition.unseen_bytes, 0
+        seen_bytes = partition.take_seen(leader.high_watermark)
         freed = self.purgatory.made_visible(
-            partition, leader.high_watermark, visible_bytes, partition.stable_end
+            partition, leader.high_watermark, seen_bytes, partition.stable_end
         )
         for fetch in freed:
             self._free(fetch)

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from ..wire.errors import ErrorCode
 
 _REBUILD_BEYOND = 64
-HIDDEN_BYTES_UNKNOWN = 1 << 62
+BYTES_UNKNOWN = 1 << 62
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +37,7 @@ class DelayedFetch:
     """A fetch short of `missing_bytes`; `offsets` maps each partition to its fetch offset.
 
     `hidden_bytes` is there for a reader of committed data: for each partition how much is
-    committed beyond its fetch offset that an open transaction hides (HIDDEN_BYTES_UNKNOWN where
+    committed beyond its fetch offset that an open transaction hides (BYTES_UNKNOWN where
     nobody has counted). It becomes readable all at once, when the last stable offset moves.
     """
 

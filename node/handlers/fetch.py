@@ -11,7 +11,7 @@ Replicas fetch over the peer link only: a replica id on the client port is refus
 from collections.abc import Hashable
 from functools import partial
 
-from ...replication.purgatory import HIDDEN_BYTES_UNKNOWN, DelayedFetch
+from ...replication.purgatory import BYTES_UNKNOWN, DelayedFetch
 from ...wire.errors import ErrorCode, InvalidRequest, KafkaError, OffsetOutOfRange
 from ...wire.framing import RequestHeader
 from ...wire.messages import fetch
@@ -128,7 +128,7 @@ class _Read:
                 answer.aborted_transactions = log.aborted_transactions(offset, read.next_offset)
         self.watched[partition] = max(offset, upper)
         if self.hidden is not None and upper < answer.high_watermark:
-            self.hidden[partition] = HIDDEN_BYTES_UNKNOWN
+            self.hidden[partition] = BYTES_UNKNOWN
 
 
 def handle(

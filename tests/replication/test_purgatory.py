@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.replication.purgatory import (
-    HIDDEN_BYTES_UNKNOWN,
+    BYTES_UNKNOWN,
     DelayedFetch,
     DelayedProduce,
     Purgatory,
@@ -92,7 +92,7 @@ def test_what_a_transaction_hides_is_readable_at_once_when_it_ends() -> None:
 
 def test_what_was_hidden_before_the_wait_counts_for_enough() -> None:
     purgatory = Purgatory()
-    reader = DelayedFetch({"a": 10, "b": 5}, 100, 50, hidden_bytes={"a": HIDDEN_BYTES_UNKNOWN})
+    reader = DelayedFetch({"a": 10, "b": 5}, 100, 50, hidden_bytes={"a": BYTES_UNKNOWN})
     purgatory.watch_fetch(reader)
     assert purgatory.made_visible("b", 6, 10, lambda: 6) == []
     assert purgatory.made_visible("a", 31, 1, lambda: 12) == [reader]
