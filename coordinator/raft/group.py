@@ -20,6 +20,7 @@ from .group_log import GroupLog
 from .library import COMMAND, LEADER, LibraryMessage, RaftCore
 from .messages import Message
 from .outcomes import BrokenInvariant, DefinitelyNot
+from .preference import Preference
 from .records import Snapshot
 from .recovery import RecoveredGroup
 from .status import RaftStatus, describe
@@ -40,6 +41,7 @@ class RaftGroup:
         self._applier = Applier(engine, group_id, machine, self._logger)
         self._submissions = Submissions(self._logger)
         self._transfer = Transfer()
+        self._preference = Preference(engine.settings, engine.now_ms)
         self._elected: list[Callable[[int], None]] = []
         self._resigned: list[Callable[[], None]] = []
         self._applied: list[Callable[[int], None]] = []
@@ -138,8 +140,7 @@ class RaftGroup:
 
     def begin_transfer(self, to: int, on_done: Callable[[bool], None]) -> None:
         """As `transfer_leadership`, with a callback."""
-        known = not self._is_stopped and to in self._feeds.by_peer
-        if not self._is_serving or not known or self._transfer.to is not None:
+        if not self._is_serving or to not in self._feeds.by_peer or self._transfer.to is not None:
             on_done(False)
             return
         deadline_ms = self._engine.now_ms() + self._settings.transfer_timeout_ms
@@ -390,11 +391,10 @@ class RaftGroup:
                 self._logger.exception("a callback raised")
 
     def _prefer_leader(self, now_ms: float) -> None:
-        preferred = self.preferred_leader
-        if preferred is None or not self._is_serving or self._transfer.to is not None:
+        to = self.preferred_leader
+        if to not in self._feeds.by_peer or not self._is_serving or self._transfer.to is not None:
             return
-        feed = self._feeds.by_peer.get(preferred)
-        if feed is None or not self._engine.may_lead(preferred, now_ms, self._applier.has_decided):
-            return
-        if feed.match_index >= self._log.last_index - self._settings.retained_entries:
-            self.begin_transfer(preferred, lambda moved: None)
+        feed, match_index = self._feeds.by_peer[to], self._core.match_index(to)
+        if self._engine.may_lead(to, now_ms, self._applier.has_decided):
+            if self._preference.may_lead(feed, match_index, self._log.last_index):
+                self.begin_transfer(to, self._preference.attempted)

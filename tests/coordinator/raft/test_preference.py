@@ -1,0 +1,89 @@
+"""The lead goes back to the preferred leader only when that can take it at once."""
+
+from collections import Counter
+
+import pytest
+
+from oncelog.coordinator.raft import DefinitelyNot, RaftSettings
+
+from ...simulation.raft_simulation import Cluster
+
+
+def outcomes(cluster: Cluster, seconds: float, leaders: list[int]) -> Counter[str]:
+    """What becomes of a command every 20 ms at whichever of `leaders` leads."""
+    found: Counter[str] = Counter()
+    end = cluster.world.now + seconds
+    while cluster.world.now < end:
+        for i in leaders:
+            group = cluster.nodes[i].engine.groups[0]
+            if group.is_leader:
+                found["proposed"] += 1
+
+                def done(_result: object, error: Exception | None) -> None:
+                    found[type(error).__name__] += 1
+
+                group.propose(b"0-%d" % found["proposed"], 2_000, done)
+        cluster.run(0.02)
+    cluster.run(2.5)
+    return found
+
+
+def preferred_leads(seed: int, size: int) -> Cluster:
+    cluster = Cluster(seed, size=size, groups=1, settings=RaftSettings())
+    assert cluster.run(8, lambda: cluster.leader(0) == 1)
+    return cluster
+
+
+@pytest.mark.parametrize("commands", [0, 100])
+def test_a_paused_preferred_leader_costs_no_command(commands: int) -> None:
+    """Its link stays up and says nothing: 406 of 455 commands were refused, a second at a time."""
+    cluster = preferred_leads(3, 3)
+    for _ in range(commands):
+        cluster.submit(1, 0)
+    cluster.run(4)
+    # A frame to or from a paused process is neither delivered nor refused by the transport.
+    deliver = cluster.network.send
+
+    def send(source: int, target: int, frame: bytes) -> bool:
+        return 1 in (source, target) or deliver(source, target, frame)
+
+    cluster.network.send = send
+    assert cluster.run(5, lambda: any(cluster.nodes[i].engine.groups[0].is_leader for i in (2, 3)))
+    found = outcomes(cluster, 10, [2, 3])
+    assert found[DefinitelyNot.__name__] == 0
+    assert found["NoneType"] == found["proposed"] > 400
+
+
+def test_a_preferred_leader_that_may_not_vote_is_given_no_lead() -> None:
+    """Its disk was wiped and its census cannot end, since another voter is down."""
+    cluster = preferred_leads(3, 5)
+    for _ in range(100):
+        cluster.submit(1, 0)
+    cluster.run(2)
+    cluster.crash(5)
+    cluster.crash(1, wipe=True)
+    cluster.run(2)
+    cluster.start(1)
+    cluster.run(4)
+    found = outcomes(cluster, 10, cluster.ids[1:4])
+    assert found[DefinitelyNot.__name__] == 0
+    assert found["NoneType"] == found["proposed"] > 400
+    cluster.start(5)
+    assert cluster.run(10, lambda: cluster.leader(0) == 1), "now it may"
+    cluster.check_end()
+
+
+def test_a_failed_attempt_is_not_repeated_soon() -> None:
+    """The preferred leader answers, but does not stand."""
+    cluster = preferred_leads(4, 3)
+    cluster.submit(1, 0)
+    cluster.crash(1)
+    assert cluster.run(5, cluster.leaders_settled)
+    cluster.start(1)
+    leader = cluster.leader(0)
+    assert leader is not None
+    cluster.nodes[1].engine.groups[0]._ballot._stand = lambda now_ms: None  # type: ignore[method-assign]
+    found = outcomes(cluster, 12, [leader])
+    refused = found[DefinitelyNot.__name__]
+    assert 40 <= refused <= 110, "two attempts: the second is later by twice the delay"
+    assert found["NoneType"] == found["proposed"] - refused
