@@ -151,8 +151,7 @@ class RaftGroup:
         """Where the group stands; the followers' progress only on the leader."""
         if self._is_stopped:
             return RaftStatus(None, 0, 0, 0, 0, 0, False, [])
-        now_ms = self._engine.now_ms()
-        return describe(self._context, self._feeds, applied_index=self.applied_index, now_ms=now_ms)
+        return describe(self._context, self._feeds, self.applied_index, self._engine.now_ms())
 
     # ---- what the engine calls
 
@@ -394,7 +393,8 @@ class RaftGroup:
         to = self.preferred_leader
         if to not in self._feeds.by_peer or not self._is_serving or self._transfer.to is not None:
             return
+        if not self._engine.may_lead(to, now_ms, self._applier.has_decided):
+            return
         feed, match_index = self._feeds.by_peer[to], self._core.match_index(to)
-        if self._engine.may_lead(to, now_ms, self._applier.has_decided):
-            if self._preference.may_lead(feed, match_index, self._log.last_index):
-                self.begin_transfer(to, self._preference.attempted)
+        if self._preference.may_lead(feed, match_index, self._log.last_index):
+            self.begin_transfer(to, self._preference.attempted)

@@ -29,9 +29,7 @@ class RaftStatus(NamedTuple):
     voters: list[VoterStatus]
 
 
-def describe(
-    context: GroupContext, feeds: Feeds, *, applied_index: int, now_ms: float
-) -> RaftStatus:
+def describe(context: GroupContext, feeds: Feeds, applied_index: int, now_ms: float) -> RaftStatus:
     """The status of a running group."""
     core, log = context.core, context.log
     voters = [VoterStatus(context.node_id, log.durable_index + 1, now_ms, now_ms)]
