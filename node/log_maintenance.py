@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 WRITE_BACK_CHECK_MS = 100
 FLUSH_CHECK_MS = 1000
 PURGE_MS = 5000
+REPEAT_ERROR_MS = 60_000
 
 
 class LogMaintenance:
@@ -70,12 +71,18 @@ class LogMaintenance:
             self._flushing.discard(partition)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it again and again. What fails is tried again next time, and logged now and then."""
+        silent_until_ms = 0
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await work()
-            except (KafkaError, OSError):
-                logger.exception("maintenance of %s", self._directory.path)
+                silent_until_ms = 0
+            except (KafkaError, OSError) as error:
+                now_ms = self._replicas.clock.monotonic_ms()
+                if now_ms >= silent_until_ms:
+                    silent_until_ms = now_ms + REPEAT_ERROR_MS
+                    logger.error("maintenance failed, and is tried again: %s", error)
 
     async def _write_back(self) -> None:
         """Start writing what was appended, before the kernel throttles us for dirty pages."""
@@ -117,5 +124,6 @@ class LogMaintenance:
             await asyncio.sleep(0)
 
     async def _purge(self) -> None:
+        self._directory.retry_renames()
         now_ms = self._replicas.clock.wall_ms()
         await self._loop.run_in_executor(self._executor, self._directory.purge_deleted, now_ms)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..wire.record_batch import BatchHeader
 from .checkpoint import FaultPoint, LeaderEpochCheckpoint
-from .disk_guard import DiskGuard
+from .disk_guard import DiskGuard, disk_errors
 from .log_config import LogConfig
 from .log_durability import Durability
 from .log_file import Buffer
@@ -321,9 +321,10 @@ class LocalLog:
     def purge_deleted_files(self, now_ms: int) -> int:
         """Unlink the files of dropped segments whose file.delete.delay.ms is over; how many.
 
-        Unlinking a large file blocks: call it in an executor, as `flush`.
+        Unlinking a large file blocks: call it in an executor, as `flush`. What cannot be unlinked
+        is tried again by the next call; the log does not need it any more.
         """
-        with self._disk:
+        with disk_errors(f"A dropped segment of {self.directory.name}"):
             return self._deleted.unlink_due(now_ms)
 
     def close(self) -> None:

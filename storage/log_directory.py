@@ -17,15 +17,16 @@ again by the leader, an old recovery point costs reading, and an old log start m
 records that DeleteRecords hid a moment before all replicas died.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import re
-import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from ..wire.errors import InconsistentTopicId
+from ..wire.errors import InconsistentTopicId, KafkaError, KafkaStorageError
 from .checkpoint import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -39,17 +40,16 @@ from .checkpoint import (
     write_atomically,
 )
 from .corrupt_file import CorruptFile
-from .disk_guard import DiskGuard
+from .disk_guard import disk_errors
 from .log_config import LogConfig
 from .partition_log import PartitionLog
+from .removed_partitions import RemovedPartitions
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 UNRECOVERED = "unrecovered-logs-checkpoint"
 AFTER_A_KILL, AFTER_A_POWER_CUT = 0, 1
 LOCK = ".lock"
-FILE_NAME_BYTES_MAX = 255
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
-_DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
 
 TopicPartition = tuple[str, int]
 
@@ -72,6 +72,9 @@ class Checkpoints(NamedTuple):
 
 class LogDirectory:
     """The logs of one broker. Methods raise KafkaStorageError where the disk fails.
+
+    Nothing here is given up because of that: each checkpoint is written whole every time, and a
+    rename or removal that has failed is tried again. A log that fails does so for itself.
 
     `logs` are those that are open. `found` are the partitions that lay here at the start and have
     not been opened yet. `clean_shutdown_epoch` is the broker epoch of the run that ended cleanly
@@ -96,18 +99,17 @@ class LogDirectory:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._fault_point = fault_point
-        self._disk = DiskGuard(str(path))
-        with self._disk:
+        self._removed = RemovedPartitions(path, fault_point)
+        with self._disk():
             path.mkdir(parents=True, exist_ok=True)
             self._lock = _take_lock(path)
         try:
-            with self._disk:
+            with self._disk():
                 self.meta = self._check_meta(cluster_id, node_id, boot_id, new_directory_id)
                 self.clean_shutdown_epoch = self._take_clean_shutdown_mark()
                 self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
                 self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
                 self._log_start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
-                self._to_delete: list[Path] = []
                 self.found = self._scan()
                 self._unrecovered = self._read_unrecovered()
         except BaseException:
@@ -124,6 +126,9 @@ class LogDirectory:
         A directory of that name with another topic id belongs to a deleted topic: it is set aside.
         """
         key = (topic, partition)
+        if key in self._removed.waiting:
+            with self._disk():
+                self._removed.delete(topic, partition)
         was_here = key in self.found
         try:
             log = self._open(key, topic_id, config, was_here, now_ms)
@@ -135,25 +140,28 @@ class LogDirectory:
         return log
 
     def delete_partition(self, topic: str, partition: int) -> None:
-        """Take a partition out at once; `purge_deleted` frees the space."""
-        log = self.logs.pop((topic, partition), None)
-        self.found.discard((topic, partition))
-        with self._disk:
-            path = self._move_away(topic, partition, "delete")
-            if path is not None:
-                self._to_delete.append(path)
-        if log is not None:
-            log.retire()
+        """Take a partition out at once; `purge_deleted` frees the space.
+
+        Never fails: a directory that cannot be renamed now waits for `retry_renames`.
+        """
+        self._forget(topic, partition)
+        with contextlib.suppress(OSError):
+            self._removed.delete(topic, partition)
 
     def set_aside(self, topic: str, partition: int) -> Path | None:
         """Rename a partition's directory to -stray: nobody serves it, nobody deletes it."""
-        log = self.logs.pop((topic, partition), None)
-        self.found.discard((topic, partition))
-        with self._disk:
-            path = self._move_away(topic, partition, "stray")
-        if log is not None:
-            log.retire()
+        with self._disk():
+            path = self._removed.rename(topic, partition, "stray")
+        self._forget(topic, partition)
         return path
+
+    def retry_renames(self) -> None:
+        """Try again to rename the directories of deleted partitions for which it failed.
+
+        Call it where partitions are opened: never beside `open_partition`.
+        """
+        with self._disk():
+            self._removed.retry()
 
     def purge_deleted(self, now_ms: int) -> int:
         """Remove deleted partitions, and dropped segments whose delay is over (blocks).
@@ -163,13 +171,8 @@ class LogDirectory:
         for log in list(self.logs.values()):
             if not log.is_failed:
                 log.purge_deleted_files(now_ms)
-        count = 0
-        with self._disk:
-            while self._to_delete:
-                shutil.rmtree(self._to_delete[0], ignore_errors=True)
-                del self._to_delete[0]
-                count += 1
-        return count
+        with self._disk():
+            return self._removed.purge()
 
     def note_recovered(self) -> None:
         """The logs that are known to belong here are open: what a power cut left there is mended.
@@ -177,7 +180,7 @@ class LogDirectory:
         Only now the machine's boot id is written down. A process that is killed before begins
         again with the suspicion that it had; of logs that nobody has opened it stays.
         """
-        with self._disk:
+        with self._disk():
             self._note_unrecovered()
             if self._written_boot_id != self.meta.boot_id:
                 self._write_meta(self.meta)
@@ -196,22 +199,31 @@ class LogDirectory:
 
     def write_checkpoints(self, checkpoints: Checkpoints) -> None:
         """Put collected offsets on the disk (blocks)."""
-        with self._disk:
+        with self._disk():
             self._checkpoint(HIGH_WATERMARKS).write(checkpoints.high_watermarks)
             self._checkpoint(RECOVERY_POINTS).write(checkpoints.recovery_points)
             self._checkpoint(LOG_START_OFFSETS).write(checkpoints.log_start_offsets)
 
     def close(self, broker_epoch: int) -> None:
-        """Close and sync all logs, and mark the end as clean if all of them could (blocks)."""
+        """Close and sync all logs, and mark the end as clean if all of them could (blocks).
+
+        A log that cannot be closed keeps no other from it; the first error is raised at the end.
+        """
+        problem: KafkaError | None = None
         try:
             for log in self.logs.values():
-                log.close()
+                try:
+                    log.close()
+                except KafkaStorageError as error:
+                    problem = problem or error
             self.write_checkpoints(self.collect_checkpoints())
-            with self._disk:
+            with self._disk():
                 self._note_unrecovered()
+            if problem is not None:
+                raise problem
             if not any(log.is_failed for log in self.logs.values()):
                 mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
-                with self._disk:
+                with self._disk():
                     write_atomically(
                         self.path / CLEAN_SHUTDOWN, mark.encode(), fault_point=self._fault_point
                     )
@@ -300,31 +312,23 @@ class LogDirectory:
         for entry in os.scandir(self.path):
             if not entry.is_dir():
                 continue
-            if _DELETED_DIRECTORY.fullmatch(entry.name):
-                self._to_delete.append(Path(entry.path))
-            elif match := _PARTITION_DIRECTORY.fullmatch(entry.name):
+            if self._removed.found(Path(entry.path)):
+                continue
+            if match := _PARTITION_DIRECTORY.fullmatch(entry.name):
                 found.add((match[1], int(match[2])))
         return found
 
-    def _move_away(self, topic: str, partition: int, suffix: str) -> Path | None:
-        """Rename a partition's directory so that it is none any more; None if there is none."""
-        path = self.path / f"{topic}-{partition}"
-        number = 0
-        while True:
-            ending = f"-{partition}.{number:032x}-{suffix}"
-            target = self.path / (topic[: FILE_NAME_BYTES_MAX - len(ending)] + ending)
-            if not target.exists():
-                break
-            number += 1
-        self._fault_point("directory.before-rename")
+    def _forget(self, topic: str, partition: int) -> None:
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.retire()
+        self.found.discard(key)
         for offsets in (self._high_watermarks, self._recovery_points, self._log_start_offsets):
-            offsets.pop((topic, partition), None)
-        try:
-            path.rename(target)
-        except FileNotFoundError:
-            return None
-        self._fault_point("directory.after-rename")
-        return target
+            offsets.pop(key, None)
+
+    def _disk(self) -> AbstractContextManager[None]:
+        return disk_errors(f"The data directory {self.path}")
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(self.path / name, self._fault_point)

@@ -74,6 +74,7 @@ class DeletedFiles:
         """Remove what has waited long enough; returns how many files."""
         count = 0
         while self._waiting and self._waiting[0][0] <= now_ms:
-            self._waiting.popleft()[1].unlink(missing_ok=True)
+            self._waiting[0][1].unlink(missing_ok=True)  # if it fails: again next time
+            self._waiting.popleft()
             count += 1
         return count

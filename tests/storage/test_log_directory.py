@@ -1,6 +1,8 @@
 """The data directory: whose it is, how it was left, which partitions are in it."""
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 
@@ -289,3 +291,103 @@ def test_an_unwritable_directory_is_a_storage_error(tmp_path):
             boot_id="b",
             new_directory_id=bytes(16),
         )
+
+
+class FailingDisk:
+    """A fault point at which the disk is full while the point's name is in `full_at`."""
+
+    def __init__(self):
+        self.full_at = set()
+
+    def __call__(self, name):
+        if name in self.full_at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_checkpoint_that_finds_no_room_is_written_when_there_is_room_again(opened, logs):
+    disk = FailingDisk()
+    directory = opened(fault_point=disk)
+    logs.lead(open_partition(directory), 3)
+    disk.full_at = {"checkpoint.before-fsync"}
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        directory.write_checkpoints(directory.collect_checkpoints())
+    disk.full_at = set()
+    directory.write_checkpoints(directory.collect_checkpoints())
+    directory.note_recovered()
+    directory.delete_partition("t", 0)
+    assert directory.purge_deleted(NOW_MS) == 1
+
+
+def test_a_deleted_partition_that_cannot_be_renamed_is_gone_and_renamed_later(
+    opened, logs, tmp_path
+):
+    disk = FailingDisk()
+    directory = opened(fault_point=disk)
+    log = open_partition(directory)
+    logs.lead(log, 5)
+    disk.full_at = {"directory.before-rename"}
+    directory.delete_partition("t", 0)
+    with pytest.raises(KafkaStorageError):
+        logs.lead(log)
+    with pytest.raises(KafkaStorageError):
+        directory.retry_renames()
+    with pytest.raises(KafkaStorageError):
+        open_partition(directory)  # the old records must not come back
+    assert directory.purge_deleted(NOW_MS) == 0 and (tmp_path / "node-1" / "t-0").exists()
+    disk.full_at = set()
+    directory.retry_renames()
+    assert directory.purge_deleted(NOW_MS) == 1 and not (tmp_path / "node-1" / "t-0").exists()
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, OTHER_ID])
+def test_a_partition_that_comes_back_before_its_directory_is_renamed_begins_empty(
+    opened, logs, topic_id
+):
+    disk = FailingDisk()
+    directory = opened(fault_point=disk)
+    logs.lead(open_partition(directory), 5)
+    disk.full_at = {"directory.before-rename"}
+    directory.delete_partition("t", 0)
+    disk.full_at = set()
+    log = open_partition(directory, topic_id=topic_id)
+    assert log.log_end_offset == 0
+    directory.retry_renames()
+    logs.lead(log, 2)
+    assert directory.purge_deleted(NOW_MS) == 1 and log.directory.exists()
+
+
+def test_what_cannot_be_removed_is_removed_later(opened, logs, tmp_path, monkeypatch):
+    directory = opened()
+    for partition in (0, 1):
+        logs.lead(open_partition(directory, partition=partition))
+        directory.delete_partition("t", partition)
+    with monkeypatch.context() as patched:
+        rmtree = shutil.rmtree
+
+        def fail_for_the_first(path):
+            if path.name.startswith("t-0"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            rmtree(path)
+
+        patched.setattr(shutil, "rmtree", fail_for_the_first)
+        with pytest.raises(KafkaStorageError):
+            directory.purge_deleted(NOW_MS)
+    assert len(list((tmp_path / "node-1").glob("*-delete"))) == 1
+    assert directory.purge_deleted(NOW_MS) == 1
+
+
+def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(opened, logs):
+    disk = FailingDisk()
+    directory = opened(fault_point=disk)
+    for partition in (0, 1):
+        logs.lead(open_partition(directory, partition=partition))
+    disk.full_at = {"log.snapshot.before-write"}
+    with pytest.raises(KafkaStorageError):
+        directory.logs["t", 0].close()
+    disk.full_at = set()
+    directory.logs["t", 0].close = directory.logs["t", 0].flush  # raises again
+    with pytest.raises(KafkaStorageError):
+        directory.close(broker_epoch=1)
+    again = opened()
+    assert again.clean_shutdown_epoch is None
+    assert open_partition(again, partition=1).recovery_point == 1

@@ -1,0 +1,80 @@
+"""The background work for logs: what the disk refuses is tried again."""
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.node import log_maintenance
+from oncelog.node.log_maintenance import LogMaintenance
+from oncelog.storage.checkpoint import HIGH_WATERMARKS, OffsetCheckpoint
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
+
+from .leading_broker import TOPIC_ID, LeadingBroker
+
+WAIT_S = 10
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_a_full_disk_is_said_once_and_forgiven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A checkpoint finds no room ten times; then topics are deleted and checkpoints written."""
+    failures = 0
+    is_full = True
+
+    def fault_point(name: str) -> None:
+        nonlocal failures
+        if is_full and name in ("checkpoint.before-fsync", "directory.before-rename"):
+            failures += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_maintenance, "PURGE_MS", 10)
+    caplog.set_level(logging.ERROR)
+
+    async def run() -> None:
+        nonlocal is_full
+        directory = LogDirectory(
+            tmp_path / "data",
+            cluster_id="c",
+            node_id=1,
+            boot_id="b",
+            new_directory_id=bytes(16),
+            fault_point=lambda name: None if not started else fault_point(name),
+        )
+        started.append(True)
+        broker = LeadingBroker(tmp_path)
+        config: Any = SimpleNamespace(
+            replica_high_watermark_checkpoint_interval_ms=10,
+            log_retention_check_interval_ms=60_000,
+        )
+        directory.open_partition("t", 0, TOPIC_ID, LogConfig(), 0)
+        directory.open_partition("u", 0, TOPIC_ID, LogConfig(), 0)
+        with ThreadPoolExecutor(1) as executor:
+            maintenance = LogMaintenance(broker.replicas, directory, config, executor)
+            directory.delete_partition("u", 0)
+            await until(lambda: failures >= 10)
+            is_full = False
+            await until(lambda: not list(directory.path.glob("u-0*")))
+            checkpoint = OffsetCheckpoint(directory.path / HIGH_WATERMARKS)
+            await until(lambda: checkpoint.read() == {("t", 0): 0})
+            await maintenance.stop()
+        directory.release()
+
+    started: list[bool] = []
+    asyncio.run(run())
+    said = [record for record in caplog.records if "tried again" in record.message]
+    assert 1 <= len(said) <= 2, "once for the checkpoints, once for the deletion"
