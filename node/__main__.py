@@ -50,6 +50,7 @@ async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     broker = make(config)
+    broker.watchdog.start()
     loop.set_exception_handler(partial(_unhandled, broker))
     starting = asyncio.ensure_future(broker.start())
     interrupted = asyncio.ensure_future(stop.wait())
@@ -60,6 +61,7 @@ async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -
     starting.result()
     await broker.run(stop)
     await broker.stop()
+    broker.watchdog.stop()
 
 
 def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

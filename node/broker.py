@@ -48,6 +48,7 @@ from .liveness import INCARNATION_BYTES, Liveness
 from .log_compaction import LogCompaction
 from .log_maintenance import LogMaintenance
 from .logs import Logs
+from .loop_watchdog import LoopWatchdog
 from .partition_roles import PartitionRoles
 from .partition_transactions import PartitionTransactions
 from .replica_fetcher import FetchSettings, ReplicaFetchers
@@ -82,6 +83,7 @@ class Broker:
         self._gate = gate or LinkGate()
         self._clock = self._outside.clock
         self._work = SlicedWork(self._outside.slice_clock)
+        self.watchdog = LoopWatchdog()  # watches once the process starts it
         self._failure: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -360,6 +362,7 @@ class Broker:
             "partitions": len(self._replicas),
             "partitions_led": sum(1 for p in self._replicas if p.leader is not None),
             **self._partition_transactions.metrics(),
+            "loop": self.watchdog.metrics(),
         }
 
     async def _propose(self, command: Command) -> Result:

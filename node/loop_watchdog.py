@@ -1,0 +1,162 @@
+"""Who kept the event loop: a broker that is deaf for a session is dead to the others.
+
+A timer on the loop looks every TICK_S. When it comes late, one turn of the loop was too long. The
+same timer arms an alarm of the operating system; it goes off in the middle of a long turn, in the
+main thread, and reads off the stack what runs there (`loop_activity`). So a turn above
+STALL_S + TICK_S is always seen, one above STALL_S often, and no thread is needed.
+
+A turn is known by its wall time, by the CPU time of its thread, by how long that thread was ready
+but had no processor (`/proc/self/schedstat`), and by the pauses of the garbage collector. Only
+wall time less the wait for a processor is the broker's own doing. A process that was stopped
+(SIGSTOP, SIGCONT) was not at fault either.
+
+Belongs to a process, not to a broker: `node/__main__` starts it.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from .garbage_collection import GarbageCollection
+from .loop_activity import describe
+
+logger = logging.getLogger(__name__)
+TICK_S = 0.05
+STALL_S = 0.1
+FINDING_S = 0.5  # what chaos runs and the pytest plugin take as a defect of the broker
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One turn of the loop that was too long; seconds."""
+
+    wall_s: float
+    cpu_s: float
+    waited_s: float  # ready to run, without a processor
+    collected_s: float  # of the garbage collector
+    activity: str
+
+    @property
+    def own_s(self) -> float:
+        """What the broker itself is to blame for."""
+        return self.wall_s - self.waited_s
+
+    def __str__(self) -> str:
+        return (
+            f"the event loop was kept for {self.own_s * 1000:.0f} ms by {self.activity}"
+            f" (CPU {self.cpu_s * 1000:.0f} ms, of which garbage collection"
+            f" {self.collected_s * 1000:.0f} ms; besides, it waited {self.waited_s * 1000:.0f} ms"
+            " for a processor)"
+        )
+
+
+class LoopWatchdog:
+    """Watches the event loop of the main thread of this process."""
+
+    def __init__(self) -> None:
+        self.stall_count = self.finding_count = self.starved_count = 0
+        self.longest: Stall | None = None
+        self.last: Stall | None = None
+        self._collection = GarbageCollection()
+        self._schedstat = -1
+        self._was_stopped = False
+        self._activity = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Watch from now on; in the main thread, on its running loop."""
+        self._loop = asyncio.get_running_loop()
+        signal.signal(signal.SIGALRM, self._alarm)
+        signal.signal(signal.SIGCONT, self._continued)
+        self._collection.start()
+        self._schedstat = _open_schedstat()
+        self._begin_turn(time.monotonic())
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.signal(signal.SIGCONT, signal.SIG_DFL)
+            self._collection.stop()
+        if self._schedstat >= 0:
+            os.close(self._schedstat)
+            self._schedstat = -1
+
+    def metrics(self) -> dict[str, Any]:
+        """What the admin socket tells of the loop; milliseconds."""
+        longest = self.longest
+        return {
+            "stalls": self.stall_count,
+            "stalls_over_500_ms": self.finding_count,
+            "starved": self.starved_count,
+            "longest_ms": round(longest.own_s * 1000) if longest else 0,
+            "longest": str(longest) if longest else "",
+            "last": str(self.last) if self.last else "",
+            **self._collection.metrics(),
+        }
+
+    # -- turns
+
+    def _begin_turn(self, now_s: float) -> None:
+        self._cpu_s, self._waited_s = time.thread_time(), self._processor_wait_s()
+        self._collected_s = self._collection.paused_s
+        self._due_s = now_s + TICK_S
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+        signal.setitimer(signal.ITIMER_REAL, TICK_S + STALL_S)
+
+    def _tick(self) -> None:
+        now_s = time.monotonic()
+        late_s = now_s - self._due_s
+        if late_s >= STALL_S and not self._was_stopped:
+            self._look_at(late_s)
+        self._was_stopped, self._activity = False, ""
+        self._begin_turn(now_s)
+
+    def _look_at(self, late_s: float) -> None:
+        stall = Stall(
+            wall_s=late_s,
+            cpu_s=time.thread_time() - self._cpu_s,
+            waited_s=min(late_s, self._processor_wait_s() - self._waited_s),
+            collected_s=self._collection.paused_s - self._collected_s,
+            activity=self._activity or "what ended before it could be seen",
+        )
+        if stall.own_s < STALL_S:
+            self.starved_count += 1  # the machine's doing
+            return
+        self.stall_count += 1
+        self.finding_count += stall.own_s > FINDING_S
+        self.last = stall
+        if self.longest is None or stall.own_s > self.longest.own_s:
+            self.longest = stall
+        logger.warning("%s", stall)
+
+    # -- signals
+
+    def _alarm(self, _number: int, frame: FrameType | None) -> None:
+        if self._collection.is_running:
+            self._activity = "garbage collection"
+        else:
+            self._activity = describe(frame, asyncio.current_task(self._loop))
+
+    def _continued(self, _number: int, _frame: FrameType | None) -> None:
+        self._was_stopped = True
+
+    def _processor_wait_s(self) -> float:
+        if self._schedstat < 0:
+            return 0.0
+        return int(os.pread(self._schedstat, 64, 0).split()[1]) / 1e9
+
+
+def _open_schedstat() -> int:
+    """The kernel's account of the main thread; -1 where there is none."""
+    try:
+        return os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1

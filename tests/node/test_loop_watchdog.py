@@ -1,0 +1,119 @@
+"""What keeps the event loop is named; what nobody is to blame for is not held against anybody."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.node_process import NodeProcess
+from oncelog.node.loop_activity import describe
+from oncelog.replication.sliced_work import SlicedWork
+
+from . import stalling_node
+
+DEADLINE_S = 30
+
+
+def test_a_job_in_slices_is_named_and_so_is_the_line_where_it_stands() -> None:
+    seen = []
+
+    def steps() -> Any:
+        seen.append(describe(sys._getframe(), None))
+        yield
+
+    async def run() -> None:
+        await SlicedWork().run("search by time", steps())
+
+    asyncio.run(run())
+    assert seen[0].startswith("work search by time, in ")
+
+
+def test_a_task_is_named_when_nothing_better_is_known() -> None:
+    async def run() -> str:
+        return describe(None, asyncio.current_task())
+
+    async def named() -> str:
+        return await asyncio.create_task(run(), name="heartbeats")
+
+    assert asyncio.run(named()) == "task heartbeats"
+    assert describe(None, None) == "a callback"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NodeProcess, "program", stalling_node.program)
+        with Cluster(nodes=1, data=tmp_path_factory.mktemp("watched") / "cluster") as cluster:
+            yield cluster
+
+
+def loop_metrics(cluster: Cluster) -> dict[str, Any]:
+    return cluster.ask_node(1, {"op": "metrics"})["loop"]
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def order(cluster: Cluster, word: str) -> None:
+    new = Path(cluster.data) / "new-order"
+    new.write_text(word)
+    new.rename(new.with_name(stalling_node.ORDER))
+    wait_until(lambda: not new.with_name(stalling_node.ORDER).exists())
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [("task", "task taking orders"), ("work", "work loading of a group")],
+)
+def test_who_keeps_the_loop_of_a_process_is_counted_and_named(
+    cluster: Cluster, word: str, name: str
+) -> None:
+    before = loop_metrics(cluster)["stalls_over_500_ms"]
+    order(cluster, word)
+    wait_until(lambda: name in loop_metrics(cluster)["last"])
+    assert loop_metrics(cluster)["stalls_over_500_ms"] > before
+    assert "stalling_node.py" in loop_metrics(cluster)["last"] or word == "task"
+    assert f"by {name}" in cluster.node(1).log.read_text()
+
+
+@pytest.mark.cluster
+def test_a_command_that_keeps_the_loop_is_named(cluster: Cluster) -> None:
+    order(cluster, "command")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(DEADLINE_S)
+    wait_until(lambda: "command CreateTopics" in loop_metrics(cluster)["last"])
+
+
+@pytest.mark.cluster
+def test_a_process_that_was_stopped_has_not_kept_its_loop(cluster: Cluster) -> None:
+    before = loop_metrics(cluster)
+    process = cluster.node(1).find()
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    wait_until(lambda: process.status() == "stopped")
+    time.sleep(2 * stalling_node.STALL_S)  # that long it stands
+    os.kill(process.pid, signal.SIGCONT)
+    assert loop_metrics(cluster)["stalls_over_500_ms"] == before["stalls_over_500_ms"]
+
+
+@pytest.mark.cluster
+def test_a_background_task_that_fails_ends_the_broker_with_its_name(cluster: Cluster) -> None:
+    process = cluster.node(1).find()
+    assert process is not None
+    order(cluster, "fail")
+    wait_until(lambda: not process.is_running() or process.status() == "zombie")
+    log = cluster.node(1).log.read_text()
+    assert "the background task 'taking orders' has failed: LookupError" in log
