@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from .cli_common import (
     DEFAULT_DATA,
+    Bootstrap,
     Data,
     Format,
     Pairs,
@@ -35,6 +36,20 @@ NODE_COLUMNS = {
     "rss_mb": "RSS MB",
     "cpu_s": "CPU s",
     "up_s": "UP s",
+}
+PROBE_COLUMNS = {
+    "node": "NODE",
+    "answers": "ANSWERS",
+    "p50_ms": "P50 ms",
+    "p99_ms": "P99 ms",
+    "max_ms": "MAX ms",
+    "less_wait_ms": "LESS WAIT",  # the latest answer without waits for a processor
+    "silent_ms": "SILENT ms",
+    "lost": "LOST",
+    "fences": "FENCED",
+    "waited_ms": "WAITED ms",
+    "cpu_s": "CPU s",
+    "rss_mb": "RSS MB",
 }
 Target = Annotated[str, Parameter(help=SYNTAX)]
 
@@ -110,8 +125,27 @@ def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
         print(f"export {key}={value}")
 
 
-def doctor(*, data: Data = DEFAULT_DATA, format: Format = "table") -> int:
-    """Look for what is wrong or will be: this machine, the directory, the cluster."""
+def doctor(
+    *,
+    probe: Annotated[
+        bool, Parameter(help="Ask every node each 5 ms; late answers are told.", negative=())
+    ] = False,
+    seconds: Annotated[float, Parameter(help="How long to probe.")] = 10.0,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    format: Format = "table",
+) -> int:
+    """Look for what is wrong or will be: this machine, the directory, the cluster.
+
+    With --probe: how late each node answers while the cluster works. Exit code 1 above 200 ms, and
+    when a node that lives was fenced.
+    """
+    if probe:
+        return _probe(data, bootstrap, seconds, format)
+    if bootstrap is not None:
+        raise Failure(
+            "--bootstrap belongs to --probe; the other checks look at --data.", exit_code=2
+        )
     from .doctor import examine
 
     checks = examine(data)
@@ -252,6 +286,34 @@ def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]
         raise Failure(f"{config} is not a file; --config wants a server.properties.", exit_code=2)
     command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(config.resolve())]
     os.execv(sys.executable, command)
+
+
+def _probe(data: Path, bootstrap: str | None, seconds: float, output: str) -> int:
+    """Probe a cluster for a while; a local one says itself what kept its loops."""
+    from .cluster_watch import ClusterWatch, WatchResult
+    from .probe import LIMIT_MS, Probe, targets_behind
+
+    if bootstrap is None:
+        with ClusterWatch(open_cluster(data)) as watch:
+            time.sleep(seconds)
+            seen = watch.stop()
+    else:
+        with Probe(targets_behind(bootstrap)) as asking:
+            time.sleep(seconds)
+            seen = WatchResult(asking.stop(), {}, {}, {})
+    rows = [
+        {**row, "fences": seen.fences.get(row["node"], 0), "stalls": seen.stalls.get(row["node"])}
+        for row in seen.probe.rows()
+    ]
+    if output == "json":
+        show(rows, output)
+    else:
+        show(rows, output, columns=PROBE_COLUMNS)
+        for row in rows:
+            for sentence in row["stalls"] or ():
+                print(f"node {row['node']}: {sentence}")
+        print(f"the probe itself waited {seen.probe.waited_ms:.0f} ms for a processor")
+    return 1 if seen.fences or seen.probe.max_ms > LIMIT_MS else 0
 
 
 _SHORT = ("node", "kafka", "pid", "role")

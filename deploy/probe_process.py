@@ -1,0 +1,346 @@
+"""The process of the probe: asks each node for ApiVersions when due, notes how late it answers.
+
+Rules of this file. A request is due every interval whether or not the last one has been answered,
+and its lateness counts from that moment: a stall of a second is two hundred late answers, not one
+(no coordinated omission). When a connection is lost the unanswered requests are sent again on the
+next one, still due when they were. What nobody has answered at the end counts with the time it has
+been silent. Nothing else runs in this process, so no load can disturb its clock.
+
+A processor that was not there is noted with each late answer: how long the node's thread and this
+one waited for it meanwhile (the second number of /proc/PID/schedstat).
+
+Standard input: one JSON object with the nodes, then {"node": 2, "pid": 77} to begin with a node and
+{"node": 2, "pid": null} to leave it alone. Its end asks for the result, which goes to stdout.
+"""
+
+import errno
+import gc
+import json
+import os
+import selectors
+import socket
+import struct
+import sys
+import time
+from array import array
+from collections import deque
+from typing import Any
+
+SIZE_BYTES = 4
+RECEIVE_BYTES = 1 << 18
+LATE_NS = 5_000_000  # below it nobody asks for the reason
+STALL_MS = 50.0
+STALLS_MAX = 20
+TICKS_PER_LOOK = 20  # at memory and processor time
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# ApiVersions 0 with client id null: every broker answers it, and nothing in it can be slow.
+REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+class ProcessFiles:
+    """What the kernel says of one process; zeros when there is none."""
+
+    def __init__(self, pid: int | None) -> None:
+        self._files: dict[str, int] = {}
+        for name in ("schedstat", "statm", "stat") if pid else ():
+            try:
+                self._files[name] = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
+            except OSError:
+                continue  # another system, or gone
+
+    def waited_ns(self) -> int:
+        """How long its main thread has been ready to run without a processor."""
+        return int(self._fields("schedstat", 3)[1])
+
+    def rss_bytes(self) -> int:
+        """Its resident memory now."""
+        return int(self._fields("statm", 2)[1]) * PAGE_BYTES
+
+    def cpu_s(self) -> float:
+        """Processor time of all its threads."""
+        fields = self._fields("stat", 15)
+        return (int(fields[13]) + int(fields[14])) / CLOCK_TICKS_PER_S
+
+    def close(self) -> None:
+        """Give the files back."""
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+
+    def _fields(self, name: str, least: int) -> list[bytes]:
+        try:
+            # The name of the program, in brackets, may hold blanks.
+            fields = os.pread(self._files[name], 1024, 0).rpartition(b")")[2].split()
+        except (KeyError, OSError):
+            fields = []
+        if name == "stat":
+            fields = [b"0", b"0", *fields]
+        return fields if len(fields) >= least else [b"0"] * least
+
+
+class Answers:
+    """The requests of one node that are due, and how late the answered ones were."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[int, int]] = deque()  # when due, waits for a processor until then
+        self.sent = 0  # of those waiting, on this connection
+        self._due_ns, self._late_ns, self._wait_ns = array("q"), array("q"), array("q")
+
+    @property
+    def count(self) -> int:
+        """How many have been answered."""
+        return len(self._late_ns)
+
+    def answered(self, now_ns: int, waited_ns: int) -> None:
+        """The oldest one is answered."""
+        due_ns, waited_before_ns = self.waiting.popleft()
+        self.sent -= 1
+        self._note(due_ns, now_ns, waited_ns - waited_before_ns)
+
+    def end(self, now_ns: int, waited_ns: int) -> float:
+        """Count what is silent; returns for how many ms."""
+        oldest_ns = self.waiting[0][0] if self.waiting else now_ns
+        for due_ns, waited_before_ns in self.waiting:
+            self._note(due_ns, now_ns, waited_ns - waited_before_ns)
+        self.waiting.clear()
+        return (now_ns - oldest_ns) / 1e6
+
+    def summary(self, began_ns: int) -> dict[str, Any]:
+        """Percentiles and stalls; ms."""
+        late = sorted(self._late_ns) or [0]
+        pairs = zip(self._late_ns, self._wait_ns, strict=True)
+        return {
+            "answers": self.count,
+            "p50_ms": late[len(late) // 2] / 1e6,
+            "p99_ms": late[int(len(late) * 0.99)] / 1e6,
+            "max_ms": late[-1] / 1e6,
+            "max_less_wait_ms": max((ns - wait_ns for ns, wait_ns in pairs), default=0) / 1e6,
+            "stalls": self._stalls(began_ns),
+        }
+
+    def _note(self, due_ns: int, now_ns: int, wait_ns: int) -> None:
+        self._due_ns.append(due_ns)
+        self._late_ns.append(now_ns - due_ns)
+        self._wait_ns.append(wait_ns if now_ns - due_ns > LATE_NS else 0)
+
+    def _stalls(self, began_ns: int) -> list[dict[str, float]]:
+        """The first late answer of each silence: what came due meanwhile is the same stall."""
+        stalls: list[dict[str, float]] = []
+        ended_ns = 0
+        for due_ns, late_ns, wait_ns in zip(
+            self._due_ns, self._late_ns, self._wait_ns, strict=True
+        ):
+            if late_ns > STALL_MS * 1e6 and due_ns > ended_ns:
+                ended_ns = due_ns + late_ns
+                at_s = (due_ns - began_ns) / 1e9
+                stalls.append({"at_s": at_s, "ms": late_ns / 1e6, "wait_ms": wait_ns / 1e6})
+        stalls.sort(key=lambda stall: -stall["ms"])
+        return stalls[:STALLS_MAX]
+
+
+class Watched:
+    """One node: its connection, its answers, its process."""
+
+    def __init__(self, selector: selectors.BaseSelector, entry: dict[str, Any]) -> None:
+        self.node_id = int(entry["node"])
+        self._address = socket.getaddrinfo(entry["host"], entry["port"], type=socket.SOCK_STREAM)[0]
+        self.answers = Answers()
+        self.process = ProcessFiles(entry.get("pid"))
+        self.rss_max_bytes, self.lost = 0, 0
+        self._cpu_before_s, self._cpu_s = self.process.cpu_s(), 0.0
+        self._waited_before_ns, self._waited_ns = self.process.waited_ns(), 0
+        self._selector = selector
+        self._socket: socket.socket | None = None
+        self._is_connected = self._has_served = False
+        self._is_watched = True
+        self._received = bytearray()
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it has answered once, so that the watching can begin."""
+        return self.answers.count > 0
+
+    def due(self, due_ns: int, waited_before_ns: int) -> None:
+        """One more request; counted from the first connection on."""
+        if not self._is_watched:
+            return
+        if self._socket is None:
+            self._connect()
+        if self._has_served:
+            self.answers.waiting.append((due_ns, waited_before_ns))
+
+    def send(self) -> None:
+        """Whatever is due and not sent."""
+        unsent = len(self.answers.waiting) - self.answers.sent
+        if not self._is_connected or not unsent or self._socket is None:
+            return
+        try:
+            written = self._socket.send(REQUEST * unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._lose()
+            return
+        # A request cut in two would be a mess; the socket's buffer holds minutes of them.
+        assert written % len(REQUEST) == 0
+        self.answers.sent += written // len(REQUEST)
+
+    def ready(self, own: ProcessFiles) -> None:
+        """Something is to be read, or the connection is there, or refused."""
+        if self._socket is None:
+            return
+        if not self._is_connected:
+            if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._close()
+                return
+            self._is_connected = self._has_served = True
+            self._selector.modify(self._socket, selectors.EVENT_READ, self)
+            self.send()
+            return
+        try:
+            data = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lose()
+            return
+        self._received += data
+        now_ns = time.monotonic_ns()
+        waited_ns: int | None = None
+        position = 0
+        while len(self._received) - position >= SIZE_BYTES:
+            size = int.from_bytes(self._received[position : position + SIZE_BYTES], "big")
+            if len(self._received) - position < SIZE_BYTES + size:
+                break
+            position += SIZE_BYTES + size
+            if waited_ns is None:
+                waited_ns = own.waited_ns() + self.process.waited_ns()
+            self.answers.answered(now_ns, waited_ns)
+        del self._received[:position]
+
+    def look(self) -> None:
+        """Note its memory."""
+        self.rss_max_bytes = max(self.rss_max_bytes, self.process.rss_bytes())
+
+    def leave(self) -> None:
+        """It is about to be killed: what it owes is not asked for any more."""
+        self._take_figures()
+        self._close()
+        self.answers.waiting.clear()
+        self._is_watched = self._has_served = False
+
+    def begin(self, pid: int) -> None:
+        """A new process: watched as soon as its port takes a connection."""
+        self.process = ProcessFiles(pid)
+        self._is_watched = True
+
+    def result(self, now_ns: int, began_ns: int, own: ProcessFiles) -> dict[str, Any]:
+        """All that was seen."""
+        silent_ms = self.answers.end(now_ns, own.waited_ns() + self.process.waited_ns())
+        self.look()
+        self._take_figures()
+        return {
+            "node": self.node_id,
+            **self.answers.summary(began_ns),
+            "silent_ms": silent_ms,
+            "lost_connections": self.lost,
+            "waited_ms": self._waited_ns / 1e6,
+            "cpu_s": self._cpu_s,
+            "rss_max_bytes": self.rss_max_bytes,
+        }
+
+    def _take_figures(self) -> None:
+        """Add what its process used up to now; the next process begins at zero."""
+        self._cpu_s += max(0.0, self.process.cpu_s() - self._cpu_before_s)
+        self._waited_ns += max(0, self.process.waited_ns() - self._waited_before_ns)
+        self._cpu_before_s, self._waited_before_ns = 0.0, 0
+        self.process.close()
+
+    def _connect(self) -> None:
+        family, kind, protocol, _, address = self._address
+        self._socket = socket.socket(family, kind, protocol)
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._selector.register(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self)
+        if self._socket.connect_ex(address) not in (0, errno.EINPROGRESS):
+            self._close()
+
+    def _lose(self) -> None:
+        self.lost += 1
+        self._close()
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._selector.unregister(self._socket)
+            self._socket.close()
+        self._socket, self._is_connected = None, False
+        self.answers.sent = 0
+        self._received.clear()
+
+
+def watch(nodes: list[dict[str, Any]], interval_ns: int) -> dict[str, Any]:
+    """Ask until standard input ends."""
+    selector = selectors.SelectSelector()  # epoll's timeout is no finer than 1 ms
+    os.set_blocking(sys.stdin.fileno(), False)
+    selector.register(sys.stdin.fileno(), selectors.EVENT_READ, None)
+    own = ProcessFiles(os.getpid())
+    watched = {int(entry["node"]): Watched(selector, entry) for entry in nodes}
+    commands, is_announced = b"", False
+    began_ns = next_ns = time.monotonic_ns()
+    own_before_ns, ticks = own.waited_ns(), 0
+    while True:
+        before_ns = own.waited_ns()
+        befores = {node: one.process.waited_ns() + before_ns for node, one in watched.items()}
+        for key, _ in selector.select(max(0, next_ns - time.monotonic_ns()) / 1e9):
+            if key.data is not None:
+                key.data.ready(own)
+                continue
+            data = os.read(sys.stdin.fileno(), 1 << 16)
+            if not data:
+                now_ns = time.monotonic_ns()
+                return {
+                    "seconds": (now_ns - began_ns) / 1e9,
+                    "waited_ms": (own.waited_ns() - own_before_ns) / 1e6,
+                    "nodes": [one.result(now_ns, began_ns, own) for one in watched.values()],
+                }
+            *lines, commands = (commands + data).split(b"\n")
+            for line in lines:
+                command = json.loads(line)
+                one = watched[command["node"]]
+                if command["pid"] is None:
+                    one.leave()
+                else:
+                    one.begin(command["pid"])
+        now_ns = time.monotonic_ns()
+        while next_ns <= now_ns:  # each tick that we slept over was due in its time
+            for node, one in watched.items():
+                one.due(next_ns, befores[node])
+            next_ns += interval_ns
+            ticks += 1
+            if ticks % TICKS_PER_LOOK == 1:
+                for one in watched.values():
+                    one.look()
+        for one in watched.values():
+            one.send()
+        if not is_announced and all(one.has_answered for one in watched.values()):
+            is_announced = True
+            print("watching", flush=True)
+
+
+def main() -> None:
+    """Read what to watch, watch, print what was seen."""
+    asked = json.loads(sys.stdin.buffer.readline())
+    gc.disable()
+    gc.freeze()
+    try:
+        found = watch(asked["nodes"], int(asked["interval_ms"] * 1e6))
+    except OSError as problem:  # a name that nobody knows, no files left
+        sys.exit(print(problem, flush=True))
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
