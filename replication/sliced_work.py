@@ -14,21 +14,14 @@ docs/decisions/0007-the-budget-of-the-loop.md has the whole of it.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-Result = TypeVar("Result")
-Steps = Generator[None, None, Result]
+from ..wire.steps import Result, Steps, run_to_end
+
+__all__ = ["SlicedWork", "Steps", "run_to_end"]
+
 SLICE_S = 0.004  # of one turn of the loop, for all jobs together
-
-
-def run_to_end(steps: Steps[Result]) -> Result:
-    """Run a generator at once: in an executor, in a tool, or when it is known to be short."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 class SlicedWork:
