@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from oncelog.deploy.failure import Failure
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.deploy.node_process import NodeProcess
 from oncelog.node.loop_activity import describe
@@ -56,7 +57,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def loop_metrics(cluster: Cluster) -> dict[str, Any]:
-    return cluster.ask_node(1, {"op": "metrics"})["loop"]
+    """Of the node; a loop that is kept answers later."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return cluster.ask_node(1, {"op": "metrics"})["loop"]
+        except Failure:
+            assert time.monotonic() < deadline_s
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
