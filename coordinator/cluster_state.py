@@ -1,8 +1,10 @@
 """The cluster's metadata as a replicated state machine: every node applies the same log to it.
 
-`apply` is total and deterministic: any bytes, at any state, give the same result on every node
-and raise nothing. It reads no clock and draws no random number. What the commands do is in the
-rules_* files, what holds for each partition in `elections`, the data in `cluster_tables`.
+`apply` is total and deterministic: any command, at any state, gives the same result on every node
+and raises nothing. Bytes that this release cannot read raise MalformedCommand and change nothing:
+the node must end, or it would differ from those that can. It reads no clock and draws no random
+number. What the commands do is in the rules_* files, what holds for each partition in `elections`,
+the data in `cluster_tables`.
 
 A command that comes with an operation id is done once: proposed again, because its first outcome
 never came back, it is answered with that outcome.
@@ -12,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..wire.errors import ErrorCode
 from .cluster_model import Changes
 from .cluster_snapshot import decode_tables, difference, encode_tables
 from .cluster_tables import ClusterTables
@@ -28,7 +29,6 @@ from .commands import (
     ElectLeaders,
     FailReplicas,
     FenceBroker,
-    MalformedCommand,
     RegisterBroker,
     SetClusterId,
     SetDefaults,
@@ -106,7 +106,7 @@ class ClusterState(ClusterTables):
         self._listeners.append(callback)
 
     def apply(self, command: bytes, index: int, term: int = 0) -> Result:
-        """Do what the log says at `index`. Bytes that are no command change nothing."""
+        """Do what the log says at `index`; raises MalformedCommand, changing nothing."""
         self._fault_point("cluster.before-apply")
         result = self._decide(command, index)
         changes = self.take_changes()
@@ -134,10 +134,7 @@ class ClusterState(ClusterTables):
             self._notify(changes)
 
     def _decide(self, data: bytes, index: int) -> Result:
-        try:
-            command, operation_id = decode_command(data)
-        except MalformedCommand as error:
-            return Result(error=ErrorCode.INVALID_REQUEST, message=str(error), index=index)
+        command, operation_id = decode_command(data)
         if known := self._outcomes.get(operation_id):
             return decode_result(known)
         if isinstance(command, RegisterBroker):

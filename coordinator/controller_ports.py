@@ -25,7 +25,7 @@ class MetadataGroup(Protocol):
         ...
 
     async def submit(self, command: bytes, *, timeout_ms: float = ...) -> Any:
-        """The result of apply; raises DefinitelyNot, OutcomeUnknown, CommandFailed."""
+        """The result of apply; raises DefinitelyNot or OutcomeUnknown."""
         ...
 
     def on_elected(self, callback: Callable[[int], None]) -> None:

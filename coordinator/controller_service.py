@@ -18,7 +18,7 @@ from .commands import Command, decode_command, encode_command
 from .controller import Controller, ControllerSettings, Heartbeat
 from .controller_messages import MESSAGE_OF, ControllerReply, ReplyStatus, may_ask
 from .controller_ports import Links, MetadataGroup, Reply
-from .raft.outcomes import CommandFailed, DefinitelyNot, OutcomeUnknown
+from .raft.outcomes import DefinitelyNot, OutcomeUnknown
 from .results import Result, encode_result
 
 TICK_MS = 50
@@ -154,9 +154,6 @@ class ControllerService:
         self._fault_point("controller.before-propose")
         try:
             return await self._group.submit(command, timeout_ms=SUBMIT_TIMEOUT_MS)
-        except CommandFailed as error:  # apply is total, so this is a defect
-            self._log.exception("the metadata log holds a command that cannot be applied")
-            raise OutcomeUnknown(str(error)) from error
         finally:
             self._fault_point("controller.after-propose")
 

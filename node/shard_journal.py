@@ -129,11 +129,11 @@ def _replay(node_id: int, group: RecoveredGroup, snapshot: Snapshot | None) -> S
 
 
 def _entries(machine: TransactionShard, command: bytes, index: int, term: int) -> list[ShardEntry]:
-    applied = machine.apply(command, index, term)
     try:
         wanted = decode_transaction_command(command)
     except MalformedTransactionCommand as problem:
         return [ShardEntry(index, term, None, None, str(problem))]
+    applied = machine.apply(command, index, term)
     if isinstance(wanted, SetShardCount):
         return [ShardEntry(index, term, None, None, f"the cluster has {wanted.count} shards")]
     refusals = applied.refusals or [applied.reason] * len(wanted.writes)

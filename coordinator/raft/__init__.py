@@ -21,10 +21,10 @@ from .engine import RaftEngine
 from .group import RaftGroup
 from .outcomes import (
     BrokenInvariant,
-    CommandFailed,
     CorruptJournal,
     DefinitelyNot,
     ForeignJournal,
+    InapplicableEntry,
     OutcomeUnknown,
 )
 from .settings import RaftSettings, check_voters
@@ -32,10 +32,10 @@ from .status import RaftStatus, VoterStatus
 
 __all__ = [
     "BrokenInvariant",
-    "CommandFailed",
     "CorruptJournal",
     "DefinitelyNot",
     "ForeignJournal",
+    "InapplicableEntry",
     "OutcomeUnknown",
     "RaftEngine",
     "RaftGroup",

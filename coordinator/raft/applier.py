@@ -1,7 +1,8 @@
 """The state machine of a group, how far it has come, and its snapshots.
 
-An exception of `apply` is a result like any other: it is the same on every replica, so the entry
-counts as applied and its submitter gets CommandFailed. The snapshot file is durable before the
+A committed entry that cannot be applied here (a newer release wrote it, or there is a defect)
+stops the node: to pass over it would let this replica differ from the others in silence. The
+entry stays in the log, and the next start tries it again. The snapshot file is durable before the
 log is cut; one that came from the leader is loaded before it replaces the own file, and a failed
 load brings the old state back.
 """
@@ -11,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .group_log import GroupLog
-from .library import COMMAND
-from .outcomes import CommandFailed, CorruptJournal
+from .library import COMMAND, NO_OP
+from .outcomes import CorruptJournal, InapplicableEntry
 from .records import Snapshot, decode_snapshot, encode_snapshot
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ class StateMachine(Protocol):
     """What a group replicates. Total and deterministic: no clock, no randomness, no files."""
 
     def apply(self, command: bytes, index: int, term: int) -> Any:
-        """Carry out a committed command; the result goes to its submitter, if it is here."""
+        """Carry out a committed command; the result goes to its submitter, if it is here.
+
+        Refusing it is a result. Raise only for what this release cannot read: that ends the node.
+        """
         ...
 
     def snapshot(self) -> bytes:
@@ -83,23 +87,23 @@ class Applier:
             self._snapshot_index = self.applied_index = self._loaded.last_index
             self._loaded = None
 
-    def apply(self, entry: bytes, index: int, term: int) -> tuple[Any, Exception | None]:
-        """Apply the entry behind `applied_index`."""
+    def apply(self, entry: bytes, index: int, term: int) -> Any:
+        """Apply the entry behind `applied_index`; raises InapplicableEntry."""
         assert index == self.applied_index + 1
-        result, error = None, None
+        result = None
         if entry[:1] == COMMAND:
             self.has_decided = True
             self._engine.fault_point("raft.apply.before")
             try:
                 result = self._machine.apply(entry[1:], index, term)
-            except MemoryError:
-                raise  # not the same on every replica
-            except Exception as raised:
-                self._logger.exception("apply raised at entry %d", index)
-                error = CommandFailed(f"apply raised {raised!r} at entry {index}")
+            except Exception as error:
+                raise InapplicableEntry(self._group_id, index, term, entry, error) from error
             self._engine.fault_point("raft.apply.after")
+        elif entry[:1] != NO_OP:
+            unknown = ValueError(f"entries of kind {entry[:1].hex() or 'none'} are not known")
+            raise InapplicableEntry(self._group_id, index, term, entry, unknown)
         self.applied_index = index
-        return result, error
+        return result
 
     def snapshot_if_due(self) -> None:
         """Write a snapshot once enough entries have gathered."""

@@ -95,8 +95,8 @@ class RaftGroup:
     async def submit(self, command: bytes, *, timeout_ms: float = 5_000) -> Any:
         """Replicate a command and return what `apply` returned here.
 
-        Raises DefinitelyNot, OutcomeUnknown (after `timeout_ms` and a heartbeat interval at the
-        latest) or CommandFailed; see outcomes.py.
+        Raises DefinitelyNot or OutcomeUnknown (after `timeout_ms` and a heartbeat interval at the
+        latest); see outcomes.py.
         """
         future = asyncio.get_running_loop().create_future()
 
@@ -357,7 +357,7 @@ class RaftGroup:
         last = min(commit_index, first + self._settings.apply_batch_max - 1)
         apply, applied = self._applier.apply, self._submissions.applied
         for entry, index, term in self._log.read(first, last):
-            applied(index, term, *apply(entry, index, term))
+            applied(index, term, apply(entry, index, term))
         self._call_all(self._applied, last)
         if last < commit_index:
             self._engine.touch(self)

@@ -6,6 +6,8 @@ still be committed, now or later). Only the second may be retried blindly; a ret
 third needs a command that `apply` recognises.
 """
 
+from ... import __version__
+
 
 class DefinitelyNot(Exception):
     """The command was not and will not be committed; the text says why."""
@@ -15,8 +17,20 @@ class OutcomeUnknown(Exception):
     """The command may or may not be committed: leadership was lost or time ran out."""
 
 
-class CommandFailed(Exception):
-    """The command is committed, and the state machine's `apply` raised on every replica alike."""
+class InapplicableEntry(Exception):
+    """A committed entry cannot be applied by this node, which must end: see applier.py."""
+
+    def __init__(
+        self, group_id: int, index: int, term: int, entry: bytes, cause: Exception
+    ) -> None:
+        super().__init__(
+            f"the committed entry {index} of Raft group {group_id} (term {term}, {len(entry)} "
+            f"bytes, {entry[:24].hex()}...) cannot be applied here: {cause or cause!r}. Nothing is "
+            f"lost: the entry stays in the log. This node runs oncelog {__version__}. If others "
+            "run a newer release, this node runs an older version than the one that decided this: "
+            "start it with theirs. If all run the same, this is a defect of oncelog: report this "
+            "line with what stands above it."
+        )
 
 
 class CorruptJournal(Exception):

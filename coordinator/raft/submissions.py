@@ -31,14 +31,16 @@ class Submissions:
         """Wait for the entry at `index`, proposed in `term`."""
         self._waiting[index] = _Waiting(term, deadline_ms, on_done)
 
-    def applied(self, index: int, term: int, result: Any, error: Exception | None) -> None:
+    def applied(self, index: int, term: int, result: Any) -> None:
         """The committed entry at `index` was applied."""
         waiting = self._waiting.pop(index, None)
         if waiting is None:
             return
-        if waiting.term != term:
-            result, error = None, DefinitelyNot("another command was committed in its place")
-        self._tell(waiting, result, error)
+        if waiting.term == term:
+            self._tell(waiting, result, None)
+        else:
+            replaced = DefinitelyNot("another command was committed in its place")
+            self._tell(waiting, None, replaced)
 
     def expire(self, now_ms: float) -> None:
         """Give up waiting where the time is over."""

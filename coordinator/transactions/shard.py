@@ -1,8 +1,10 @@
 """One shard of the transaction coordinator's memory, as a replicated state machine.
 
-`apply` is total and deterministic: any bytes, at any state, give the same result on every node
-and raise nothing. A write counts only if the record is still the one that it was judged by and
-may be followed by the new one; so the late command of a deposed leader changes nothing.
+`apply` is total and deterministic: any command, at any state, gives the same result on every node
+and raises nothing. Bytes that this release cannot read raise MalformedTransactionCommand: the node
+must end, or it would differ from those that can. A write counts only if the record is still the
+one that it was judged by and may be followed by the new one; so the late command of a deposed
+leader changes nothing.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +19,6 @@ from ...wire.messages.transaction_log import (
 from ...wire.primitives import MalformedFrame
 from .commands import (
     CHAINED,
-    MalformedTransactionCommand,
     SetShardCount,
     Write,
     decode_transaction_command,
@@ -83,11 +84,8 @@ class TransactionShard:
     # -- the state machine
 
     def apply(self, command: bytes, index: int, term: int) -> Applied:
-        """Do what the log says at `index`."""
-        try:
-            wanted = decode_transaction_command(command)
-        except MalformedTransactionCommand as error:
-            return Applied(reason=str(error))
+        """Do what the log says at `index`; raises MalformedTransactionCommand, changing nothing."""
+        wanted = decode_transaction_command(command)
         if wanted.term != term:
             return Applied(reason=f"it was decided in term {wanted.term}, and this is {term}")
         if isinstance(wanted, SetShardCount):

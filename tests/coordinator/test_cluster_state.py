@@ -1,5 +1,8 @@
 """The state machine: total, deterministic, once for each operation, snapshots, listeners."""
 
+from typing import cast
+
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,13 +19,13 @@ from oncelog.coordinator.commands import (
     ConfigOperation,
     CreateTopics,
     DeleteTopics,
+    MalformedCommand,
     NewTopic,
     ResourceConfigs,
     SetDefaults,
     TopicReference,
     encode_command,
 )
-from oncelog.wire.errors import ErrorCode
 
 from .command_strategies import any_command
 from .metadata_cluster import MetadataCluster, check, topic_id, visible
@@ -30,13 +33,27 @@ from .metadata_cluster import MetadataCluster, check, topic_id, visible
 
 @settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=80))
-def test_garbage_changes_nothing_and_is_answered(data: bytes) -> None:
+def test_what_cannot_be_read_raises_and_changes_nothing(data: bytes) -> None:
     cluster = MetadataCluster()
     cluster.topic()
     before = cluster.state.snapshot()
-    result = cluster.state.apply(data, 1000, 3)
-    assert result.error == ErrorCode.INVALID_REQUEST and result.index == 1000
+    with pytest.raises(MalformedCommand):
+        cluster.state.apply(data, 1000, 3)
     assert cluster.state.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (16, []),  # a kind of a newer release
+        (3, [2, bytes(16), "boot", "host", 1, None, "", "one field more"]),
+    ],
+)
+def test_a_newer_release_s_command_is_no_silent_refusal(kind: int, fields: list) -> None:
+    """A node that passed over it would differ from those that can read it."""
+    data = cast(bytes, msgpack.packb([kind, b"", msgpack.packb(fields)]))
+    with pytest.raises(MalformedCommand):
+        MetadataCluster().state.apply(data, 1000, 3)
 
 
 @settings(max_examples=120, deadline=None)

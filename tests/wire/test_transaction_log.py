@@ -107,6 +107,13 @@ def test_a_value_that_is_cut_short_is_refused(
         decode_transaction_log_value(encoded[:end])
 
 
+def test_an_unknown_tagged_field_is_refused() -> None:
+    """Of a newer release: a replica that dropped it would differ from those that keep it."""
+    encoded = encode_transaction_log_value(ONGOING)
+    with pytest.raises(MalformedFrame, match=r"tagged fields \[4\] are not known"):
+        decode_transaction_log_value(encoded[:-1] + b"\x01\x04\x01\x00")
+
+
 @pytest.mark.parametrize("version", [-1, 2])
 def test_an_unknown_version_is_refused(version: int) -> None:
     number = version.to_bytes(2, "big", signed=True)

@@ -26,6 +26,7 @@ from ..primitives import (
 KEY_VERSION = 0
 VALUE_VERSION = 1
 LAST_EPOCH_TAG = 1000
+_TAGS = frozenset((0, 1, 2, 3, LAST_EPOCH_TAG))
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 PARTITION_BYTES_MIN = 4
@@ -108,6 +109,8 @@ def decode_transaction_log_value(data: bytes) -> TransactionLogValue:
     last_update_ms, start_ms = reader.int64(), reader.int64()
     tags = reader.tags() if flexible else {}
     reader.finish()
+    if not tags.keys() <= _TAGS:  # all replicas of a record must know all that it says
+        raise MalformedFrame(f"tagged fields {sorted(tags.keys() - _TAGS)} are not known")
     return TransactionLogValue(
         producer_id=producer_id,
         producer_epoch=producer_epoch,

@@ -16,10 +16,10 @@ import pytest
 from pysyncobj import replicated
 from pysyncobj.node import Node
 
-from oncelog.coordinator.raft import CommandFailed, DefinitelyNot
+from oncelog.coordinator.raft import DefinitelyNot, OutcomeUnknown
 from oncelog.coordinator.raft.messages import AppendReply, MalformedMessage, decode_frame
 
-from ...simulation.raft_simulation import SETTINGS, Cluster, Machine
+from ...simulation.raft_simulation import SETTINGS, Cluster, Machine, Violation
 from .stock import StockList, StockNetwork
 
 MakeStock = Callable[..., StockNetwork]
@@ -86,7 +86,7 @@ def test_stock_runs_a_failing_method_for_ever(stock_network: MakeStock) -> None:
 
 
 class Poisoned(Machine):
-    """Raises for one command, as a bug would: alike on every replica."""
+    """Raises for one command, as a defect would, or what a newer release wrote."""
 
     def apply(self, command: bytes, index: int, term: int) -> int:
         if command == b"0-poison":
@@ -94,18 +94,31 @@ class Poisoned(Machine):
         return super().apply(command, index, term)
 
 
-def test_an_apply_that_raises_is_applied_once_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """D6 on our engine: the command counts, its submitter hears it, the group goes on."""
+def test_what_cannot_be_applied_ends_the_node_and_stays_in_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D6 on our engine: neither again and again, nor passed over; a release that can goes on."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Poisoned)
     cluster, leader = started()
-    told: list[Exception | None] = []
-    cluster.nodes[leader].engine.groups[0].propose(
-        b"0-poison", 1_000, lambda result, error: told.append(error)
-    )
-    cluster.run(1)
-    assert isinstance(told[0], CommandFailed)
-    indexes = {node.engine.groups[0].applied_index for node in cluster.nodes.values()}
-    assert len(indexes) == 1
+    outcomes: list[Exception | None] = []
+    group = cluster.nodes[leader].engine.groups[0]
+    poison_index = group.status().log_end
+    group.propose(b"0-poison", 1_000, lambda result, error: outcomes.append(error))
+    with pytest.raises(Violation) as stopped:
+        cluster.run(1)
+    words = str(stopped.value)
+    assert f"entry {poison_index} of Raft group 0" in words
+    assert "older version" in words and "bug" in words
+    assert isinstance(outcomes[0], OutcomeUnknown)
+    assert group.applied_index == poison_index - 1
+    cluster.fatal.clear()
+    monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Machine)
+    for i in cluster.ids:
+        if i in cluster.nodes:
+            cluster.crash(i)
+        cluster.start(i)
+    machines = [node.machines[0] for node in cluster.nodes.values()]
+    assert cluster.run(5, lambda: all(b"0-poison" in machine.commands for machine in machines))
     cluster.check_end()
 
 
