@@ -159,6 +159,7 @@ class HostedPartition:
         origin: Origin = Origin.CLIENT,
         guard: int | None = None,
         transaction_version: int = 0,
+        prepare_index: int = 0,
     ) -> AppendInfo:
         """Append a validated batch; now_ms is wall-clock. The rest: PartitionLog.append_as_leader.
 
@@ -180,6 +181,7 @@ class HostedPartition:
             origin=origin,
             guard=guard,
             transaction_version=transaction_version,
+            prepare_index=prepare_index,
         )
 
     def note_unseen(self, size_bytes: int) -> None:

@@ -122,19 +122,20 @@ class ReplicaManager:
         origin: Origin = Origin.CLIENT,
         guard: int | None = None,
         transaction_version: int = 0,
+        prepare_index: int = 0,
     ) -> AppendInfo:
         """Append a validated batch and set its consequences going.
 
         A duplicate appends nothing and is answered with its first offsets; with acks=all it
-        waits for the same high watermark (the caller looks at `needs_waiting`). `origin`,
-        `guard` and `transaction_version` are those of PartitionLog.append_as_leader.
+        waits for the same high watermark (the caller looks at `needs_waiting`). `origin` and what
+        follows it are those of PartitionLog.append_as_leader.
         """
         now_ms = self.clock.wall_ms()
         if self.stalled and acks == ACKS_ALL and partition in self.stalled:
             raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")
         try:
             info = partition.append(
-                records, header, acks, now_ms, origin, guard, transaction_version
+                records, header, acks, now_ms, origin, guard, transaction_version, prepare_index
             )
             log = partition.log
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:

@@ -11,6 +11,7 @@ Markers come from coordinators over the control link, and from people (WriteTxnM
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from ..coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
@@ -24,7 +25,7 @@ from ..storage.producer_entry import NO_OFFSET
 from ..wire.control_record import ControlType, encode_marker
 from ..wire.errors import ErrorCode, KafkaError
 from ..wire.record_batch import decode_header
-from .hosted_partition import ACKS_ALL, HostedPartition
+from .hosted_partition import ACKS_ALL, ANY_EPOCH, HostedPartition
 from .replica_manager import ReplicaManager, no_fault_point
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class MarkerWriter:
     ) -> WriteMarkersReply:
         """An ErrorCode number for each marker and partition, NONE when it is committed.
 
-        Waits for the replicas at most `wait_ms`. INVALID_PRODUCER_EPOCH and
+        Waits for the replicas at most `wait_ms`. INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and
         TRANSACTION_COORDINATOR_FENCED end the sending; the others are worth repeating.
         """
         outcomes: list[list[_Written | int]] = []
@@ -89,8 +90,9 @@ class MarkerWriter:
         for marker in request.markers:
             of_marker: list[_Written | int] = []
             outcomes.append(of_marker)
-            for topic, index in marker.partitions:
-                of_marker.append(self._append(marker, topic, index))
+            epochs = marker.leader_epochs or repeat(ANY_EPOCH)
+            for (topic, index), leader_epoch in zip(marker.partitions, epochs, strict=False):
+                of_marker.append(self._append(marker, topic, index, leader_epoch))
                 appended += 1
                 if appended % APPENDS_PER_TURN == 0:
                     await asyncio.sleep(0)
@@ -104,12 +106,14 @@ class MarkerWriter:
 
     # -- one marker
 
-    def _append(self, marker: TransactionMarker, topic: str, index: int) -> "_Written | int":
+    def _append(
+        self, marker: TransactionMarker, topic: str, index: int, leader_epoch: int
+    ) -> "_Written | int":
         partition = self._replicas.get(topic, index)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # as Kafka says of one that is elsewhere
         try:
-            leader = partition.leading()
+            leader = partition.leading(leader_epoch)
             offset = _uncommitted_repetition(partition, leader, marker)
             if offset is None:
                 offset = self._write(partition, marker)
@@ -138,6 +142,7 @@ class MarkerWriter:
             ACKS_ALL,
             origin=Origin.COORDINATOR,
             transaction_version=marker.transaction_version,
+            prepare_index=marker.prepare_index,
         )
         self._fault_point("partition.after-marker")
         partition.transactional_ids.pop(marker.producer_id, None)

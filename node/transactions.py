@@ -118,7 +118,7 @@ class Transactions:
                     node_id=node_id,
                     links=self._transport,
                     write_here=markers.write,
-                    leader_of=self._leader_of_partition,
+                    leadership_of=self._leadership_of,
                     catch_up=catch_up,
                     loop=loop,
                 ),
@@ -171,6 +171,6 @@ class Transactions:
             preferred = self._preferred(number)
             group.preferred_leader = preferred if self._state.is_active(preferred) else None
 
-    def _leader_of_partition(self, topic: str, index: int) -> int | None:
+    def _leadership_of(self, topic: str, index: int) -> tuple[int, int] | None:
         partition = self._state.partition(topic, index)
-        return None if partition is None else partition.leader
+        return None if partition is None else (partition.leader, partition.leader_epoch)

@@ -146,11 +146,13 @@ class PartitionLog(LocalLog):
         origin: Origin = Origin.CLIENT,
         guard: int | None = None,
         transaction_version: int = 0,
+        prepare_index: int = 0,
     ) -> AppendInfo:
         """Append one batch whose form has been validated; `header` is its header.
 
         `records` is writable and is stamped in place with offset and epoch. `guard` is the
-        verification guard of a transactional batch, `transaction_version` that of a marker.
+        verification guard of a transactional batch; `transaction_version` and `prepare_index` are
+        a marker's, see `check_marker`.
         Raises what `check_client_batch` and the producer state's `check` raise, and
         RecordListTooLarge for a batch that no segment can hold.
         """
@@ -168,6 +170,7 @@ class PartitionLog(LocalLog):
                 header.producer_epoch,
                 decode_marker(records)[1],
                 transaction_version=transaction_version,
+                prepare_index=prepare_index,
             )
             if isinstance(written, MarkerAlreadyWritten):
                 offset = self.log_end_offset - 1 if written.offset is None else written.offset

@@ -52,6 +52,8 @@ class ProducerEntry:
     `next_sequence` is the only one that its epoch may go on with; 0 when it has no batch.
     `last_timestamp` is of the last batch or marker, as written; `last_seen_ms` is our wall clock
     when it came. `last_marker_offset` is known only for markers taken in since the last load.
+    `ongoing_index` is known (not 0) only of a transaction that opened while this replica led: an
+    index of the coordinator's Raft log at which it was ongoing.
     """
 
     __slots__ = (
@@ -62,6 +64,7 @@ class ProducerEntry:
         "last_seen_ms",
         "last_timestamp",
         "next_sequence",
+        "ongoing_index",
         "producer_id",
         "transaction_first_offset",
     )
@@ -74,6 +77,7 @@ class ProducerEntry:
         self.last_seen_ms = 0
         self.transaction_first_offset = NO_OFFSET
         self.last_marker_offset = NO_OFFSET
+        self.ongoing_index = 0
         self.batches: list[AppendedBatch] = []  # the newest last
         self.next_sequence = 0
 

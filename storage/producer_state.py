@@ -43,6 +43,7 @@ from .producer_verdicts import (
     Accepted,
     Duplicate,
     MarkerAlreadyWritten,
+    check_marker_is_due,
     judge_marker,
 )
 from .verification import VerificationGuards
@@ -153,16 +154,19 @@ class ProducerStateTable:
         coordinator_epoch: int,
         *,
         transaction_version: int = 0,
+        prepare_index: int = 0,
     ) -> MarkerAlreadyWritten | Accepted:
         """Judge an end-of-transaction marker before it is appended on the leader.
 
-        Raises InvalidProducerEpoch or TransactionCoordinatorFenced; both end the sending. The
-        retry destroys the producer's verification guard, as the marker would.
+        `prepare_index`: where the coordinator's Raft log has the decision, 0 where that is not
+        known. Raises InvalidProducerEpoch, TransactionCoordinatorFenced or InvalidTxnState; all
+        end the sending. The retry destroys the producer's verification guard, as the marker would.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
             return ACCEPTED
         verdict = judge_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
+        check_marker_is_due(entry, prepare_index)
         if verdict is not ACCEPTED:
             self._guards.pop(producer_id, None)
         return verdict
@@ -197,6 +201,15 @@ class ProducerStateTable:
             producer_id, producer_epoch, base_sequence, now_ms, supports_epoch_bump
         )
 
+    def verified(self, producer_id: int, guard: int, ongoing_index: int) -> None:
+        """The coordinator's yes to a question that was asked with this guard.
+
+        `ongoing_index`: an index of its Raft log at which the transaction was ongoing, or 0.
+        """
+        verification = self._guards.get(producer_id)
+        if verification is not None and verification.guard == guard:
+            verification.ongoing_index = ongoing_index
+
     # -- taking in what was written ----------------------------------------------------------
 
     def append(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
@@ -213,8 +226,7 @@ class ProducerStateTable:
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._add(ProducerEntry(producer_id))
-        if self._guards:
-            self._guards.pop(producer_id, None)
+        verification = self._guards.pop(producer_id, None) if self._guards else None
         epoch = header.producer_epoch
         if epoch != entry.epoch:
             entry.epoch = epoch
@@ -227,6 +239,7 @@ class ProducerStateTable:
         entry.last_seen_ms = now_ms
         if header.attributes & _TRANSACTIONAL and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = base_offset
+            entry.ongoing_index = 0 if verification is None else verification.ongoing_index
             self._transactions.begin(producer_id, base_offset)
 
     def append_marker(

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..wire.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
+from ..wire.errors import InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
 from .producer_entry import NO_OFFSET, ProducerEntry
 
 
@@ -60,3 +60,18 @@ def judge_marker(
         offset = entry.last_marker_offset
         return MarkerAlreadyWritten(None if offset == NO_OFFSET else offset)
     return ACCEPTED
+
+
+def check_marker_is_due(entry: ProducerEntry, prepare_index: int) -> None:
+    """Raise InvalidTxnState for a marker of a transaction before the one that is open.
+
+    Producers without KIP-890 keep their epoch, so only the coordinator's log tells the two apart:
+    the end of the open one is decided behind the index at which it was ongoing. Why what is not
+    known here (0) need not be: coordinator/transactions/messages.py.
+    """
+    if entry.transaction_first_offset != NO_OFFSET and 0 < prepare_index <= entry.ongoing_index:
+        raise InvalidTxnState(
+            f"The marker of producer {entry.producer_id} was decided at index {prepare_index}, but "
+            f"the transaction open since offset {entry.transaction_first_offset} was ongoing at "
+            f"index {entry.ongoing_index}: it belongs to an earlier one, which has ended here"
+        )

@@ -5,7 +5,8 @@ the partition belongs to the transaction. Meanwhile a marker may come and end it
 then open nothing. So each question gets a guard, a number that is never given twice; any data or
 marker of the producer that is appended destroys it, and only the holder of the living guard may
 append. While it lives, the lowest sequence that was seen must be appended first: a higher one
-would make it a gap for ever.
+would make it a gap for ever. With its yes the coordinator says when the transaction was ongoing,
+by the index of its Raft log; markers that were decided before are of earlier transactions.
 """
 
 import itertools
@@ -18,13 +19,21 @@ _guards = itertools.count(1)  # of the process: a guard never comes back after a
 class Verification:
     """One producer's transactional append that waits for the coordinator's word."""
 
-    __slots__ = ("created_ms", "epoch", "guard", "lowest_sequence", "supports_epoch_bump")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "guard",
+        "lowest_sequence",
+        "ongoing_index",
+        "supports_epoch_bump",
+    )
 
     def __init__(self, epoch: int, sequence: int, created_ms: int) -> None:
         self.guard = next(_guards)
         self.epoch = epoch
         self.lowest_sequence = sequence
         self.created_ms = created_ms
+        self.ongoing_index = 0
         self.supports_epoch_bump = False
 
 

@@ -272,6 +272,7 @@ class ShardLeader:
             record.is_commit,
             (),
             record.client_transaction_version,
+            record.version,
         )
 
         def on_written(partition: TopicPartition) -> None:

@@ -5,13 +5,13 @@ message, and a few messages may be under way, so that a partition that cannot co
 hold up the others. Each partition is tried until its marker is written or the topic is gone:
 a leader that moved, a broker that died, too few replicas in sync are all just reasons to try
 again, perhaps elsewhere. That is safe because a marker that is there already is answered as
-written.
+written, and one that arrives late, after the next transaction has begun, is refused (messages.py).
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...replication.messages import MalformedPeerMessage, PeerMessage
@@ -39,6 +39,8 @@ RETRIED_SOON = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.REQUEST_TIMED_OUT,
@@ -66,6 +68,7 @@ class MarkerTask:
 class _Item:
     task: MarkerTask
     partition: TopicPartition
+    leader_epoch: int = -1  # of the leadership to which it is sent
     attempts: int = 0
     unknown_since_ms: float | None = None
 
@@ -80,9 +83,10 @@ class _Queue:
 class MarkerSender:
     """One for each broker, for all its shards.
 
-    leader_of: the node that leads a partition, NO_LEADER while nobody does, None when there is
-    no such partition as far as this node knows. catch_up: afterwards this node knows what was
-    decided before; KafkaError when that cannot be learnt. write_here: this node's own leaders.
+    leadership_of: the node that leads a partition, NO_LEADER while nobody does, and the leader
+    epoch; None when there is no such partition as far as this node knows. catch_up: afterwards
+    this node knows what was decided before; KafkaError when that cannot be learnt. write_here:
+    this node's own leaders.
     """
 
     def __init__(
@@ -91,14 +95,14 @@ class MarkerSender:
         node_id: int,
         links: PeerLinks,
         write_here: Callable[[WriteMarkers], Awaitable[WriteMarkersReply]],
-        leader_of: Callable[[str, int], int | None],
+        leadership_of: Callable[[str, int], tuple[int, int] | None],
         catch_up: Callable[[], Awaitable[None]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._node_id = node_id
         self._links = links
         self._write_here = write_here
-        self._leader_of = leader_of
+        self._leadership_of = leadership_of
         self._catch_up = catch_up
         self._loop = loop
         self._queues: dict[int, _Queue] = {}
@@ -124,8 +128,8 @@ class MarkerSender:
     def _route(self, item: _Item) -> None:
         if self._is_stopped or not item.task.is_wanted():
             return
-        leader = self._leader_of(*item.partition)
-        if leader is None:
+        leadership = self._leadership_of(*item.partition)
+        if leadership is None:
             now_ms = self._loop.time() * 1_000
             item.unknown_since_ms = item.unknown_since_ms or now_ms
             if now_ms - item.unknown_since_ms >= UNKNOWN_TOPIC_GRACE_MS:
@@ -134,9 +138,11 @@ class MarkerSender:
                     self._is_catching_up = True
                     self._spawn(self._end_those_gone())
                 return
-        else:
-            item.unknown_since_ms = None
-        if leader is None or leader == NO_LEADER:
+            self._retry(item)
+            return
+        item.unknown_since_ms = None
+        leader, item.leader_epoch = leadership
+        if leader == NO_LEADER:
             self._retry(item)
             return
         queue = self._queues.setdefault(leader, _Queue())
@@ -184,7 +190,7 @@ class MarkerSender:
     def _end_if_gone(self, item: _Item, is_up_to_date: bool) -> None:
         if not item.task.is_wanted():
             return
-        if is_up_to_date and self._leader_of(*item.partition) is None:
+        if is_up_to_date and self._leadership_of(*item.partition) is None:
             self._log.info("%s-%d is gone, and with it its marker", *item.partition)
             item.task.on_written(item.partition)
         else:
@@ -261,12 +267,8 @@ class MarkerSender:
 
 
 def _marker(group: list[_Item]) -> TransactionMarker:
-    marker = group[0].task.marker
-    return TransactionMarker(
-        marker.producer_id,
-        marker.producer_epoch,
-        marker.coordinator_epoch,
-        marker.is_commit,
-        tuple(item.partition for item in group),
-        marker.transaction_version,
+    return replace(
+        group[0].task.marker,
+        partitions=tuple(item.partition for item in group),
+        leader_epochs=tuple(item.leader_epoch for item in group),
     )

@@ -6,7 +6,19 @@ WRITE_TRANSACTION_MARKERS   the coordinator has leaders of partitions end transa
 DESCRIBE_TRANSACTION        a partition leader wonders about a transaction that has been open for
                             long; the answer is the coordinator's TransactionDescription
 
-All are repeated until they are answered, and all may be repeated without harm.
+All are repeated until they are answered, and all may be repeated without harm. A request that
+travels for long is without harm, too. A producer without KIP-890 keeps its epoch from transaction
+to transaction, so epochs do not tell its markers apart. The Raft log of its shard does: a marker
+bears the index at which the end was decided (`prepare_index`), the answer to a verification the
+index at which the transaction was ongoing (`ongoing_index`), and a partition refuses a marker that
+was decided before the transaction that is open there.
+
+The partition's leader needs to keep that in memory only, since a marker bears the leader epoch for
+which it was meant, too, and any other leadership refuses it. A marker of transaction 1 that is
+late was sent before transaction 2 began, so for a leadership not newer than the one in which 2
+opened here. Either that is the present one, and then it knows the index at which 2 was ongoing; or
+it is over, and so are all requests that were meant for it. (Should the coordinator have changed in
+between, its epoch in the partition's log refuses the marker.)
 """
 
 from dataclasses import dataclass
@@ -27,10 +39,15 @@ class VerifyTransaction:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTransactionReply:
-    """`error` concerns all partitions; else `errors` has one ErrorCode number for each."""
+    """`error` concerns all partitions; else `errors` has one ErrorCode number for each.
+
+    `ongoing_index`: an index of the shard's Raft log at which the transaction was ongoing; 0 where
+    partitions were added, since then epochs tell transactions apart.
+    """
 
     error: int = 0
     errors: tuple[int, ...] = ()
+    ongoing_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +62,9 @@ class TransactionMarker:
     """The end of one producer's transaction in some partitions that one broker leads.
 
     `transaction_version` 2: the epoch was raised with the end (KIP-890, KIP-1228).
+    `prepare_index`: where the Raft log of the coordinator's shard has the decision; 0: it does not
+    come from there. `leader_epochs`: of the partitions, in their order, for which it is meant; none
+    given: for any.
     """
 
     producer_id: int
@@ -53,6 +73,8 @@ class TransactionMarker:
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int = 0
+    prepare_index: int = 0
+    leader_epochs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,10 +239,12 @@ class TransactionCoordinators:
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
             return VerifyTransactionReply(leader)
-        found = verify_partitions(leader.current(transactional_id), identity, request.partitions)
+        record = leader.current(transactional_id)
+        found = verify_partitions(record, identity, request.partitions)
         if isinstance(found, Refused):
             return VerifyTransactionReply(found.error)
-        return VerifyTransactionReply(0, tuple(map(int, found)))
+        index = 0 if record is None else record.version
+        return VerifyTransactionReply(0, tuple(map(int, found)), index)
 
     async def end_transaction(
         self,

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer_codec import decode_message, encode_message
@@ -28,19 +29,26 @@ ANSWER_TIMEOUT_MARGIN_MS = 2_000  # beyond the coordinator's own patience
 QUESTIONS_MAX = 10_000  # waiting, of all ids
 
 
+class Verified(NamedTuple):
+    """An ErrorCode number for each partition, and VerifyTransactionReply.ongoing_index."""
+
+    errors: list[int]
+    ongoing_index: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class _Question:
     """What is to be asked next about an id by producers of one identity."""
 
     identity: Identity
     adds: bool
-    answer: asyncio.Future[dict[TopicPartition, int]]
+    answer: asyncio.Future[tuple[dict[TopicPartition, int], int]]
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
 
     def finish(self, error: int) -> None:
         """The same for all partitions."""
         if not self.answer.done():
-            self.answer.set_result(dict.fromkeys(self.partitions, int(error)))
+            self.answer.set_result((dict.fromkeys(self.partitions, int(error)), 0))
 
 
 class TransactionVerifier:
@@ -74,8 +82,8 @@ class TransactionVerifier:
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
-    ) -> list[int]:
-        """An ErrorCode number for each partition, in order; never raises for the network.
+    ) -> Verified:
+        """What the coordinator says of each partition, in order; never raises for the network.
 
         adds: the partitions are added if they are not there (Produce v12, TxnOffsetCommit v5).
         NONE: it is in the ongoing transaction. TRANSACTION_ABORTABLE: it is not (`adds` False).
@@ -92,10 +100,10 @@ class TransactionVerifier:
             task.add_done_callback(self._tasks.discard)
         question = self._join(questions, identity, adds)
         if isinstance(question, ErrorCode):
-            return [question] * len(partitions)
+            return Verified([question] * len(partitions))
         question.partitions |= dict.fromkeys(partitions)
-        errors = await asyncio.shield(question.answer)
-        return [errors[partition] for partition in partitions]
+        errors, ongoing_index = await asyncio.shield(question.answer)
+        return Verified([errors[partition] for partition in partitions], ongoing_index)
 
     async def stop(self) -> None:
         """Give up what is under way: NETWORK_EXCEPTION."""
@@ -156,7 +164,8 @@ class TransactionVerifier:
         elif len(reply.errors) != len(partitions):
             question.finish(ErrorCode.NETWORK_EXCEPTION)
         elif not question.answer.done():
-            question.answer.set_result(dict(zip(partitions, reply.errors, strict=True)))
+            errors = dict(zip(partitions, reply.errors, strict=True))
+            question.answer.set_result((errors, reply.ongoing_index))
 
     async def _ask(self, request: VerifyTransaction) -> VerifyTransactionReply:
         node = self._coordinators.leader_of(request.transactional_id)

@@ -255,15 +255,16 @@ async def _verified(
         )
         if guard is None or guard == said_yes_to:
             return partition, guard
-        errors = await broker.verifier.verify(
+        (error,), ongoing_index = await broker.verifier.verify(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
             [(OFFSETS_TOPIC, shard.index)],
             adds=adds,
         )
-        if errors[0]:
-            raise error_for(errors[0])
+        if error:
+            raise error_for(error)
+        producers.verified(request.producer_id, guard, ongoing_index)
         said_yes_to = guard
     raise CoordinatorNotAvailable("markers came in between, again and again")
 

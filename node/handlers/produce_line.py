@@ -163,12 +163,15 @@ class ProduceLine:
         transactional_id, producer_id, epoch, adds = producer
         names = [(partition.topic, partition.index) for partition in guards]
         try:
-            errors = await self._context.broker.verifier.verify(
+            errors, ongoing_index = await self._context.broker.verifier.verify(
                 transactional_id, producer_id, epoch, names, adds=adds
             )
         except Exception:  # whoever stands in line must be answered
             logger.exception("verifying a transaction of %r", transactional_id)
-            errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(names)
+            errors, ongoing_index = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(names), 0
+        for (partition, guard), error in zip(guards.items(), errors, strict=True):
+            if not error:
+                partition.log.producer_state.verified(producer_id, guard, ongoing_index)
         return {
             partition: _Verdict(guard, error)
             for (partition, guard), error in zip(guards.items(), errors, strict=True)

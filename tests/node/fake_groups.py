@@ -7,6 +7,7 @@ from typing import Any
 
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.coordinator.sharding import shard_for
+from oncelog.coordinator.transactions.verifier import Verified
 from oncelog.storage.partition_log import Origin
 from oncelog.storage.producer_state import ProducerStateTable
 from oncelog.wire.control_record import ControlType, encode_marker
@@ -123,11 +124,11 @@ class FakeVerifier:
     async def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int,
         partitions: Sequence[tuple[str, int]], *, adds: bool,
-    ) -> list[int]:  # fmt: skip
+    ) -> Verified:  # fmt: skip
         self.questions.append((transactional_id, producer_id, producer_epoch, partitions, adds))
         await asyncio.sleep(0)
         self.meanwhile()
-        return [self.error] * len(partitions)
+        return Verified([self.error] * len(partitions))
 
 
 class GroupBroker(FakeBroker):

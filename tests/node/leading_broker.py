@@ -12,6 +12,7 @@ from typing import Any
 
 from oncelog.coordinator.cluster_model import Partition
 from oncelog.coordinator.transactions.messages import TransactionMarker, WriteMarkers
+from oncelog.coordinator.transactions.verifier import Verified
 from oncelog.node.clock import SystemClock
 from oncelog.node.dispatch import Dispatcher, PendingAnswer, RequestContext
 from oncelog.node.handlers import fetch as fetch_handler
@@ -45,6 +46,7 @@ class FakeVerifier:
         self.questions: list[tuple[str, int, int, tuple[tuple[str, int], ...], bool]] = []
         self.answers: dict[int, int] = {}  # by partition; 0 otherwise
         self.failure: Exception | None = None
+        self.ongoing_index = 0
         self._gates: list[asyncio.Event] = []
         self.hold = False
 
@@ -56,7 +58,7 @@ class FakeVerifier:
         partitions: Iterable[tuple[str, int]],
         *,
         adds: bool,
-    ) -> list[int]:
+    ) -> Verified:
         wanted = tuple(partitions)
         self.questions.append((transactional_id, producer_id, producer_epoch, wanted, adds))
         if self.hold:
@@ -65,7 +67,7 @@ class FakeVerifier:
             await gate.wait()
         if self.failure is not None:
             raise self.failure
-        return [self.answers.get(index, 0) for _, index in wanted]
+        return Verified([self.answers.get(index, 0) for _, index in wanted], self.ongoing_index)
 
     def release(self) -> None:
         """Answer all questions that wait."""
@@ -208,6 +210,8 @@ class LeadingBroker:
         coordinator_epoch: int = 3,
         transaction_version: int = 0,
         wait_ms: int = 10_000,
+        prepare_index: int = 0,
+        leader_epoch: int | None = None,
     ) -> "asyncio.Task[list[int]]":
         """Begin to write a marker; the errors by partition."""
         marker = TransactionMarker(
@@ -217,6 +221,8 @@ class LeadingBroker:
             commits,
             tuple(("t", index) for index in indexes or (0,)),
             transaction_version,
+            prepare_index,
+            () if leader_epoch is None else (leader_epoch,) * len(indexes or (0,)),
         )
 
         async def write() -> list[int]:

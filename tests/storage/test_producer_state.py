@@ -368,6 +368,26 @@ def test_who_may_write_a_marker(log, version, epoch, coordinator_epoch, is_open,
         assert isinstance(check(), answer)
 
 
+@pytest.mark.parametrize(
+    ("ongoing_index", "prepare_index", "is_due"),
+    [(8, 7, False), (8, 8, False), (8, 9, True), (8, 0, True), (0, 7, True)],
+)
+def test_a_marker_decided_before_the_open_transaction_is_not_its_end(
+    log, ongoing_index, prepare_index, is_due
+):
+    guard = log.table.begin_verification(7, 0, 0, now_ms=NOW)
+    log.table.verified(7, guard + 1, 99)  # the answer to another question
+    log.table.verified(7, guard, ongoing_index)
+    log.send(0, transactional=True, guard=guard)
+    if is_due:
+        assert log.table.check_marker(7, 0, 0, prepare_index=prepare_index) == Accepted()
+    else:
+        with pytest.raises(InvalidTxnState, match="earlier"):
+            log.table.check_marker(7, 0, 0, prepare_index=prepare_index)
+    log.mark()
+    assert log.table.check_marker(7, 0, 0, prepare_index=7) == Accepted()
+
+
 def test_the_retry_of_a_marker_waits_for_the_first_one(log):
     log.open_transaction(0)
     log.mark(epoch=1)

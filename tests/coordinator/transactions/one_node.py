@@ -97,6 +97,7 @@ class Partitions:
 
     def __init__(self) -> None:
         self.leaders: dict[tuple[str, int], int] = {}
+        self.leader_epoch = 4
         self.errors: dict[tuple[str, int], list[int]] = {}  # of the next markers
         self.asked: list[tuple[int, TransactionMarker]] = []  # node, marker
         self.written: list[tuple[tuple[str, int], TransactionMarker]] = []
@@ -104,8 +105,9 @@ class Partitions:
         self.down: set[int] = set()
         self.caught_up = 0
 
-    def leader_of(self, topic: str, index: int) -> int | None:
-        return self.leaders.get((topic, index), NODE)
+    def leadership_of(self, topic: str, index: int) -> tuple[int, int] | None:
+        leader = self.leaders.get((topic, index), NODE)
+        return None if leader is None else (leader, self.leader_epoch)
 
     async def catch_up(self) -> None:
         self.caught_up += 1
@@ -172,7 +174,7 @@ class OneNode:
             node_id=NODE,
             links=self.links,
             write_here=lambda request: self.partitions.write(NODE, request),
-            leader_of=self.partitions.leader_of,
+            leadership_of=self.partitions.leadership_of,
             catch_up=self.partitions.catch_up,
             loop=loop,
         )

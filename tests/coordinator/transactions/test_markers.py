@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.coordinator.transactions import markers
 from oncelog.coordinator.transactions.markers import NO_LEADER, MarkerTask
-from oncelog.coordinator.transactions.messages import TransactionMarker
+from oncelog.coordinator.transactions.messages import TransactionMarker, VerifyTransaction
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
 from .one_node import OneNode
@@ -101,8 +101,8 @@ async def test_a_refusal_is_not_hammered_but_never_forgotten(error, monkeypatch)
 async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
     monkeypatch.setattr(markers, "UNKNOWN_TOPIC_GRACE_MS", 30)
     node = OneNode()
-    node.partitions.leader_of = lambda topic, index: None  # type: ignore[method-assign]
-    node.markers._leader_of = node.partitions.leader_of
+    node.partitions.leadership_of = lambda topic, index: None  # type: ignore[method-assign]
+    node.markers._leadership_of = node.partitions.leadership_of
     task = Task(node, T0)
     await node.until(lambda: task.written == [T0])
     assert node.partitions.asked == []
@@ -113,7 +113,7 @@ async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
     """It costs an entry of the cluster's metadata; a large topic may be deleted under many."""
     monkeypatch.setattr(markers, "UNKNOWN_TOPIC_GRACE_MS", 30)
     node = OneNode()
-    node.markers._leader_of = lambda *partition: None
+    node.markers._leadership_of = lambda *partition: None
     under_way, later = asyncio.Event(), []
 
     async def catch_up() -> None:
@@ -140,8 +140,8 @@ async def test_a_topic_that_this_node_has_not_heard_of_yet_gets_its_marker(monke
     monkeypatch.setattr(markers, "UNKNOWN_TOPIC_GRACE_MS", 10)
     monkeypatch.setattr(markers, "SLOW_RETRY_MS", 10)
     node = OneNode()
-    knows, leader_of = False, node.partitions.leader_of
-    node.markers._leader_of = lambda *partition: leader_of(*partition) if knows else None
+    knows, leadership_of = False, node.partitions.leadership_of
+    node.markers._leadership_of = lambda *partition: leadership_of(*partition) if knows else None
     refusals: list[Exception] = [RequestTimedOut("no controller"), RequestTimedOut("again")]
 
     async def catch_up() -> None:
@@ -181,3 +181,23 @@ async def test_a_partition_that_cannot_commit_holds_up_no_other() -> None:
     assert not any(task.written for task in stuck)
     gate.set()
     await node.until(lambda: all(task.written for task in stuck))
+
+
+@on_a_loop
+async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is() -> None:
+    """So a partition can tell it from the end of the producer's next transaction."""
+    node = OneNode()
+    who = await node.init()
+    ongoing, decided = [], []
+    for _ in range(3):
+        assert await node.add(who, T0) == 0
+        verify = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0,))
+        ongoing.append((await node.coordinators.verify(verify)).ongoing_index)
+        await node.end(who)
+        await node.until(lambda: len(node.partitions.written) > len(decided))
+        marker = node.partitions.written[-1][1]
+        decided.append(marker.prepare_index)
+        assert marker.leader_epochs == (node.partitions.leader_epoch,)
+        node.partitions.leader_epoch += 1
+    in_order = [index for both in zip(ongoing, decided, strict=True) for index in both]
+    assert in_order == sorted(set(in_order)) and in_order[0] > 0

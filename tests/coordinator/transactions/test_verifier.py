@@ -52,8 +52,11 @@ class Remote:
         return encode_message(reply), []
 
     def ask(self, *partitions: tuple[str, int], epoch: int = 3, adds: bool = False, name="id"):
-        asking = self.verifier.verify(name, 7, epoch, partitions, adds=adds)
-        return asyncio.ensure_future(asking)
+        async def errors() -> list[int]:
+            verified = await self.verifier.verify(name, 7, epoch, partitions, adds=adds)
+            return verified.errors
+
+        return asyncio.ensure_future(errors())
 
 
 @on_a_loop
@@ -158,8 +161,9 @@ async def test_the_own_coordinator_is_asked_directly() -> None:
     who = await node.init()
     await node.add(who, T0)
     identity = ("id", who.producer_id, who.producer_epoch)
-    assert await verifier.verify(*identity, [T0, T1], adds=False) == [0, E.TRANSACTION_ABORTABLE]
-    assert await verifier.verify(*identity, [T0, T1], adds=True) == [0, 0]
+    verified = await verifier.verify(*identity, [T0, T1], adds=False)
+    assert verified.errors == [0, E.TRANSACTION_ABORTABLE]
+    assert (await verifier.verify(*identity, [T0, T1], adds=True)).errors == [0, 0]
 
 
 @on_a_loop
