@@ -1,8 +1,10 @@
 """One producer as a partition knows it: its epoch, its last five batches, its transaction."""
 
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from ..wire.record_batch import BatchHeader
 from .producer_snapshot import ProducerSnapshotEntry
 
 WINDOW_BATCHES = 5  # max.in.flight.requests.per.connection of an idempotent producer (KAFKA-5494)
@@ -151,3 +153,34 @@ class ProducerEntry:
         entry.last_timestamp = snapshot.timestamp
         entry.last_seen_ms = now_ms
         return entry
+
+
+def refill_windows(
+    entries: Mapping[int, ProducerEntry], headers: Iterable[tuple[int, BatchHeader]]
+) -> None:
+    """Complete windows of one batch from the log below, given as (base offset, header), rising.
+
+    What a window holds, and what belongs to another epoch, is passed over.
+    """
+    older: dict[int, list[AppendedBatch]] = {}
+    for base_offset, header in headers:
+        entry = entries.get(header.producer_id)
+        if (
+            entry is None
+            or not entry.batches
+            or header.producer_epoch != entry.epoch
+            or header.base_sequence == NO_SEQUENCE
+            or base_offset >= entry.batches[0].base_offset
+        ):
+            continue
+        batches = older.setdefault(header.producer_id, [])
+        batches.append(
+            AppendedBatch(
+                header.base_sequence, header.last_offset_delta, base_offset, header.max_timestamp
+            )
+        )
+        del batches[:-WINDOW_BATCHES]
+    for producer_id, batches in older.items():
+        entry = entries[producer_id]
+        entry.batches[:0] = batches
+        del entry.batches[:-WINDOW_BATCHES]

@@ -31,11 +31,10 @@ from .open_transactions import CompletedTransaction, OpenTransactions
 from .producer_entry import (
     NO_EPOCH,
     NO_OFFSET,
-    NO_SEQUENCE,
-    WINDOW_BATCHES,
     AppendedBatch,
     Origin,
     ProducerEntry,
+    refill_windows,
 )
 from .producer_snapshot import ProducerSnapshotEntry
 from .producer_verdicts import (
@@ -383,31 +382,6 @@ class ProducerStateTable:
     def refill_windows(self, headers: Iterable[tuple[int, BatchHeader]]) -> None:
         """Complete the windows of five after `load_entries`, from the log below the snapshot.
 
-        `headers` are (base offset, header) in rising order, say of the last two segments; those
-        that the window holds, or that belong to another epoch, are passed over.
+        `headers` are (base offset, header) in rising order, say of the last two segments.
         """
-        older: dict[int, list[AppendedBatch]] = {}
-        for base_offset, header in headers:
-            entry = self._entries.get(header.producer_id)
-            if (
-                entry is None
-                or not entry.batches
-                or header.producer_epoch != entry.epoch
-                or header.base_sequence == NO_SEQUENCE
-                or base_offset >= entry.batches[0].base_offset
-            ):
-                continue
-            batches = older.setdefault(header.producer_id, [])
-            batches.append(
-                AppendedBatch(
-                    header.base_sequence,
-                    header.last_offset_delta,
-                    base_offset,
-                    header.max_timestamp,
-                )
-            )
-            del batches[:-WINDOW_BATCHES]
-        for producer_id, batches in older.items():
-            entry = self._entries[producer_id]
-            entry.batches[:0] = batches
-            del entry.batches[:-WINDOW_BATCHES]
+        refill_windows(self._entries, headers)
