@@ -76,7 +76,8 @@ class PendingAnswer:
         if self._response_header is not None:
             self._frame()
         if self._on_done is not None:
-            self._on_done()
+            on_done, self._on_done = self._on_done, None
+            on_done()
 
     def abort(self, reason: str) -> None:
         """Close the connection instead of answering: an acks=0 produce failed, and the like."""
@@ -97,7 +98,8 @@ class PendingAnswer:
         """The connection is gone."""
         self._on_done = None
         if not self.is_done and self.on_abandon is not None:
-            self.on_abandon()
+            on_abandon, self.on_abandon = self.on_abandon, None
+            on_abandon()
 
     def _frame(self) -> None:
         if self.buffers is not None and self._response_header is not None:

@@ -145,33 +145,48 @@ def handle(
     response = first.run()
     if _is_enough(first, request):
         return fetch.encode_response(response, version)
-    replicas: ReplicaManager = context.broker.replicas
-    deadline_ms = replicas.clock.monotonic_ms() + request.max_wait_ms
-    pending = PendingAnswer()
+    waiting = _WaitingFetch(context, request, version)
+    waiting.wait_for_more(first)
+    return waiting.pending
 
-    def wait_for_more(read: _Read) -> None:
+
+class _WaitingFetch:
+    """A fetch that found too little: it looks again when there is more, or at its deadline.
+
+    Its answer knows it only until it is done: long waits would leave cycles that outlive the
+    collections of young objects, and full ones do not happen (garbage_collection).
+    """
+
+    __slots__ = ("_context", "_deadline_ms", "_request", "_version", "pending")
+
+    def __init__(self, context: RequestContext, request: FetchRequest, version: int) -> None:
+        self._context, self._request, self._version = context, request, version
+        now_ms = context.broker.replicas.clock.monotonic_ms()
+        self._deadline_ms = now_ms + request.max_wait_ms
+        self.pending = PendingAnswer()
+
+    def wait_for_more(self, read: _Read) -> None:
         operation = DelayedFetch(
             {**read.watched},
-            max(1, request.min_bytes - read.bytes_read),
-            deadline_ms,
-            look_again,
+            max(1, self._request.min_bytes - read.bytes_read),
+            self._deadline_ms,
+            self._look_again,
             hidden_bytes=read.hidden,
         )
+        replicas: ReplicaManager = self._context.broker.replicas
         replicas.wait_fetch(operation)
-        pending.on_abandon = partial(replicas.purgatory.cancel, operation)
+        self.pending.on_abandon = partial(replicas.purgatory.cancel, operation)
 
-    def look_again(_: DelayedFetch) -> None:
-        if pending.is_done:
+    def _look_again(self, _: DelayedFetch) -> None:
+        if self.pending.is_done:
             return
-        read = _Read(context, request)
+        read = _Read(self._context, self._request)
         answer = read.run()
-        if _is_enough(read, request) or replicas.clock.monotonic_ms() >= deadline_ms:
-            pending.complete(fetch.encode_response(answer, version))
+        now_ms = self._context.broker.replicas.clock.monotonic_ms()
+        if _is_enough(read, self._request) or now_ms >= self._deadline_ms:
+            self.pending.complete(fetch.encode_response(answer, self._version))
         else:
-            wait_for_more(read)
-
-    wait_for_more(first)
-    return pending
+            self.wait_for_more(read)
 
 
 def _is_enough(read: _Read, request: FetchRequest) -> bool:

@@ -1,0 +1,72 @@
+"""A node without a garbage collector, that says what it would have collected when a file asks.
+
+Who takes the file `collect-ID` out of the cluster's directory answers with `garbage-ID`: a JSON
+object, how many unreachable objects of which type.
+"""
+
+import asyncio
+import collections
+import gc
+import json
+import sys
+from pathlib import Path
+from types import FrameType
+
+from oncelog.deploy.node_process import NodeProcess
+from oncelog.node import __main__ as node
+from oncelog.node.broker import Broker
+from oncelog.replication.background_task import background_task
+
+from .. import own_nodes
+
+
+def program(self: NodeProcess) -> list[str]:
+    """As NodeProcess.program, with a broker that collects on demand only."""
+    return own_nodes.program(__name__, self.module)
+
+
+def question(data: Path, node_id: int) -> Path:
+    """Put there, it is answered by the node."""
+    return data / f"collect-{node_id}"
+
+
+def answer(data: Path, node_id: int) -> Path:
+    """What the node found."""
+    return data / f"garbage-{node_id}"
+
+
+class UncollectedBroker(Broker):
+    async def start(self) -> None:
+        await super().start()
+        gc.collect()
+        gc.disable()
+        background_task("collecting", self._answer_questions())
+
+    async def _answer_questions(self) -> None:
+        data, node_id = Path(self.config.log_directory).parent, self.config.node_id
+        while True:
+            await asyncio.sleep(0.02)
+            if question(data, node_id).exists():
+                question(data, node_id).unlink()
+                found = answer(data, node_id).with_suffix(".new")
+                found.write_text(json.dumps(self._collect()))
+                found.rename(answer(data, node_id))
+
+    @staticmethod
+    def _collect() -> dict[str, int]:
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        gc.set_debug(0)
+        counts = collections.Counter(map(_name, gc.garbage))
+        gc.garbage.clear()
+        return dict(counts.most_common())
+
+
+def _name(one: object) -> str:
+    if isinstance(one, FrameType):
+        return f"frame of {one.f_code.co_qualname}"
+    return f"{type(one).__module__}.{type(one).__qualname__}"
+
+
+if __name__ == "__main__":
+    sys.exit(node.main(sys.argv[2:], make=UncollectedBroker))
