@@ -23,11 +23,11 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 def machine_boot_id() -> str:
-    """What changes whenever the machine was without power."""
+    """What changes whenever the machine was without power; where nobody knows, at every start."""
     try:
         return BOOT_ID_FILE.read_text().strip()
     except OSError:
-        return "unknown"
+        return f"unknown-{os.urandom(8).hex()}"
 
 
 def listening_socket(host: str, port: int, backlog: int) -> socket.socket:

@@ -51,6 +51,11 @@ class EntryFile:
         except FileNotFoundError:
             return 0
 
+    @property
+    def has_full_tail(self) -> bool:
+        """Whether the next append writes the tail out."""
+        return len(self._tail[1]) + self.entry_bytes > self._tail_bytes_max
+
     def append(self, entry: bytes) -> None:
         """Add an entry at the end."""
         tail = self._tail[1]
@@ -123,6 +128,11 @@ class EntryFile:
             self._tail = (count, bytearray())
             os.truncate(self.path, count * self.entry_bytes)
         self.count = count
+
+    def drop_torn_entry(self) -> None:
+        """Cut the file behind its last whole entry."""
+        if self.bytes_on_disk() % self.entry_bytes:
+            os.truncate(self.path, self.count * self.entry_bytes)
 
     def write_out(self) -> None:
         """Put the tail into the file, and leave nothing behind it. Does not sync."""

@@ -65,6 +65,11 @@ class OffsetIndex:
         """The size of the file once everything is written out."""
         return self._file.count * OFFSET_ENTRY_BYTES
 
+    @property
+    def has_full_tail(self) -> bool:
+        """Whether the next entry should not wait in memory beside the others."""
+        return self._file.has_full_tail
+
     def append(self, offset: int, position: int) -> None:
         """Note that the batch with last offset `offset` begins at `position`; both must rise."""
         last_offset, last_position = self.last_entry
@@ -88,6 +93,15 @@ class OffsetIndex:
         relative = offset - self.base_offset
         self._file.cut(self._file.count_up_to(relative - 1, _relative_offset_first))
         self.last_entry = self._last_entry()
+
+    def truncate_to_position(self, position: int) -> None:
+        """Remove the entries of batches at `position` and above."""
+        self._file.cut(self._file.count_up_to(position - 1, _position))
+        self.last_entry = self._last_entry()
+
+    def drop_torn_entry(self) -> None:
+        """Cut off what a killed process left of its last entry."""
+        self._file.drop_torn_entry()
 
     def check(self) -> None:
         """Raise CorruptIndex unless the file could be an index of this segment."""
@@ -187,6 +201,10 @@ class TimeIndex:
         self._file.cut(self._file.count_up_to(relative - 1, _relative_offset_second))
         self.last_entry = self._last_entry()
 
+    def drop_torn_entry(self) -> None:
+        """Cut off what a killed process left of its last entry."""
+        self._file.drop_torn_entry()
+
     def check(self) -> None:
         """Raise CorruptIndex unless the file could be a time index of this segment."""
         _check_length(self._file)
@@ -239,6 +257,10 @@ def _check_length(file: EntryFile) -> None:
 
 def _relative_offset_first(buffer: bytes | bytearray, position: int) -> int:
     return _INT32.unpack_from(buffer, position)[0]
+
+
+def _position(buffer: bytes | bytearray, position: int) -> int:
+    return _INT32.unpack_from(buffer, position + 4)[0]
 
 
 def _relative_offset_second(buffer: bytes | bytearray, position: int) -> int:

@@ -14,19 +14,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..wire.record_batch import BatchHeader
+from ..wire.steps import run_to_end
 from .checkpoint import FaultPoint, LeaderEpochCheckpoint
 from .disk_guard import DiskGuard, disk_errors
 from .log_config import LogConfig
-from .log_durability import Durability
+from .log_durability import Durability, noting_failed_flush
 from .log_file import Buffer
-from .log_recovery import LoadedLog, aborted_entry, load_producers, take_in
+from .log_recovery import LoadedLog
 from .log_retention import DeletedFiles
+from .producer_recovery import aborted_entry, load_producers, take_in
 from .segment import Segment
 from .segment_swap import swap_in
 
-# Snapshots between those of the rolls, so that a truncation replays no more than this. Kafka has
-# none, and reads up to a whole segment.
+# Snapshots between those of the rolls, so that a start after a kill and a truncation replay no more
+# than this; a batch costs as much as so many bytes. Kafka has none, and reads a whole segment.
 SNAPSHOT_INTERVAL_BYTES = 16 << 20
+BATCH_COUNTS_AS_BYTES = 16 << 10
 SNAPSHOT_INTERVAL_PRODUCERS_MAX = 1000
 WRITE_BACK_BYTES = 8 << 20
 
@@ -59,7 +62,7 @@ class LocalLog:
         self.log_end_offset = loaded.log_end_offset
         self._latest_epoch = self.leader_epochs.latest_epoch  # read at every append
         self._snapshots = loaded.snapshots
-        self._bytes_since_snapshot = 0
+        self._unsaved_bytes = 0
         self._epoch_checkpoint = LeaderEpochCheckpoint(directory, fault_point)
         self._durability = Durability(min(recovery_point, self.log_end_offset), fault_point)
         self._deleted = DeletedFiles()
@@ -104,7 +107,7 @@ class LocalLog:
         segment.add_batch(size_bytes, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
         self._take_in(segment, header, base_offset, records)
-        self._written(size_bytes)
+        self._written(size_bytes, 1)
 
     def _write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Append batches as they are, with one write for those that share a segment.
@@ -150,7 +153,7 @@ class LocalLog:
             if header.partition_leader_epoch != self._latest_epoch:
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
             self._take_in(segment, header, header.base_offset, batch)
-        self._written(len(data))
+        self._written(len(data), len(run))
 
     def _take_in(
         self,
@@ -165,12 +168,12 @@ class LocalLog:
                 segment.transaction_index.append(aborted_entry(completed))
             self.producer_state.complete_transaction(completed)
 
-    def _written(self, size_bytes: int) -> None:
+    def _written(self, size_bytes: int, batch_count: int) -> None:
         if self._durability.unsynced_since_ms is None:
             self._durability.unsynced_since_ms = self._now_ms
-        self._bytes_since_snapshot += size_bytes
-        if self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES:
-            self._bytes_since_snapshot = 0
+        self._unsaved_bytes += size_bytes + batch_count * BATCH_COUNTS_AS_BYTES
+        if self._unsaved_bytes >= SNAPSHOT_INTERVAL_BYTES:
+            self._unsaved_bytes = 0
             if len(self.producer_state) <= SNAPSHOT_INTERVAL_PRODUCERS_MAX:
                 self._take_snapshot()
 
@@ -212,8 +215,12 @@ class LocalLog:
         return segment
 
     def _take_snapshot(self) -> None:
-        """Write the producer state down; of snapshots between rolls the last two are kept."""
-        self._bytes_since_snapshot = 0
+        """Write the producer state down; of snapshots between rolls the last two are kept.
+
+        With the indexes up to there, so that a start after a kill can go on from it.
+        """
+        self._unsaved_bytes = 0
+        self.segments.active.write_out()
         state = self.producer_state
         self._fault_point("log.snapshot.before-write")
         self._snapshots.write(state.end_offset, state.snapshot_entries())
@@ -237,8 +244,8 @@ class LocalLog:
         if self.leader_epochs.truncate_from_end(self.log_end_offset):
             self._save_epochs()
         self._snapshots.remove_above(self.log_end_offset)
-        self.producer_state = load_producers(
-            self.segments, self._snapshots, self.log_end_offset, self._now_ms
+        self.producer_state = run_to_end(
+            load_producers(self.segments, self._snapshots, self.log_end_offset, self._now_ms)
         )
 
     def _start_over_at(self, offset: int) -> None:
@@ -296,7 +303,7 @@ class LocalLog:
 
         Blocks: call it in an executor. Safe beside all other methods.
         """
-        with self._disk:
+        with self._disk, noting_failed_flush(self.directory):
             self._durability.flush(
                 self.directory, self.segments, self._snapshots, self.log_end_offset
             )

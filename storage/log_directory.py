@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..wire.errors import InconsistentTopicId, KafkaError, KafkaStorageError
+from ..wire.steps import Steps, run_to_end
 from .checkpoint import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -121,7 +122,13 @@ class LogDirectory:
     def open_partition(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """The log of a partition, recovered or created (blocks: reads what must be recovered).
+        """`opening_partition`, at once (blocks: reads what must be recovered)."""
+        return run_to_end(self.opening_partition(topic, partition, topic_id, config, now_ms))
+
+    def opening_partition(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> Steps[PartitionLog]:
+        """The log of a partition, recovered or created. Nobody else may touch it meanwhile.
 
         A directory of that name with another topic id belongs to a deleted topic: it is set aside.
         """
@@ -131,10 +138,10 @@ class LogDirectory:
                 self._removed.delete(topic, partition)
         was_here = key in self.found
         try:
-            log = self._open(key, topic_id, config, was_here, now_ms)
+            log = yield from self._open(key, topic_id, config, was_here, now_ms)
         except InconsistentTopicId:
             self.set_aside(topic, partition)
-            log = self._open(key, topic_id, config, False, now_ms)
+            log = yield from self._open(key, topic_id, config, False, now_ms)
         self.found.discard(key)
         self.logs[key] = log
         return log
@@ -245,10 +252,10 @@ class LogDirectory:
         config: LogConfig,
         was_here: bool,
         now_ms: int,
-    ) -> PartitionLog:
+    ) -> Steps[PartitionLog]:
         topic, partition = key
         is_recovered = key not in self._unrecovered
-        return PartitionLog.open(
+        return PartitionLog.opening(
             self.path / f"{topic}-{partition}",
             topic=topic,
             partition=partition,

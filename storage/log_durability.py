@@ -8,12 +8,16 @@ a point that nobody looks at any more. Hence no lock.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA, FaultPoint, sync_directory
 from .log_config import LONG_MAX, LogConfig
 from .segment_list import SegmentList
 from .snapshot_files import SnapshotFiles
+
+FLUSH_FAILED = "flush-failed"
 
 
 class _Point:
@@ -89,6 +93,20 @@ class Durability:
         """The log was cut to `end_offset`; a flush under way no longer counts."""
         self._point = _Point(min(self._point.offset, end_offset))
         self.names_changed()
+
+
+@contextmanager
+def noting_failed_flush(directory: Path) -> Iterator[None]:
+    """Leave a mark where a sync fails: the kernel may drop such pages, and says so only once.
+
+    Recovery then does not take a write of the killed process for something that is still there.
+    """
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            os.close(os.open(directory / FLUSH_FAILED, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+        raise
 
 
 def _sync_file(path: Path) -> None:

@@ -71,6 +71,10 @@ class LogFile:
         """Bring the bytes to the disk (blocks)."""
         os.fdatasync(self.fd)
 
+    def drop_cache(self) -> None:
+        """Let the next reads come from the disk."""
+        os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def start_write_back(self, position: int, count: int) -> None:
         """Let the kernel begin to write these bytes out, where it can be told so (Linux)."""
         if _sync_file_range is not None and count > 0:

@@ -8,7 +8,7 @@ a follower takes batches as they are stamped. An append judges everything before
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..wire.control_record import decode_marker
 from ..wire.errors import (
@@ -25,6 +25,7 @@ from ..wire.record_batch import (
     restamp,
     restamp_append_time,
 )
+from ..wire.steps import Steps, run_to_end
 from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
 from .checkpoint import FaultPoint, no_fault_point
 from .disk_guard import DiskGuard
@@ -74,7 +75,12 @@ class PartitionLog(LocalLog):
     high_watermark: int
 
     @classmethod
-    def open(
+    def open(cls, directory: Path, **options: Any) -> "PartitionLog":
+        """`opening`, at once."""
+        return run_to_end(cls.opening(directory, **options))
+
+    @classmethod
+    def opening(
         cls,
         directory: Path,
         *,
@@ -89,7 +95,7 @@ class PartitionLog(LocalLog):
         machine_restarted: bool = False,
         now_ms: int,
         fault_point: FaultPoint = no_fault_point,
-    ) -> "PartitionLog":
+    ) -> Steps["PartitionLog"]:
         """The log in `directory`, created if there is none, recovered unless `clean_shutdown`.
 
         The three offsets are those of the data directory's checkpoints. machine_restarted: the
@@ -99,7 +105,7 @@ class PartitionLog(LocalLog):
         disk = DiskGuard(f"{topic}-{partition}")
         try:
             with disk:
-                loaded = load_log(
+                loaded = yield from load_log(
                     directory,
                     topic_id,
                     config,

@@ -27,6 +27,7 @@ from collections.abc import Iterable
 
 from ..wire.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ..wire.record_batch import BatchHeader
+from ..wire.steps import Steps, run_to_end
 from .open_transactions import CompletedTransaction, OpenTransactions
 from .producer_entry import (
     NO_EPOCH,
@@ -59,6 +60,7 @@ __all__ = [
 
 PRODUCERS_MAX = 100_000
 _TRANSACTIONAL = 0x10
+_ENTRIES_A_STEP = 256
 
 
 class ProducerStateTable:
@@ -370,14 +372,21 @@ class ProducerStateTable:
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, now_ms: int
     ) -> None:
         """Start over from a snapshot taken at `end_offset`."""
+        run_to_end(self.loading_entries(entries, end_offset, now_ms))
+
+    def loading_entries(
+        self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, now_ms: int
+    ) -> Steps[None]:
+        """`load_entries` in steps."""
         self.clear(end_offset)
-        for entry in entries:
+        ongoing = []
+        for count, entry in enumerate(entries, 1):
             self._entries[entry.producer_id] = ProducerEntry.from_snapshot(entry, now_ms)
-        self._transactions.load(
-            (entry.transaction_first_offset, entry.producer_id)
-            for entry in self._entries.values()
-            if entry.transaction_first_offset != NO_OFFSET
-        )
+            if entry.current_transaction_first_offset != NO_OFFSET:
+                ongoing.append((entry.current_transaction_first_offset, entry.producer_id))
+            if count % _ENTRIES_A_STEP == 0:
+                yield
+        self._transactions.load(ongoing)
 
     def refill_windows(self, headers: Iterable[tuple[int, BatchHeader]]) -> None:
         """Complete the windows of five after `load_entries`, from the log below the snapshot.

@@ -15,9 +15,11 @@ import os
 from pathlib import Path
 from zlib import crc32
 
+from ..wire.record_batch import HEADER_BYTES
+from ..wire.steps import Steps
 from .index import NO_TIMESTAMP, CorruptIndex, OffsetIndex, TimeIndex
 from .log_config import INT_MAX, LogConfig
-from .log_file import Buffer, LogFile, batch_at_or_after, scan_headers
+from .log_file import Buffer, LogFile, batch_at_or_after, scan_batches, scan_headers
 from .transaction_index import TransactionIndex
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -147,8 +149,10 @@ class Segment:
             self._max_timestamp = largest_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
         if position - self._last_indexed_position > self._index_interval_bytes:
-            self.offset_index.append(last_offset, position)
+            if self.offset_index.has_full_tail:
+                self.write_out()
             self.time_index.append(largest_timestamp, self.offset_of_max_timestamp)
+            self.offset_index.append(last_offset, position)
             self._last_indexed_position = position
         self.size_bytes = position + batch_bytes
         self.next_offset = last_offset + 1
@@ -180,6 +184,28 @@ class Segment:
 
     # -- opening, cutting, closing -----------------------------------------------------------
 
+    def rewind_to(self, offset: int) -> None:
+        """Be as after the last indexed batch below `offset`: recovery adds what follows again.
+
+        Raises CorruptIndex or CorruptMessage when there is no such batch where the index says.
+        """
+        self.transaction_index.truncate_to(offset)
+        self.offset_index.truncate_to(offset)
+        size_on_disk = self.file.size_on_disk()
+        self.offset_index.truncate_to_position(size_on_disk)
+        last_offset, position = self.offset_index.last_entry
+        self.size_bytes, self.next_offset = 0, self.base_offset
+        if self.offset_index.entry_count:
+            batches = scan_batches(self.file, position, size_on_disk, HEADER_BYTES)
+            _, header, _ = next(batches, (0, None, None))
+            if header is None or header.last_offset != last_offset:
+                path = self.offset_index.path
+                raise CorruptIndex(path, f"no batch ends with {last_offset}", "It will be rebuilt")
+            self.size_bytes, self.next_offset = position + header.size_bytes, last_offset + 1
+        self.time_index.truncate_to(self.next_offset)
+        self._last_indexed_position = position
+        self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
+
     def resume(self) -> None:
         """Learn from indexes and tail what appending needs; O(index.interval.bytes)."""
         last_offset, position = self.offset_index.last_entry
@@ -197,13 +223,18 @@ class Segment:
             end = at + header.size_bytes
         self.size_bytes = end
 
-    def check(self) -> None:
+    def checking(self) -> Steps[None]:
         """CorruptIndex or CorruptTransactionIndex unless the indexes can be right."""
         if self._lacks_index and self.size_bytes:
             raise CorruptIndex(self.offset_index.path, "it was missing", "It will be rebuilt")
         self.offset_index.check()
         self.time_index.check()
-        self.transaction_index.check()
+        yield from self.transaction_index.checking()
+
+    def drop_torn_entries(self) -> None:
+        """Cut off the part of an entry that a process wrote last when it was killed."""
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.drop_torn_entry()
 
     def start_over(self) -> None:
         """Empty the indexes and the state, keep the .log: recovery adds its batches again."""
@@ -252,14 +283,17 @@ class Segment:
     def flush(self) -> None:
         """Bring every file of the segment to the disk; may run beside appends, in a thread."""
         self.file.flush()
-        self.offset_index.flush()
         self.time_index.flush()
+        self.offset_index.flush()
         self.transaction_index.flush()
 
     def write_out(self) -> None:
-        """Put index entries that are in memory into their files."""
-        self.offset_index.close()
+        """Put index entries that are in memory into their files.
+
+        The time index goes first: where the offset index ends on the disk, it has all it needs.
+        """
         self.time_index.close()
+        self.offset_index.close()
 
     def delete(self) -> None:
         """Remove the files at once; a reader in another thread may still read what it holds."""

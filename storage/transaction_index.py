@@ -11,14 +11,17 @@ the transaction counts as complete, and readers go past it, from then on.
 """
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ..wire.steps import Steps
 from .corrupt_file import CorruptFile
 from .entry_file import EntryFile
 
 ENTRY_BYTES = 34
 _VERSION = 0
+_BLOCK_ENTRIES = 128  # some 4 kB
 _ENTRY = struct.Struct(">hqqqq")
 _LAST_OFFSET = struct.Struct(">q")
 _REMEDY = (
@@ -78,35 +81,43 @@ class TransactionIndex:
             return [], False
         found = []
         start = self._file.count_up_to(fetch_offset - 1, _last_offset)
-        for transaction in self._entries_from(start):
-            if transaction.first_offset < upper_offset:
-                found.append(transaction)
-            if transaction.last_stable_offset >= upper_offset:
-                return found, True
+        for block in self._blocks_from(start):
+            for transaction in block:
+                if transaction.first_offset < upper_offset:
+                    found.append(transaction)
+                if transaction.last_stable_offset >= upper_offset:
+                    return found, True
         return found, False
 
     def all(self) -> list[AbortedTransaction]:
         """Every entry, in marker order."""
-        return self._entries_from(0)
+        return [transaction for block in self._blocks_from(0) for transaction in block]
 
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions whose markers lie at `offset` or above."""
         if self._file.count:
             self._file.cut(self._file.count_up_to(offset - 1, _last_offset))
 
-    def check(self) -> None:
+    def drop_torn_entry(self) -> None:
+        """Cut off what a killed process left of its last entry."""
+        self._file.drop_torn_entry()
+
+    def checking(self) -> Steps[None]:
         """Raise CorruptTransactionIndex unless the file could be one of this segment."""
         length = self._file.bytes_on_disk()
         if length % ENTRY_BYTES:
             problem = f"its {length} bytes are no multiple of {ENTRY_BYTES}"
             raise CorruptTransactionIndex(self.path, problem, _REMEDY)
         previous = self.base_offset - 1
-        for transaction in self.all():
-            if transaction.last_offset <= previous or (
-                transaction.first_offset > transaction.last_offset
-            ):
-                raise CorruptTransactionIndex(self.path, f"{transaction} is out of order", _REMEDY)
-            previous = transaction.last_offset
+        for block in self._blocks_from(0):
+            for transaction in block:
+                if transaction.last_offset <= previous or (
+                    transaction.first_offset > transaction.last_offset
+                ):
+                    problem = f"{transaction} is out of order"
+                    raise CorruptTransactionIndex(self.path, problem, _REMEDY)
+                previous = transaction.last_offset
+            yield
 
     def flush(self) -> None:
         """Bring the entries to the disk (blocks); may run in another thread."""
@@ -126,9 +137,12 @@ class TransactionIndex:
     def _entry(self, number: int) -> AbortedTransaction:
         return self._decode(self._file.entry(number), 0)
 
-    def _entries_from(self, start: int) -> list[AbortedTransaction]:
-        data = self._file.entries(start, self._file.count)
-        return [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
+    def _blocks_from(self, start: int) -> Iterator[list[AbortedTransaction]]:
+        """The entries from one on, as many at a time as one read brings."""
+        count = self._file.count
+        for first in range(start, count, _BLOCK_ENTRIES):
+            data = self._file.entries(first, min(first + _BLOCK_ENTRIES, count))
+            yield [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
 
     def _decode(self, data: bytes, position: int) -> AbortedTransaction:
         version, *fields = _ENTRY.unpack_from(data, position)

@@ -97,8 +97,8 @@ def beliefs(monkeypatch):
         seen[options["partition"]] = options["clean_shutdown"], options["machine_restarted"]
         return open_log(path, **options)
 
-    open_log = PartitionLog.open
-    monkeypatch.setattr(PartitionLog, "open", look)
+    open_log = PartitionLog.opening
+    monkeypatch.setattr(PartitionLog, "opening", look)
     return seen
 
 

@@ -1,5 +1,6 @@
 """What a log is after a crash at any byte: a prefix of what was written, with all that follows."""
 
+import errno
 import os
 import random
 import shutil
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from oncelog.storage import snapshot_files
 from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_file import scan_batches
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.producer_entry import Origin
 from oncelog.wire.control_record import ControlType, encode_marker
@@ -146,16 +148,125 @@ def test_a_killed_log_comes_back_with_all_that_was_appended(tmp_path):
     assert derived(again) == before == replayed(tmp_path, batches)
 
 
-def test_a_clean_start_reads_no_batch_and_knows_everything(tmp_path, monkeypatch):
+@pytest.fixture
+def read_whole(monkeypatch):
+    """The positions of the batches that recovery reads whole."""
+    read = []
+
+    def look(*where):
+        for batch in scan_batches(*where):
+            read.append(batch[0])
+            yield batch
+
+    monkeypatch.setattr("oncelog.storage.log_recovery.scan_batches", look)
+    return read
+
+
+def test_a_clean_start_reads_the_end_and_knows_everything(tmp_path, read_whole):
     log = open_log(tmp_path / "t-0")
     write_history(log)
     before, batches = derived(log), batches_of(log)
     log.close()
-    monkeypatch.setattr("oncelog.storage.log_recovery.scan_batches", None)
     again = open_log(tmp_path / "t-0", clean_shutdown=True)
+    assert all(position >= again.segments.active.size_bytes - 400 for position in read_whole)
     assert derived(again) == before
     assert again.recovery_point == again.log_end_offset
     assert batches_of(again) == batches
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_after_a_kill_only_what_is_behind_the_newest_snapshot_is_read(
+    tmp_path, monkeypatch, read_whole, kill
+):
+    """The page cache outlives a process; after a power cut all is read from the recovery point."""
+    monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
+    config = LogConfig(index_interval_bytes=300)
+    log = open_log(tmp_path / "t-0", config=config)
+    write_history(log, steps=500)
+    before, count = derived(log), len(batches_of(log))
+    assert len(log.segments) == 1
+    again = open_log(tmp_path / "t-0", config=config, machine_restarted=not kill)
+    assert derived(again) == before
+    assert len(read_whole) <= 16 + 300 // 70 + 1 if kill else len(read_whole) == count
+
+
+def test_a_torn_entry_of_an_index_costs_no_more_than_its_tail(tmp_path, monkeypatch, read_whole):
+    monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
+    log = open_log(tmp_path / "t-0", config=LogConfig(index_interval_bytes=300))
+    write_history(log, steps=300)
+    before = derived(log)
+    log.segments.active.write_out()
+    for suffix, kept in ((".timeindex", 12 * 50 + 5), (".index", 8 * 40 + 3)):
+        os.truncate(tmp_path / "t-0" / f"{0:020d}{suffix}", kept)
+    again = open_log(tmp_path / "t-0", config=LogConfig(index_interval_bytes=300))
+    assert derived(again) == before
+    assert min(read_whole) > 0
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
+def test_snapshots_and_indexes_of_what_a_killed_truncation_had_cut_are_not_believed(
+    tmp_path, monkeypatch, share
+):
+    monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
+    config = LogConfig(index_interval_bytes=300)
+    log = open_log(tmp_path / "t-0", config=config)
+    write_history(log, steps=200)
+    log.segments.active.write_out()
+    positions = [at for at, _ in iterate_batches(log.segments.active.file.read(0, 1 << 20))]
+    batches = batches_of(log)
+    kept = int(len(batches) * share)
+    os.truncate(log.segments.active.file.path, positions[kept])
+    again = open_log(tmp_path / "t-0", config=config)
+    assert batches_of(again) == batches[:kept]
+    ours, theirs = (
+        derived(again),
+        derived(open_log(tmp_path / "t-0", config=config, machine_restarted=True)),
+    )
+    assert {**ours, "epochs": ()} == {**theirs, "epochs": ()}
+
+
+def test_a_log_that_could_not_be_synced_is_checked_even_after_a_mere_kill(
+    tmp_path, monkeypatch, read_whole
+):
+    """The kernel says once that it could not write pages, and may drop them."""
+    log = open_log(tmp_path / "t-0")
+    write_history(log)
+    before, count = derived(log), len(batches_of(log))
+
+    def fail(_):
+        raise OSError(errno.EIO, "it did not arrive")
+
+    monkeypatch.setattr("os.fdatasync", fail)
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    monkeypatch.undo()
+    # Where the history ends it has a snapshot: after a mere kill nothing else would be read.
+    first = log.segments.first
+    first.file.write_at(first.size_bytes - 1, b"?")
+    again = open_log(tmp_path / "t-0")
+    assert again.log_end_offset < before["offsets"][1]
+    assert len(batches_of(again)) < count
+    assert not (tmp_path / "t-0" / "flush-failed").exists()
+
+
+def test_opening_a_log_can_be_interrupted_after_each_few_batches(tmp_path, read_whole):
+    log = open_log(tmp_path / "t-0")
+    write_history(log, steps=2000)
+    before = derived(log)
+    steps = PartitionLog.opening(
+        tmp_path / "t-0", topic="t", partition=0, topic_id=TOPIC_ID, config=CONFIG,
+        now_ms=NOW_MS, machine_restarted=True,
+    )  # fmt: skip
+    most = seen = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            again = end.value
+            break
+        most, seen = max(most, len(read_whole) - seen), len(read_whole)
+    assert derived(again) == before
+    assert most <= 64 + 20  # and those of a segment's end, which are few here
 
 
 def test_appends_after_any_start_go_on_as_if_there_had_been_none(tmp_path):
@@ -230,7 +341,7 @@ def test_a_garbled_segment_ends_the_log_before_the_damage(tmp_path_factory, data
         byte = file.read(1)[0]
         file.seek(start + in_batch)
         file.write(bytes([byte ^ data.draw(st.integers(1, 255))]))
-    again = open_log(directory / "t-0", recovery_point=recovery_point)
+    again = open_log(directory / "t-0", recovery_point=recovery_point, machine_restarted=True)
     survivors = batches_of(again)
     assert survivors == batches[: len(survivors)]
     below = sum(

@@ -92,11 +92,11 @@ def test_collecting_agrees_with_a_list(tmp_path, steps, fetch_offset, upper_offs
 def test_a_wrong_file_is_found(index, content):
     index.path.write_bytes(content)
     with pytest.raises(CorruptTransactionIndex, match=r"0\.txnindex.*delete"):
-        TransactionIndex(index.path, 0).check()
+        list(TransactionIndex(index.path, 0).checking())
 
 
 def test_a_marker_below_the_segment_is_found(tmp_path):
     index = TransactionIndex(tmp_path / "100.txnindex", 100)
     index.append(AbortedTransaction(1, 50, 99, 100))
     with pytest.raises(CorruptTransactionIndex):
-        index.check()
+        list(index.checking())
