@@ -1,6 +1,6 @@
 """From a decoded Produce request to its answer: every batch judged, appended, and waited for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from ...coordinator.cluster_model import INTERNAL_TOPICS
@@ -37,6 +37,7 @@ ZSTD, ZSTD_FROM = 4, 7
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
 _WAIT_FOR_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 Append = Callable[[HostedPartition, memoryview, BatchHeader, int], AppendInfo]
+_Waiting = tuple[HostedPartition, ProducedPartition, int]  # and the offset to be committed
 
 
 def append_all(
@@ -59,7 +60,7 @@ def append_all(
     if is_plain and not is_single and carries_transaction(request):  # before the first append
         return refuse_all(request, version, TransactionalIdAuthorizationFailed(), pending)
     hints = LeaderHints(context.broker.state)
-    waiting: dict[HostedPartition, tuple[ProducedPartition, int]] = {}
+    waiting: list[_Waiting] = []  # a partition that is named twice has two batches, two answers
     topics: list[ProducedTopic] = []
     failed = False
     for topic in wanted_topics:
@@ -88,9 +89,7 @@ def append_all(
             answer.log_append_time_ms = info.log_append_time_ms
             answer.log_start_offset = partition.log.log_start_offset
             if replicas.needs_waiting(partition, info, request.acks):
-                before = waiting.get(partition)
-                end = info.last_offset + 1
-                waiting[partition] = (answer, end if before is None else max(end, before[1]))
+                waiting.append((partition, answer, info.last_offset + 1))
         topics.append(ProducedTopic(topic.name, topic.topic_id, answers))
     response = ProduceResponse(topics)
     if failed and is_plain and carries_transaction(request):
@@ -153,7 +152,7 @@ def _wait(
     replicas: ReplicaManager,
     request: ProduceRequest,
     response: ProduceResponse,
-    waiting: dict[HostedPartition, tuple[ProducedPartition, int]],
+    waiting: Sequence[_Waiting],
     hints: LeaderHints,
     version: int,
     pending: PendingAnswer,
@@ -161,7 +160,7 @@ def _wait(
     def done(operation: DelayedProduce) -> None:
         if pending.is_done:
             return
-        for partition, (answer, _) in waiting.items():
+        for partition, answer, _ in waiting:
             error = operation.outcomes.get(partition, ErrorCode.REQUEST_TIMED_OUT)
             if error in _WAIT_FOR_LEADER and replicas.stalled:
                 _send_away(pending)
@@ -175,8 +174,11 @@ def _wait(
         response.node_endpoints = hints.endpoints
         pending.complete(produce.encode_response(response, version))
 
+    required: dict[Hashable, int] = {}
+    for partition, _, end in waiting:
+        required[partition] = max(end, required.get(partition, end))
     operation = DelayedProduce(
-        {partition: end for partition, (_, end) in waiting.items()},
+        required,
         replicas.clock.monotonic_ms() + max(0, request.timeout_ms),
         done,
     )

@@ -5,7 +5,7 @@ Node 1 leads `t-0`, `t-1`, ... ; node 2 follows and has what the test says it ha
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -176,14 +176,15 @@ class LeadingBroker:
     def produce(
         self,
         connection: RequestContext,
-        batches: Mapping[int, Any],
+        batches: Mapping[int, Any] | Sequence[tuple[int, Any]],
         *,
         version: int = 9,
         transactional_id: str | None = "tx",
         acks: int = -1,
         timeout_ms: int = 60_000,
     ) -> "Answer":
-        wanted = [ProducePartition(index, batch) for index, batch in batches.items()]
+        pairs = batches.items() if isinstance(batches, Mapping) else batches
+        wanted = [ProducePartition(index, batch) for index, batch in pairs]
         request = ProduceRequest(
             transactional_id, acks, timeout_ms, [ProduceTopic("t", None, wanted)]
         )
