@@ -36,6 +36,7 @@ NODE_COLUMNS = {
     "rss_mb": "RSS MB",
     "cpu_s": "CPU s",
     "up_s": "UP s",
+    "stall_ms": "STALL ms",
 }
 PROBE_COLUMNS = {
     "node": "NODE",
@@ -348,9 +349,18 @@ def _node_rows(cluster: Any) -> list[dict[str, Any]]:
             "rss_mb": s.rss_bytes // 1_000_000 if s.pid else None,
             "cpu_s": round(s.cpu_s, 2) if s.pid else None,
             "up_s": round(now - s.started_s, 1) if s.pid else None,
+            "stall_ms": _longest_stall_ms(cluster, s.node_id) if s.state == "running" else None,
         }
         for s in statuses
     ]
+
+
+def _longest_stall_ms(cluster: Any, node_id: int) -> int | None:
+    """The longest turn of the node's event loop, 0 when none was above 100 ms."""
+    from .loop_stalls import loop_metrics
+
+    metrics = loop_metrics(cluster, node_id)
+    return metrics["longest_ms"] if metrics else None
 
 
 def _successor(what: str, find: Callable[[], int], old: int, killed_at: float) -> str:

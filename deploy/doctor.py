@@ -8,9 +8,13 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import layout
 from .failure import Failure
+
+if TYPE_CHECKING:
+    from .local_cluster import Cluster
 
 OPEN_FILES_WANTED, DISK_FREE_WANTED_BYTES = 4096, 2_000_000_000
 EXTRAS = {
@@ -102,6 +106,7 @@ def _cluster(data: Path) -> list[Check]:
         checks.append(Check(f"nodes {state}", "bad" if verb else "ok", ", ".join(ids), advice))
     if "running" not in by_state:
         return checks
+    checks += [_event_loop(cluster, int(node_id)) for node_id in by_state["running"]]
     try:
         with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
             described = admin.run(lambda a: a.describe_cluster())
@@ -118,6 +123,21 @@ def _cluster(data: Path) -> list[Check]:
     checks.append(_partitions("without leader", leaderless, "bad"))
     checks.append(_partitions("not fully in sync", behind, "note"))
     return checks
+
+
+def _event_loop(cluster: "Cluster", node_id: int) -> Check:
+    """What the node's watchdog has seen since its start."""
+    from .loop_stalls import loop_metrics
+
+    name = f"event loop of node {node_id}"
+    metrics = loop_metrics(cluster, node_id)
+    if metrics is None:
+        return Check(name, "bad", "it does not say", f"oncelog logs {node_id}")
+    if not metrics["stalls"]:
+        return Check(name, "ok", f"no turn above 100 ms; collector {metrics['gc_longest_ms']} ms")
+    found = f"{metrics['stalls']} turns above 100 ms; the longest: {metrics['longest']}"
+    state = "bad" if metrics["stalls_over_500_ms"] else "note"
+    return Check(name, state, found, "deaf for its session it is fenced; report what it was")
 
 
 def _partitions(name: str, found: list[str], state: str) -> Check:

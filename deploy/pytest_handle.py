@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from .blocking import blocking_admin
 from .failure import Failure
 from .local_cluster import Cluster
+from .loop_stalls import stalls_in_log
 from .pytest_faults import Faults, draw, missing_replicas, read_kinds
 from .pytest_leaks import OpenTransaction, abort, in_words, open_transactions, wait_for_decided
 
@@ -223,6 +224,12 @@ class ClusterInTest:
                 self.cluster.ask(lambda admin: admin.delete_topics(self._topics))
         except Exception as problem:
             problems.append(f"The cluster could not be left whole: {problem}")
+        for node_id in self.cluster.node_ids:
+            log, start = self.cluster.node(node_id).log, self._log_starts.get(node_id, 0)
+            problems += [
+                f"Node {node_id} was deaf, which is a defect of oncelog: {stall}"
+                for stall in stalls_in_log(log, from_byte=start)
+            ]
         return problems
 
     def sections(self) -> list[tuple[str, str]]:

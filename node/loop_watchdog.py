@@ -16,6 +16,7 @@ Belongs to a process, not to a broker: `node/__main__` starts it.
 import asyncio
 import logging
 import os
+import re
 import signal
 import time
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from .loop_activity import describe
 logger = logging.getLogger(__name__)
 TICK_S = 0.05
 STALL_S = 0.1
+STALL_LINE = re.compile(r"the event loop was kept for (\d+) ms by ")  # how str(Stall) begins
 FINDING_S = 0.5  # what chaos runs and the pytest plugin take as a defect of the broker
 
 

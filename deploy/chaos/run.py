@@ -22,6 +22,7 @@ from typing import Any
 from ... import __version__
 from ..failure import Failure
 from ..history_recorder import Recorder
+from ..loop_stalls import stalls_in_log
 from .client_proxies import ClientProxies
 from .epilogue import probe_all, read_the_end, wait_for_rest
 from .faulty_cluster import FaultyCluster
@@ -109,6 +110,9 @@ class ChaosRun:
             self._finish(cluster, recorder)
             for node_id in cluster.down():
                 self.outcome.broken.append(f"node {node_id} did not stop and had to be killed")
+            for node_id in cluster.node_ids:
+                for stall in stalls_in_log(cluster.node(node_id).log):
+                    self.outcome.broken.append(f"node {node_id}: {stall}")
             self._say("all nodes are down; reading their disks")
             self.outcome.batches = dump_remains(recorder, cluster.data)
         finally:

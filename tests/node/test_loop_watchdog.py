@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from oncelog.deploy.cli_cluster import _node_rows
+from oncelog.deploy.doctor import examine
 from oncelog.deploy.failure import Failure
 from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.loop_stalls import stalls_in_log
 from oncelog.deploy.node_process import NodeProcess
+from oncelog.deploy.pytest_handle import ClusterInTest, read_marker
 from oncelog.node.loop_activity import describe
+from oncelog.node.loop_watchdog import Stall
 from oncelog.replication.sliced_work import SlicedWork
 
 from . import stalling_node
@@ -94,6 +99,32 @@ def test_who_keeps_the_loop_of_a_process_is_counted_and_named(
     assert loop_metrics(cluster)["stalls_over_500_ms"] > before
     assert "stalling_node.py" in loop_metrics(cluster)["last"] or word == "task"
     assert f"by {name}" in cluster.node(1).log.read_text()
+
+
+@pytest.mark.cluster
+def test_doctor_ps_and_the_pytest_plugin_say_who_kept_the_loop(cluster: Cluster) -> None:
+    handle = ClusterInTest(cluster, read_marker((), {}), seed=1, test="a test", number=1)
+    handle.begin()
+    order(cluster, "task")
+    wait_until(lambda: "task taking orders" in loop_metrics(cluster)["last"])
+    [problem] = handle.finish(has_failed=False)
+    assert problem.startswith("Node 1 was deaf") and "task taking orders" in problem
+
+    [check] = [one for one in examine(Path(cluster.data)) if one.name == "event loop of node 1"]
+    assert check.state == "bad" and "task taking orders" in check.found
+    [row] = _node_rows(cluster)
+    assert row["stall_ms"] >= 500
+
+
+def test_stalls_are_found_in_the_words_of_a_node_that_is_gone(tmp_path: Path) -> None:
+    log = tmp_path / "node.log"
+    long = Stall(wall_s=0.9, cpu_s=0.7, waited_s=0.1, collected_s=0, activity="request Fetch")
+    short = Stall(wall_s=0.9, cpu_s=0.2, waited_s=0.5, collected_s=0, activity="request Fetch")
+    log.write_text(f"first line\n12:00 WARNING x: {long}\n12:01 WARNING x: {short}\n")
+    assert stalls_in_log(log) == [str(long)]
+    assert stalls_in_log(log, above_ms=100) == [str(long), str(short)]
+    assert stalls_in_log(log, from_byte=log.stat().st_size) == []
+    assert stalls_in_log(tmp_path / "none") == []
 
 
 @pytest.mark.cluster
