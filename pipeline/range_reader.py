@@ -1,16 +1,19 @@
 """All batches of a range of offsets, as they stand in the log; runs in Spark's tasks.
 
 Rules of this file. A range is read to its end or an error is raised: never less. It ends where a
-batch reaches beyond its last offset, or where the log has nothing more below a bound that is known
-to lie behind it (compaction leaves such holes). What retention takes away meanwhile is reported.
-Fetches run ahead in the client's thread while the caller works on what has come, but never ahead of
-the range.
+batch reaches beyond its last offset, or where a compacted log has nothing more below a bound that
+is known to lie behind it. An answer without records alone proves nothing: Kafka gives one, without
+an error, when remote storage takes longer than remote.fetch.max.wait.ms (KIP-1018), and while a
+leader knows its high watermark, but not yet where that stands in its files. So such a range is
+asked for until the deadline. What retention takes away meanwhile is reported. Fetches run ahead in
+the client's thread while the caller works on what has come, but never ahead of the range.
 """
 
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
 
+from ..client.admin import Admin
 from ..client.cluster_view import ClusterView
 from ..client.fetch_state import FetchState, RawBatch
 from ..client.fetcher import Fetcher, wait_for
@@ -18,12 +21,13 @@ from ..client.loop_thread import LoopThread
 from ..client.offset_queries import EARLIEST, list_offsets
 from ..client.settings import Settings, consumer_settings
 from ..client.view_source import open_view
-from ..wire.errors import OffsetOutOfRange, RequestTimedOut
+from ..wire.errors import KafkaError, OffsetOutOfRange, RequestTimedOut
 from .offsets import NO_TOPIC_ID, DataLost, OffsetRange, Report
 
 ANSWER_MS = 500  # between two looks at the clock
 AGAIN_S = 0.05  # a new leader learns the high watermark within moments
-EMPTY_ANSWERS = 2  # that say the same, before the rest of a range counts as empty
+EMPTY_ANSWERS = 2  # before it is asked whether the topic is compacted
+EMPTY_MS = 2_000  # of nothing else, before the rest of a compacted range counts as empty
 
 
 class RangeReader:
@@ -38,7 +42,6 @@ class RangeReader:
         )
         self._wanted, self._report, self._is_committed = wanted, report, is_committed
         self._state = FetchState(wanted.topic, wanted.partition, wanted.start)
-        self._empty_answers = 0
         self._view: ClusterView = open_view(None, self._settings)[0]
         self._thread = LoopThread("oncelog-range")
         self._fetcher = self._thread.run(self._make())
@@ -93,25 +96,26 @@ class RangeReader:
     async def _next(self) -> list[RawBatch]:
         """The batches of the next answer; none when the range is read."""
         state, end, fetcher = self._state, self._wanted.end, self._fetcher
-        deadline_ms = _now_ms() + self._settings.default_api_timeout_ms
+        begun_ms = _now_ms()
+        empty_answers, policy = 0, ""
         while state.position < end:
             found = self._take()
             if found:
-                self._empty_answers = 0
                 self._ask()
                 return found
             if fetcher.problems:
                 raise fetcher.problems.pop(0)
             if fetcher.out_of_range:
                 await self._jump()
-            elif self._is_empty_from_here():
-                return []
-            if _now_ms() > deadline_ms:
-                raise RequestTimedOut(
-                    f"{state.topic}/{state.partition}: no broker gave what stands at offset "
-                    f"{state.position} for {self._settings.default_api_timeout_ms} ms; the range "
-                    f"goes to {end}, and readers are let to {self._bound()}"
-                )
+            elif self._bound() >= end and not state.has_data:
+                empty_answers += 1
+                if empty_answers == EMPTY_ANSWERS:
+                    policy = await self._cleanup_policy()
+                if "compact" in policy.split(",") and _now_ms() - begun_ms > EMPTY_MS:
+                    return []
+                await asyncio.sleep(AGAIN_S)
+            if _now_ms() - begun_ms > self._settings.default_api_timeout_ms:
+                raise RequestTimedOut(self._what_is_missing(empty_answers, policy))
             state.high_watermark = state.last_stable_offset = -1
             fetcher.arrived.clear()
             self._ask()
@@ -132,12 +136,31 @@ class RangeReader:
         state = self._state
         return state.last_stable_offset if self._is_committed else state.high_watermark
 
-    def _is_empty_from_here(self) -> bool:
-        """Whether answers say that no batch is left below the end of the range."""
-        if self._bound() < self._wanted.end or self._state.has_data:
-            return False
-        self._empty_answers += 1
-        return self._empty_answers >= EMPTY_ANSWERS
+    async def _cleanup_policy(self) -> str:
+        """Of the topic; where it is not told, why."""
+        try:
+            configs = await Admin(self._view).describe_configs(self._wanted.topic)
+        except KafkaError as problem:
+            return f"not known ({problem})"
+        return next((c.value or "" for c in configs if c.name == "cleanup.policy"), "not known")
+
+    def _what_is_missing(self, empty_answers: int, policy: str) -> str:
+        state, wanted = self._state, self._wanted
+        said = (
+            f"{state.topic}/{state.partition}: no broker gave what stands at offset "
+            f"{state.position} for {self._settings.default_api_timeout_ms} ms; the range "
+            f"goes to {wanted.end}, and readers are let to {self._bound()}"
+        )
+        if empty_answers < EMPTY_ANSWERS:
+            return said
+        return (
+            f"{said}. {empty_answers} answers held no records and no error. Only a compacted topic "
+            f"has holes, and its cleanup.policy is {policy}, so records are there and are not left "
+            "out: the query stops, and reads them when it is started again. From remote storage "
+            "they may be slow to come: raise remote.fetch.max.wait.ms of the brokers, or "
+            "kafka.default.api.timeout.ms here. If the topic was compacted before, write one more "
+            "record to the partition: it shows where the hole ends"
+        )
 
     async def _jump(self) -> None:
         """The offset is not in the log: gone, or not yet known to a new leader."""

@@ -1,18 +1,19 @@
 """A range of offsets is read to its end, or it is said what is missing."""
 
 import itertools
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Container
+from typing import Any, NoReturn
 
 import pytest
 
-from oncelog.client import BlockingAdmin, BlockingProducer
+from oncelog.client import BlockingAdmin, BlockingProducer, fetcher
 from oncelog.client.fetch_state import RawBatch
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.pipeline.offsets import DataLost, OffsetRange
 from oncelog.pipeline.range_reader import RangeReader
 from oncelog.wire.errors import RequestTimedOut
 
+SMALL = {"max.partition.fetch.bytes": "100", "fetch.max.bytes": "100"}
 _numbers = itertools.count()
 
 
@@ -61,9 +62,8 @@ def test_batches_are_whole_and_say_what_was_aborted(cluster: Cluster, topic: str
 
 
 def test_small_fetches_give_the_same(cluster: Cluster, topic: str) -> None:
-    small = {"max.partition.fetch.bytes": "100", "fetch.max.bytes": "100"}
     whole = read(cluster, topic, 3, 40)
-    assert [b.header for b in read(cluster, topic, 3, 40, **small)] == [b.header for b in whole]
+    assert [b.header for b in read(cluster, topic, 3, 40, **SMALL)] == [b.header for b in whole]
 
 
 def test_what_was_removed_meanwhile_is_reported(
@@ -87,3 +87,61 @@ def test_a_topic_that_was_made_anew_is_not_read(cluster: Cluster, topic: str) ->
 def test_an_end_that_never_comes_is_said(cluster: Cluster, topic: str) -> None:
     with pytest.raises(RequestTimedOut, match="no broker gave what stands at offset 44 for 1500"):
         read(cluster, topic, 33, 50, **{"default.api.timeout.ms": "1500"})
+
+
+@pytest.fixture
+def empty_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Container[int]], None]:
+    """Take the records out of these answers, counted from 0, as slow remote storage does."""
+    decode, numbers = fetcher.fetch.decode_response, itertools.count()
+
+    def empty(which: Container[int]) -> None:
+        def answer(body: Any, version: int) -> Any:
+            response = decode(body, version)
+            for topic in response.topics:
+                for each in topic.partitions:
+                    if next(numbers) in which:
+                        each.records = b""
+            return response
+
+        monkeypatch.setattr(fetcher.fetch, "decode_response", answer)
+
+    return empty
+
+
+def test_answers_without_records_do_not_end_a_range(
+    cluster: Cluster, topic: str, empty_answers: Callable[[Container[int]], None]
+) -> None:
+    empty_answers(range(2, 12))
+    batches = read(cluster, topic, 0, 44, **SMALL)
+    assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
+
+
+def test_a_broker_that_keeps_records_back_is_an_error_in_words(
+    cluster: Cluster, topic: str, empty_answers: Callable[[Container[int]], None]
+) -> None:
+    empty_answers(range(2, 10_000))
+    words = r"at offset 11 for 1500 ms.*\d+ answers held no.*cleanup.policy is delete,"
+    losses: list[str] = []
+    with pytest.raises(RequestTimedOut, match=words):
+        read(
+            cluster,
+            topic,
+            0,
+            44,
+            report=losses.append,
+            **SMALL,
+            **{"default.api.timeout.ms": "1500"},
+        )
+    assert losses == []
+
+
+def test_the_hole_at_the_end_of_a_compacted_log_is_no_error(
+    cluster: Cluster,
+    topic: str,
+    admin: BlockingAdmin,
+    empty_answers: Callable[[Container[int]], None],
+) -> None:
+    admin.alter_configs(topic, {"cleanup.policy": "compact"})
+    empty_answers(range(2, 10_000))
+    batches = read(cluster, topic, 0, 44, **SMALL)
+    assert [b.header.base_offset for b in batches] == [0, 10]
