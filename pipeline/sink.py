@@ -15,7 +15,8 @@ meanwhile. mode="prepared": every task writes by itself, into a prepared transac
 decides (sink_protocol.py); the cluster has to serve KIP-939. mode="driver": all rows of a batch go
 through the driver, in one transaction that also holds the decision; any Kafka from 3.0 on.
 
-Within a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else:
+Within a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else; it
+asks Spark for the query's checkpoint (sink_checkpoint.py):
 
     sink = ExactlyOnceSink("billing", "127.0.0.1:9092", "invoices")
 
@@ -28,7 +29,6 @@ another process, which is not tried.
 """
 
 import functools
-import hashlib
 import logging
 import time
 import weakref
@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client import Producer
 from ..client.settings import producer_settings
+from .sink_checkpoint import plan_digest
 from .sink_checks import check_brokers, ready_topic
 from .sink_cluster import CONTROL_TIMEOUT_MS, ClusterThread, SinkCluster
 from .sink_columns import prepare, rows_by_topic
@@ -64,7 +65,7 @@ from .sink_steps import (
 from .sink_task import REPORT, Order, write_attempt
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["ExactlyOnceSink", "SinkStopped", "exactly_once"]
@@ -114,10 +115,10 @@ def exactly_once(
 class ExactlyOnceSink:
     """A sink for foreachBatch; one for each query, in the driver.
 
-    checkpoint: of the query; with it the sink also notices a checkpoint that was set back by a
-    single batch. replaces_query, first_batch: see sink_judgement.py. transaction_timeout_ms: of
-    mode "driver", how long a batch may take. settings: of the producers (compression_type,
-    linger_ms, batch_size...; client/settings.py).
+    checkpoint: of the query, needed only where Spark itself does not tell it. replaces_query,
+    first_batch: see sink_judgement.py. transaction_timeout_ms: of mode "driver", how long a batch
+    may take. settings: of the producers (compression_type, linger_ms, batch_size...;
+    client/settings.py).
     """
 
     def __init__(
@@ -280,7 +281,7 @@ class ExactlyOnceSink:
                 "the sink was called outside of a streaming query: it belongs into foreachBatch, "
                 "which tells it the query and the batch"
             )
-        digest = "" if self._checkpoint is None else _digest(spark, self._checkpoint, batch_id)
+        digest = plan_digest(spark, query_id, batch_id, self._checkpoint)
         return BatchGiven(
             query_id=query_id,
             batch_id=batch_id,
@@ -302,24 +303,3 @@ def _report(row: Any) -> TaskReport:
     if row.transactional_id is not None:
         child = Child(row.transactional_id, row.producer_id, row.producer_epoch, row.is_v2)
     return TaskReport(partition_id=row.partition_id, record_count=row.record_count, child=child)
-
-
-def _digest(spark: "SparkSession", checkpoint: str, batch_id: int) -> str:
-    """Of what Spark has written about the batch before it gave it out; "" where that is not to be
-    had. The file is written once, so another one means another plan.
-    """
-    from py4j.protocol import Py4JError
-
-    jvm: Any = spark._jvm
-    context: Any = spark._jsc
-    try:
-        path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets/{batch_id}")
-        stream = path.getFileSystem(context.hadoopConfiguration()).open(path)
-        try:
-            data = bytes(stream.readAllBytes())
-        finally:
-            stream.close()
-    except Py4JError as problem:
-        log.info("offsets/%s of %s cannot be read: %s", batch_id, checkpoint, problem)
-        return ""
-    return hashlib.sha256(data).hexdigest()[:16]

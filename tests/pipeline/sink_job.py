@@ -81,9 +81,7 @@ class MortalSink(ExactlyOnceSink):
     """Dies at its point, once."""
 
     def __init__(self, job: Job, die: Callable[[], None]) -> None:
-        super().__init__(
-            job.sink_id, job.bootstrap, job.topic, mode=job.mode, checkpoint=job.checkpoint
-        )
+        super().__init__(job.sink_id, job.bootstrap, job.topic, mode=job.mode)
         self._job, self._die = job, die
 
     def _reach(self, point: str, batch_id: int) -> None:
