@@ -162,7 +162,10 @@ class ExactlyOnceSink:
         prepare(frame, self.topic)
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Write a batch, unless it was written. Raises SinkStopped, and what tasks raised."""
+        """Write a batch; one that was written is computed only, so that Spark's state goes on.
+
+        Raises SinkStopped, and what tasks raised.
+        """
         given = self._given(frame, batch_id)
         rows = prepare(frame, self.topic)
         if self.protocol.phase is Phase.IDLE:
@@ -186,6 +189,8 @@ class ExactlyOnceSink:
         if problem is not None:
             self.close()
             raise problem
+        if not effect.was_written:  # but before, and Spark does not know yet
+            _compute(rows)
         self._last_s = time.monotonic()
         self.record_count = self.record_count if effect.was_written else 0
         log.info(
@@ -288,6 +293,11 @@ class ExactlyOnceSink:
             digest=digest,
             is_long_after=time.monotonic() - self._last_s > IDLE_S,
         )
+
+
+def _compute(rows: "DataFrame") -> None:
+    """Run a batch without output: state, its commits and the watermark come of the run alone."""
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def _whole(name: str, value: int | str | None) -> int | None:

@@ -180,7 +180,10 @@ class WriteBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchOver:
-    """Nothing more to do. was_written: False when the batch had been written before, or failed."""
+    """Nothing more to write. was_written: False when the batch was written before, or has failed.
+
+    In the first case Spark has its part to do yet: what it computes is to be run, without output.
+    """
 
     was_written: bool
 

@@ -19,12 +19,14 @@ from oncelog.client import BlockingAdmin
 from oncelog.deploy.local_cluster import Cluster
 
 from . import sink_job
-from .sink_job import POINTS, Job, write_input
+from .sink_job import COUNTS, POINTS, Job, write_input, write_times
 from .sink_output import assert_once
 from .standalone import standalone
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 RUN_S = 900  # a busy machine takes minutes to start a JVM
+STATE = "spark.sql.streaming.stateStore"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SPECULATION = {"": "true", ".interval": "50ms", ".quantile": "0.5", ".multiplier": "1.1"}
 
 
@@ -74,6 +76,19 @@ def test_a_driver_and_its_jvm_are_killed_at_each_point(
         assert job.mark(point).exists()
     assert run(job) == 0, (tmp_path / "log").read_text()[-4000:]
     assert_once(nodes.bootstrap, job.topic, values)
+
+
+def test_state_in_rocksdb_with_checkpoint_ids_goes_on(nodes: Cluster, tmp_path: Path) -> None:
+    """The second format names each commit of the state in Spark's commit log, by a random id."""
+    points = (POINTS[4], POINTS[2])
+    deaths = {point: batch for batch, point in enumerate(points)}
+    confs = {f"{STATE}.providerClass": ROCKSDB, f"{STATE}.checkpointFormatVersion": "2"}
+    job = new_job(nodes, tmp_path, deaths=deaths, is_stateful=True, confs=confs)
+    write_times(job)
+    for _ in points:
+        assert run(job) == -signal.SIGKILL, (tmp_path / "log").read_text()[-4000:]
+    assert run(job) == 0, (tmp_path / "log").read_text()[-4000:]
+    assert_once(nodes.bootstrap, job.topic, COUNTS)
 
 
 def test_an_executor_is_killed_in_the_middle_of_a_task(nodes: Cluster, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from oncelog.client import BlockingAdmin
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.pipeline.failure_words import sentence_of
 
-from .sink_job import POINTS, Died, Job, MortalSink, start, write_input
+from .sink_job import COUNTS, POINTS, Died, Job, MortalSink, start, write_input, write_times
 from .sink_output import assert_once
 
 if TYPE_CHECKING:
@@ -62,6 +62,18 @@ def test_a_query_that_is_broken_at_each_point_writes_every_row_once(
     assert died == len(points) - ("mid-write" in points)  # Spark itself tries a task again
     assert all(job.mark(point).exists() for point in points)
     assert_once(cluster.bootstrap, topic, values)
+
+
+def test_state_and_watermark_go_on_where_a_batch_was_decided_and_the_driver_died(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    for name, deaths in {"whole": {}, "broken": {POINTS[4]: 0}}.items():
+        admin.create_topic(f"counts-{name}", partitions=1)
+        folder, topic = str(tmp_path / name), f"counts-{name}"
+        job = Job(cluster.bootstrap, topic, folder, deaths=deaths, is_stateful=True, sink_id=topic)
+        write_times(job)
+        assert run_until_it_ends(spark, job) == len(deaths)
+        assert_once(cluster.bootstrap, topic, COUNTS)
 
 
 def test_a_checkpoint_that_does_not_fit_stops_the_query_in_words(
