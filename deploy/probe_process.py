@@ -6,8 +6,9 @@ and its lateness counts from that moment: a stall of a second is two hundred lat
 next one, still due when they were. What nobody has answered at the end counts with the time it has
 been silent. Nothing else runs in this process, so no load can disturb its clock.
 
-A processor that was not there is noted with each late answer: how long the node's thread and this
-one waited for it meanwhile (the second number of /proc/PID/schedstat).
+A processor that was not there is noted with each late answer: how long the node's thread waited for
+it meanwhile (the second number of /proc/PID/schedstat), and this one before it sent and before it
+received.
 
 Standard input: one JSON object with the nodes, then {"node": 2, "pid": 77} to begin with a node and
 {"node": 2, "pid": null} to leave it alone. Its end asks for the result, which goes to stdout.
@@ -24,6 +25,7 @@ import sys
 import time
 from array import array
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 SIZE_BYTES = 4
@@ -83,7 +85,8 @@ class Answers:
     """The requests of one node that are due, and how late the answered ones were."""
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[int, int]] = deque()  # when due, waits for a processor until then
+        # When due; the node's waits for a processor until then, less ours before we could send.
+        self.waiting: deque[tuple[int, int]] = deque()
         self.sent = 0  # of those waiting, on this connection
         self._due_ns, self._late_ns, self._wait_ns = array("q"), array("q"), array("q")
 
@@ -122,7 +125,7 @@ class Answers:
     def _note(self, due_ns: int, now_ns: int, wait_ns: int) -> None:
         self._due_ns.append(due_ns)
         self._late_ns.append(now_ns - due_ns)
-        self._wait_ns.append(wait_ns if now_ns - due_ns > LATE_NS else 0)
+        self._wait_ns.append(min(wait_ns, now_ns - due_ns) if now_ns - due_ns > LATE_NS else 0)
 
     def _stalls(self, began_ns: int) -> list[dict[str, float]]:
         """The first late answer of each silence: what came due meanwhile is the same stall."""
@@ -186,8 +189,11 @@ class Watched:
         assert written % len(REQUEST) == 0
         self.answers.sent += written // len(REQUEST)
 
-    def ready(self, own: ProcessFiles) -> None:
-        """Something is to be read, or the connection is there, or refused."""
+    def ready(self, own_wait_ns: Callable[[], int]) -> None:
+        """Something is to be read, or the connection is there, or refused.
+
+        own_wait_ns: for how long this process has just waited for a processor.
+        """
         if self._socket is None:
             return
         if not self._is_connected:
@@ -217,7 +223,7 @@ class Watched:
                 break
             position += SIZE_BYTES + size
             if waited_ns is None:
-                waited_ns = own.waited_ns() + self.process.waited_ns()
+                waited_ns = own_wait_ns() + self.process.waited_ns()
             self.answers.answered(now_ns, waited_ns)
         del self._received[:position]
 
@@ -237,9 +243,9 @@ class Watched:
         self.process = ProcessFiles(pid)
         self._is_watched = True
 
-    def result(self, now_ns: int, began_ns: int, own: ProcessFiles) -> dict[str, Any]:
+    def result(self, now_ns: int, began_ns: int) -> dict[str, Any]:
         """All that was seen."""
-        silent_ms = self.answers.end(now_ns, own.waited_ns() + self.process.waited_ns())
+        silent_ms = self.answers.end(now_ns, self.process.waited_ns())
         self.look()
         self._take_figures()
         return {
@@ -293,10 +299,10 @@ def watch(nodes: list[dict[str, Any]], interval_ns: int) -> dict[str, Any]:
     own_before_ns, ticks = own.waited_ns(), 0
     while True:
         before_ns = own.waited_ns()
-        befores = {node: one.process.waited_ns() + before_ns for node, one in watched.items()}
+        befores_ns = {node: one.process.waited_ns() for node, one in watched.items()}
         for key, _ in selector.select(max(0, next_ns - time.monotonic_ns()) / 1e9):
             if key.data is not None:
-                key.data.ready(own)
+                key.data.ready(lambda since_ns=before_ns: own.waited_ns() - since_ns)
                 continue
             data = os.read(sys.stdin.fileno(), 1 << 16)
             if not data:
@@ -304,7 +310,7 @@ def watch(nodes: list[dict[str, Any]], interval_ns: int) -> dict[str, Any]:
                 return {
                     "seconds": (now_ns - began_ns) / 1e9,
                     "waited_ms": (own.waited_ns() - own_before_ns) / 1e6,
-                    "nodes": [one.result(now_ns, began_ns, own) for one in watched.values()],
+                    "nodes": [one.result(now_ns, began_ns) for one in watched.values()],
                 }
             *lines, commands = (commands + data).split(b"\n")
             for line in lines:
@@ -314,10 +320,10 @@ def watch(nodes: list[dict[str, Any]], interval_ns: int) -> dict[str, Any]:
                     one.leave()
                 else:
                     one.begin(command["pid"])
-        now_ns = time.monotonic_ns()
+        now_ns, own_wait_ns = time.monotonic_ns(), own.waited_ns() - before_ns
         while next_ns <= now_ns:  # each tick that we slept over was due in its time
             for node, one in watched.items():
-                one.due(next_ns, befores[node])
+                one.due(next_ns, befores_ns[node] - own_wait_ns)
             next_ns += interval_ns
             ticks += 1
             if ticks % TICKS_PER_LOOK == 1:

@@ -1,0 +1,84 @@
+"""A plain connection to one broker: requests go out without waiting for answers."""
+
+import itertools
+import socket
+from typing import Any
+
+from oncelog.wire.framing import encode_request_header, response_header_bytes
+from oncelog.wire.messages import control, fetch, produce
+
+PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
+TIMEOUT_S = 120.0
+Address = tuple[str, int]
+
+
+class Connection:
+    """Blocking; whoever pipelines counts for itself."""
+
+    def __init__(self, address: Address, *, receive_bytes: int | None = None) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(TIMEOUT_S)
+        self.socket.connect(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_ids = itertools.count(1)
+        self._unread = bytearray()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def send(self, api_key: int, version: int, body: bytes) -> None:
+        self.socket.sendall(self.frame(api_key, version, body))
+
+    def receive(self, api_key: int, version: int) -> memoryview:
+        """The next answer without its header."""
+        size = int.from_bytes(self._take(4), "big")
+        return memoryview(self._take(size))[response_header_bytes(api_key, version) :]
+
+    def ask(self, api_key: int, version: int, values: Any) -> Any:
+        """The decoded answer."""
+        if api_key == PRODUCE:
+            body = b"".join(produce.encode_request(values, version))
+        elif api_key == FETCH:
+            body = b"".join(fetch.encode_request(values, version))
+        else:
+            body = control.encode_request(api_key, version, values)
+        self.send(api_key, version, body)
+        answer = self.receive(api_key, version)
+        if api_key == PRODUCE:
+            return produce.decode_response(answer, version)
+        if api_key == FETCH:
+            return fetch.decode_response(answer, version)
+        return control.decode_response(api_key, version, answer)
+
+    def frame(self, api_key: int, version: int, body: bytes) -> bytes:
+        header = encode_request_header(api_key, version, next(self._correlation_ids), "size")
+        return (len(header) + len(body)).to_bytes(4, "big") + header + body
+
+    def receive_some(self) -> list[bytes]:
+        """The frames that have come, headers included; at least one byte is waited for."""
+        self._receive()
+        frames: list[bytes] = []
+        position = 0
+        while len(self._unread) - position >= 4:
+            end = position + 4 + int.from_bytes(self._unread[position : position + 4], "big")
+            if end > len(self._unread):
+                break
+            frames.append(bytes(self._unread[position + 4 : end]))
+            position = end
+        del self._unread[:position]
+        return frames
+
+    def _receive(self) -> None:
+        data = self.socket.recv(1 << 20)
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        self._unread += data
+
+    def _take(self, size: int) -> bytes:
+        while len(self._unread) < size:
+            self._receive()
+        taken = bytes(self._unread[:size])
+        del self._unread[:size]
+        return taken

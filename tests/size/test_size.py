@@ -1,0 +1,48 @@
+"""The short form of the cases, all on one cluster: what is deaf at size turns this red at once.
+
+Other tests run beside it, so waits for a processor are taken off, and the limit is wide: at the
+sizes here the defects that these cases are for kept a broker for 900 ms to 10 s.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from oncelog import Cluster
+
+from .run import play, print_findings
+from .stage import judge
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("size")]
+LIMIT_MS = 500.0
+# Memory is that of the whole life of a process, so the case that looks at it comes first.
+SHORT = (
+    "unread",
+    "tail",
+    "flush",
+    "repeated",
+    "search",
+    "compacted",
+    "create",
+    "delete",
+    "restart",
+)
+# Of the issue "nothing keeps the loop", and not mended yet; a case that holds is taken out of here.
+NOT_YET = {"unread", "repeated", "search", "compacted", "create"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_no_node_is_deaf_at_size(
+    cluster: Cluster, name: str, request: pytest.FixtureRequest
+) -> None:
+    if name in NOT_YET:
+        request.applymarker(pytest.mark.xfail(reason="known to keep the loop", strict=False))
+    outcome = judge(play(name, cluster, is_short=True), limit_ms=LIMIT_MS, less_wait=True)
+    print_findings(outcome)
+    assert outcome.is_good, "; ".join(outcome.problems)
