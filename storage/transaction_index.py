@@ -11,7 +11,6 @@ the transaction counts as complete, and readers go past it, from then on.
 """
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +45,15 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The index of one segment; `base_offset` is the segment's."""
 
-    __slots__ = ("_file", "base_offset")
+    __slots__ = ("_blocks", "_file", "base_offset")
 
     def __init__(self, path: Path, base_offset: int) -> None:
         self._file = EntryFile(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
         self.base_offset = base_offset
+        # Of full blocks, by number: the lowest first offset and the last stable offset at the end.
+        # While one transaction stays open the latter does not rise, and a reader below would read
+        # all that was aborted since, with each fetch.
+        self._blocks: dict[int, tuple[int, int]] = {}
 
     @property
     def path(self) -> Path:
@@ -68,6 +71,8 @@ class TransactionIndex:
         if count and transaction.last_offset <= self._entry(count - 1).last_offset:
             raise ValueError(f"{self.path}: {transaction} after {self._entry(count - 1)}")
         self._file.append(_ENTRY.pack(_VERSION, *transaction))
+        if (count + 1) % _BLOCK_ENTRIES == 0:
+            self._block(count // _BLOCK_ENTRIES)
 
     def collect(
         self, fetch_offset: int, upper_offset: int
@@ -81,8 +86,13 @@ class TransactionIndex:
             return [], False
         found = []
         start = self._file.count_up_to(fetch_offset - 1, _last_offset)
-        for block in self._blocks_from(start):
-            for transaction in block:
+        for number in range(start // _BLOCK_ENTRIES, self._block_count):
+            first_offset, stable_offset = self._blocks.get(number, (-1, -1))
+            if first_offset >= upper_offset > stable_offset:
+                continue
+            for transaction in self._block(number):
+                if transaction.last_offset < fetch_offset:
+                    continue
                 if transaction.first_offset < upper_offset:
                     found.append(transaction)
                 if transaction.last_stable_offset >= upper_offset:
@@ -91,12 +101,14 @@ class TransactionIndex:
 
     def all(self) -> list[AbortedTransaction]:
         """Every entry, in marker order."""
-        return [transaction for block in self._blocks_from(0) for transaction in block]
+        return [each for number in range(self._block_count) for each in self._block(number)]
 
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions whose markers lie at `offset` or above."""
         if self._file.count:
             self._file.cut(self._file.count_up_to(offset - 1, _last_offset))
+            full = self._file.count // _BLOCK_ENTRIES
+            self._blocks = {n: block for n, block in self._blocks.items() if n < full}
 
     def drop_torn_entry(self) -> None:
         """Cut off what a killed process left of its last entry."""
@@ -109,8 +121,8 @@ class TransactionIndex:
             problem = f"its {length} bytes are no multiple of {ENTRY_BYTES}"
             raise CorruptTransactionIndex(self.path, problem, _REMEDY)
         previous = self.base_offset - 1
-        for block in self._blocks_from(0):
-            for transaction in block:
+        for number in range(self._block_count):
+            for transaction in self._block(number):
                 if transaction.last_offset <= previous or (
                     transaction.first_offset > transaction.last_offset
                 ):
@@ -133,16 +145,26 @@ class TransactionIndex:
     def delete(self) -> None:
         """Remove the file if there is one."""
         self._file.delete()
+        self._blocks.clear()
 
     def _entry(self, number: int) -> AbortedTransaction:
         return self._decode(self._file.entry(number), 0)
 
-    def _blocks_from(self, start: int) -> Iterator[list[AbortedTransaction]]:
-        """The entries from one on, as many at a time as one read brings."""
-        count = self._file.count
-        for first in range(start, count, _BLOCK_ENTRIES):
-            data = self._file.entries(first, min(first + _BLOCK_ENTRIES, count))
-            yield [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
+    @property
+    def _block_count(self) -> int:
+        return -(-self._file.count // _BLOCK_ENTRIES)
+
+    def _block(self, number: int) -> list[AbortedTransaction]:
+        """Read some entries, and remember of a full block what `collect` asks first."""
+        first = number * _BLOCK_ENTRIES
+        data = self._file.entries(first, min(first + _BLOCK_ENTRIES, self._file.count))
+        block = [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
+        if len(block) == _BLOCK_ENTRIES and number not in self._blocks:
+            self._blocks[number] = (
+                min(transaction.first_offset for transaction in block),
+                block[-1].last_stable_offset,
+            )
+        return block
 
     def _decode(self, data: bytes, position: int) -> AbortedTransaction:
         version, *fields = _ENTRY.unpack_from(data, position)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oncelog.storage.entry_file import EntryFile
 from oncelog.storage.transaction_index import (
     AbortedTransaction,
     CorruptTransactionIndex,
@@ -78,6 +79,48 @@ def test_collecting_agrees_with_a_list(tmp_path, steps, fetch_offset, upper_offs
     assert index.collect(fetch_offset, upper_offset)[0] == expected
     index.truncate_to(upper_offset)
     assert index.all() == [t for t in known if t.last_offset < upper_offset]
+
+
+@pytest.fixture
+def entries_read(index, monkeypatch):
+    """How many entries are read from the file."""
+    read = []
+    entries = EntryFile.entries
+
+    def look(self, first, end):
+        read.append(end - first)
+        return entries(self, first, end)
+
+    monkeypatch.setattr(EntryFile, "entries", look)
+    return read
+
+
+def test_a_fetch_reads_no_further_than_it_needs(index, entries_read):
+    """A reader that catches up asks once for each part of the log: not quadratic."""
+    for number in range(5_000):
+        index.append(AbortedTransaction(1, number * 10, number * 10 + 9, number * 10 + 10))
+    for at in (0, 25_000, 49_900):
+        del entries_read[:]
+        assert len(index.collect(at, at + 50)[0]) == 5
+        assert sum(entries_read) <= 3 * 128
+
+
+def test_what_was_aborted_beside_a_long_transaction_is_not_read_with_each_fetch(
+    index, entries_read
+):
+    """While it is open the last stable offset stands, and says to nobody that no more can come."""
+    for number in range(5_000):
+        index.append(AbortedTransaction(1, number * 10 + 5, number * 10 + 14, 3))
+    index.append(AbortedTransaction(2, 3, 50_020, 50_021))
+    again = TransactionIndex(index.path, 0)
+    list(again.checking())
+    del entries_read[:]
+    for each in (index, again):
+        assert [found.first_offset for found in each.collect(0, 30)[0]] == [5, 15, 25, 3]
+    assert sum(entries_read) <= 2 * 4 * 128
+    index.truncate_to(20_000)
+    assert index.all() == index.collect(0, 50_000)[0]
+    assert index.entry_count == 1_999
 
 
 @pytest.mark.parametrize(
