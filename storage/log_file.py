@@ -72,8 +72,9 @@ class LogFile:
         os.fdatasync(self.fd)
 
     def drop_cache(self) -> None:
-        """Let the next reads come from the disk."""
-        os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        """Let the next reads come from the disk, where that can be told (not on macOS)."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def start_write_back(self, position: int, count: int) -> None:
         """Let the kernel begin to write these bytes out, where it can be told so (Linux)."""

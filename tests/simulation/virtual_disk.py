@@ -32,8 +32,8 @@ SECTOR_BYTES, PAGE_BYTES = 512, 4096
 TRASH = ".trash"
 REPLACED = (
     "open", "close", "pread", "pwrite", "write", "ftruncate", "truncate", "fsync", "fdatasync",
-    "fstat", "rename", "replace", "unlink", "mkdir", "posix_fallocate", "utime", "urandom",
-    "getpid",
+    "fstat", "rename", "replace", "unlink", "mkdir", "posix_fadvise", "posix_fallocate",
+    "utime", "urandom", "getpid",
 )  # fmt: skip
 REAL = {name: getattr(os, name) for name in REPLACED}
 REAL_FLOCK = fcntl.flock
@@ -347,6 +347,12 @@ class Disks:
         else:
             changes.append(_Change(size, b"", bytes(length - size), size))
         REAL["ftruncate"](real, length)
+
+    def posix_fadvise(self, fd: int, offset: int, length: int, advice: int) -> None:
+        if fd < FIRST_DESCRIPTOR:
+            REAL["posix_fadvise"](fd, offset, length, advice)
+        else:
+            self._of(fd)  # what a sync could not write is still there, here
 
     def posix_fallocate(self, fd: int, offset: int, length: int) -> None:
         if fd < FIRST_DESCRIPTOR:
