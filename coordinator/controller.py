@@ -6,6 +6,11 @@ are due; proposing them, and telling `settled` afterwards, is the shell's part. 
 lost is simply due again. Nothing here decides: a fence that comes too late or twice is judged in
 `apply` by its broker epoch.
 
+A broker must be heard, and must hear: with its links cut in one direction it sends heartbeats for
+ever and follows no decision. So each reply carries a stamp (term and awake_ms), the next
+heartbeat brings it back, and a broker that has seen no reply for DEAF_SESSIONS is as good as
+silent.
+
 Sessions are judged by a clock that only runs while this process does. After a pause of our own
 (SIGSTOP, a starved machine) every broker looks silent, and none of them is at fault.
 
@@ -30,6 +35,7 @@ from .commands import (
 )
 from .results import Result
 
+DEAF_SESSIONS = 2  # a stamp comes back with the next heartbeat: it is older than a contact
 ELECTIONS_MAX = 1000  # preferred leaders in one command, as Kafka's maxElectionsPerImbalance
 ELECTIONS_NAME_BYTES_MAX = 40_000  # and their topics' names must fit into one command
 
@@ -51,6 +57,7 @@ class Heartbeat:
     """What a broker tells the controller again and again.
 
     applied_index: how much of the metadata log it knows. wants_unfence: its listener serves.
+    seen_term, seen_ms: the stamp of the last reply that it has seen, -1 before the first.
     """
 
     node_id: int
@@ -58,24 +65,29 @@ class Heartbeat:
     applied_index: int
     wants_unfence: bool = True
     wants_shutdown: bool = False
+    seen_term: int = -1
+    seen_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
     """error: STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED: register anew.
 
-    may_stop: what was asked for with wants_shutdown has been done.
+    may_stop: what was asked for with wants_shutdown has been done. term, stamp_ms: the stamp.
     """
 
     error: int = ErrorCode.NONE
     is_fenced: bool = True
     may_stop: bool = False
+    term: int = -1
+    stamp_ms: int = -1
 
 
 @dataclass(slots=True)
 class _Session:
     broker_epoch: int
     last_contact_ms: int  # of the clock of `Controller._awake_ms`
+    last_seen_reply_ms: int  # of the same clock: when the last reply was sent that arrived
     link_is_down: bool = False
     wants_unfence: bool = False
     wants_shutdown: bool = False
@@ -92,13 +104,14 @@ class Controller:
         self._sessions: dict[int, _Session] = {}
         self._under_way: dict[object, Command] = {}
         self._leads = False
+        self._term = -1
         self._awake_ms = 0
         self._last_seen_ms = 0
         self._next_rebalance_ms = 0
 
-    def elected(self, now_ms: int) -> None:
+    def elected(self, now_ms: int, term: int) -> None:
         """We lead the group: every broker has a whole session from now."""
-        self._leads = True
+        self._leads, self._term = True, term
         self._sessions.clear()
         self._under_way.clear()
         self._last_seen_ms = now_ms
@@ -120,12 +133,17 @@ class Controller:
             return HeartbeatReply(ErrorCode.STALE_BROKER_EPOCH)
         session = self._session_of(broker)
         session.last_contact_ms = self._awake_ms
+        if heartbeat.seen_term == self._term:
+            session.last_seen_reply_ms = max(session.last_seen_reply_ms, heartbeat.seen_ms)
         session.link_is_down = False
         session.wants_unfence = heartbeat.wants_unfence
         session.wants_shutdown = heartbeat.wants_shutdown
         session.applied_index = max(session.applied_index, heartbeat.applied_index)
         return HeartbeatReply(
-            is_fenced=broker.is_fenced, may_stop=broker.is_fenced and heartbeat.wants_shutdown
+            is_fenced=broker.is_fenced,
+            may_stop=broker.is_fenced and heartbeat.wants_shutdown,
+            term=self._term,
+            stamp_ms=self._awake_ms,
         )
 
     def link_down(self, node_id: int, now_ms: int) -> None:
@@ -184,8 +202,10 @@ class Controller:
     def _broker_command(self, broker: Broker) -> Command | None:
         node_id, epoch = broker.node_id, broker.broker_epoch
         session = self._session_of(broker)
-        is_silent = self._awake_ms - session.last_contact_ms > self._settings.session_timeout_ms
-        is_gone = is_silent or session.link_is_down
+        timeout_ms = self._settings.session_timeout_ms
+        is_silent = self._awake_ms - session.last_contact_ms > timeout_ms
+        is_deaf = self._awake_ms - session.last_seen_reply_ms > DEAF_SESSIONS * timeout_ms
+        is_gone = is_silent or is_deaf or session.link_is_down
         if broker.is_fenced:
             if (
                 session.wants_unfence
@@ -229,7 +249,7 @@ class Controller:
     def _session_of(self, broker: Broker) -> _Session:
         session = self._sessions.get(broker.node_id)
         if session is None or session.broker_epoch != broker.broker_epoch:
-            session = _Session(broker.broker_epoch, self._awake_ms)
+            session = _Session(broker.broker_epoch, self._awake_ms, self._awake_ms)
             self._sessions[broker.node_id] = session
         return session
 

@@ -63,7 +63,7 @@ class ControllerService:
     def start(self) -> None:
         """Take up the duties of a leader if this node leads already."""
         if self._group.is_leader and self._timer is None:
-            self._elected(0)
+            self._elected(self._group.term)
 
     async def stop(self) -> None:
         """Cease; proposals under way are given up, not taken back."""
@@ -101,11 +101,11 @@ class ControllerService:
 
     # -- events
 
-    def _elected(self, _term: int) -> None:
+    def _elected(self, term: int) -> None:
         if self._is_stopped:
             return
         now_ms = self._now_ms()
-        self.controller.elected(now_ms)
+        self.controller.elected(now_ms, term)
         for node_id in self._links_down:
             self.controller.link_down(node_id, now_ms)
         self._run_timer()

@@ -110,16 +110,20 @@ class Liveness:
 
     async def _beat(self) -> None:
         interval_ms = self._config.broker_heartbeat_interval_ms
+        seen_term = seen_ms = -1
         while True:
             heartbeat = Heartbeat(
                 self._config.node_id,
                 self.broker_epoch,
                 self._group.applied_index,
                 wants_shutdown=self._wants_shutdown,
+                seen_term=seen_term,
+                seen_ms=seen_ms,
             )
             pause_ms = interval_ms
             try:
                 reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
+                seen_term, seen_ms = reply.term, reply.stamp_ms
                 self._heard(reply)
                 self.on_heard()
                 if reply.is_fenced or self._wants_shutdown:

@@ -39,15 +39,27 @@ class Watch:
         }
         self.controller = Controller(cluster.state, ControllerSettings(**(arguments | settings)))
         self.now_ms = 5_000_000
-        self.controller.elected(self.now_ms)
+        self.term = 1
+        self.controller.elected(self.now_ms, self.term)
+        self.deaf: set[int] = set()  # nodes that no reply reaches
+        self.seen: dict[int, HeartbeatReply] = {}
 
     def beat(self, *nodes: int, **wishes: object) -> list[HeartbeatReply]:
-        return [
-            self.controller.heartbeat(
-                Heartbeat(node, self.cluster.epoch(node), self.cluster.index, **wishes), self.now_ms
+        replies = []
+        for node in nodes:
+            seen = self.seen.get(node, HeartbeatReply())
+            heartbeat = Heartbeat(
+                node,
+                self.cluster.epoch(node),
+                self.cluster.index,
+                seen_term=seen.term,
+                seen_ms=seen.stamp_ms,
+                **wishes,
             )
-            for node in nodes
-        ]
+            replies.append(self.controller.heartbeat(heartbeat, self.now_ms))
+            if node not in self.deaf:
+                self.seen[node] = replies[-1]
+        return replies
 
     def tick(self) -> list[Command]:
         return self.controller.tick(self.now_ms)
@@ -81,6 +93,28 @@ def test_a_silent_broker_is_fenced_after_the_session_timeout(watch: Watch) -> No
     assert watch.run(5 * SESSION_MS, 1, 2) == []
 
 
+def test_a_deaf_broker_is_fenced_and_comes_back_when_it_hears(watch: Watch) -> None:
+    """It sends heartbeats, but no reply reaches it: the links to it are cut in one direction."""
+    assert watch.run(5 * SESSION_MS, 1, 2, 3) == []
+    watch.deaf.add(3)
+    assert watch.run(2 * SESSION_MS, 1, 2, 3) == []
+    assert watch.run(2 * TICK_MS, 1, 2, 3) == [FenceBroker(3, watch.cluster.epoch(3))]
+    assert watch.run(5 * SESSION_MS, 1, 2, 3) == []
+    watch.deaf.clear()
+    assert watch.run(2 * TICK_MS, 1, 2, 3) == [UnfenceBroker(3, watch.cluster.epoch(3))]
+    assert watch.run(5 * SESSION_MS, 1, 2, 3) == []
+
+
+def test_a_reply_of_an_earlier_controller_is_no_sign_of_hearing_this_one(watch: Watch) -> None:
+    watch.run(SESSION_MS, 1, 2, 3)
+    watch.deaf.add(3)
+    watch.seen[3] = HeartbeatReply(term=watch.term, stamp_ms=1 << 40)
+    watch.controller.elected(watch.now_ms, watch.term + 1)
+    watch.seen.pop(1), watch.seen.pop(2)
+    assert watch.run(2 * SESSION_MS, 1, 2, 3) == []
+    assert watch.run(2 * TICK_MS, 1, 2, 3) == [FenceBroker(3, watch.cluster.epoch(3))]
+
+
 def test_a_broken_link_is_a_death_at_once(watch: Watch) -> None:
     watch.beat(1, 2, 3)
     watch.controller.link_down(1, watch.now_ms)
@@ -108,7 +142,7 @@ def test_a_new_leader_gives_everybody_a_whole_session(watch: Watch) -> None:
     watch.run(SESSION_MS - TICK_MS, 1, 2)
     watch.controller.resigned()
     assert watch.tick() == []
-    watch.controller.elected(watch.now_ms)
+    watch.controller.elected(watch.now_ms, 2)
     assert watch.run(SESSION_MS, 1, 2) == []
     assert len(watch.run(2 * TICK_MS, 1, 2)) == 1
 
@@ -125,7 +159,7 @@ def test_a_broker_is_unfenced_when_it_serves_and_knows_its_registration(watch: W
     epoch = cluster.register(3)
     behind = Heartbeat(3, epoch, epoch - 1)
     reply = watch.controller.heartbeat(behind, watch.now_ms)
-    assert reply == HeartbeatReply(is_fenced=True)
+    assert reply.is_fenced and not reply.error
     assert watch.tick() == []
     watch.beat(3, wants_unfence=False)
     assert watch.tick() == []
@@ -133,7 +167,7 @@ def test_a_broker_is_unfenced_when_it_serves_and_knows_its_registration(watch: W
     (unfence,) = watch.tick()
     assert unfence == UnfenceBroker(3, epoch)
     watch.settle(unfence)
-    assert watch.beat(3) == [HeartbeatReply(is_fenced=False)]
+    assert not watch.beat(3)[0].is_fenced
 
 
 def test_a_fenced_broker_that_fell_silent_is_not_unfenced(watch: Watch) -> None:

@@ -1,0 +1,43 @@
+"""A node that is heard and hears nothing: others must lead what it led, and it comes back."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.deploy.blocking import blocking_admin
+from oncelog.deploy.local_cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+DEADLINE_S = 30
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def test_a_deaf_node_is_fenced_and_comes_back_when_it_hears(tmp_path: Path) -> None:
+    with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
+        cluster.ask(lambda a: a.create_topic("t", partitions=6, replication_factor=3))
+        cluster.wait_for_isr("t", 3)
+        controller = cluster.controller()
+        deaf = next(i for i in cluster.node_ids if i != controller)
+        others = [i for i in cluster.node_ids if i != deaf]
+
+        # The deaf node still answers, with what it knew before: another is asked.
+        address = cluster.node(controller).status().address
+        with blocking_admin(address) as admin:
+
+            def partitions() -> list[Any]:
+                return admin.run(lambda a: a.describe_topics(["t"]))
+
+            assert deaf in {p.leader for p in partitions()}
+            cluster.partition(others, [deaf], one_way=True)
+            wait_until(lambda: all(deaf not in p.isr and p.leader != deaf for p in partitions()))
+            cluster.heal()
+            wait_until(lambda: all(deaf in p.isr for p in partitions()))
