@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ..replication.sliced_work import Steps, run_to_end
 from .cluster_model import Changes
 from .cluster_snapshot import decode_tables, difference, encode_tables
 from .cluster_tables import ClusterTables
@@ -116,17 +117,26 @@ class ClusterState(ClusterTables):
         self._fault_point("cluster.after-apply")
         return result
 
-    def snapshot(self) -> bytes:
-        """All of the state."""
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        """All of the state as it is at this call, in pieces; commands may be applied meanwhile."""
         return encode_tables(self, self._outcomes)
 
+    def snapshot(self) -> bytes:
+        """The same at once."""
+        return b"".join(run_to_end(self.snapshot_steps()))
+
     def restore(self, snapshot: bytes) -> None:
+        """As `restore_steps`, at once."""
+        run_to_end(self.restore_steps(snapshot))
+
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
         """Become what the snapshot says; listeners hear of the difference.
 
-        Raises UnreadableSnapshot, and then nothing has changed.
+        The state stays as it is until the last step; nothing may be applied before that. Raises
+        UnreadableSnapshot, and then nothing has changed.
         """
-        tables, outcomes = decode_tables(snapshot)
-        changes = difference(self, tables)
+        tables, outcomes = yield from decode_tables(snapshot)
+        changes = yield from difference(self, tables)
         vars(self).update(vars(tables))
         self._outcomes = outcomes
         self._outcomes_bytes = sum(map(len, outcomes.values()))

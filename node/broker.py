@@ -92,7 +92,8 @@ class Broker:
         self._failure = loop.create_future()
         codecs = loop.run_in_executor(None, prepare_codecs)
         boot_id = self._outside.boot_id()
-        self._raft_executor = self._outside.executor(2, "raft")
+        self._journal_executor = self._outside.executor(1, "raft-journal")
+        self._raft_executor = self._outside.executor(3, "raft-files")
         self._log_executor = self._outside.executor(1, "logs")
         self._directory = LogDirectory(
             config.log_directory,
@@ -200,6 +201,7 @@ class Broker:
         await loop.run_in_executor(
             self._log_executor, self._directory.close, self._liveness.broker_epoch
         )
+        self._journal_executor.shutdown()
         self._raft_executor.shutdown()
         self._log_executor.shutdown()
 
@@ -213,7 +215,9 @@ class Broker:
             directory=config.log_directory / "raft",
             send=lambda peer, frame: transport.send(peer, PeerMessage.RAFT, frame),
             loop=loop,
-            executor=self._raft_executor,
+            executor=self._journal_executor,
+            files_executor=self._raft_executor,
+            work=self._work,
             settings=self._outside.raft,
             random=self._outside.dice,
             fault_point=self._fault_point,

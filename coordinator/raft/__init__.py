@@ -26,6 +26,7 @@ from .outcomes import (
     ForeignJournal,
     InapplicableEntry,
     OutcomeUnknown,
+    UnloadableSnapshot,
 )
 from .settings import RaftSettings, check_voters
 from .status import RaftStatus, VoterStatus
@@ -42,6 +43,7 @@ __all__ = [
     "RaftSettings",
     "RaftStatus",
     "StateMachine",
+    "UnloadableSnapshot",
     "VoterStatus",
     "check_voters",
 ]

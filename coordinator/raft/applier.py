@@ -2,18 +2,20 @@
 
 A committed entry that cannot be applied here (a newer release wrote it, or there is a defect)
 stops the node: to pass over it would let this replica differ from the others in silence. The
-entry stays in the log, and the next start tries it again. The snapshot file is durable before the
-log is cut; one that came from the leader is loaded before it replaces the own file, and a failed
-load brings the old state back.
+entry stays in the log, and the next start tries it again. So does a snapshot that is intact and
+cannot be read. The file of a snapshot is durable before the log is cut; one that came from the
+leader is loaded before it replaces the own file. States are taken and replaced in slices, joined,
+checked and written in an executor: nothing here grows on the event loop.
 """
 
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...replication.sliced_work import Steps
 from .group_log import GroupLog
 from .library import COMMAND, NO_OP
-from .outcomes import CorruptJournal, InapplicableEntry
+from .outcomes import CorruptJournal, InapplicableEntry, UnloadableSnapshot
 from .records import Snapshot, decode_snapshot, encode_snapshot
 
 if TYPE_CHECKING:
@@ -30,12 +32,12 @@ class StateMachine(Protocol):
         """
         ...
 
-    def snapshot(self) -> bytes:
-        """The whole state."""
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        """The whole state as it is at this call, in pieces; entries may be applied meanwhile."""
         ...
 
-    def restore(self, snapshot: bytes) -> None:
-        """Replace the whole state; must leave it unchanged or replaced, or raise."""
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
+        """Replace the whole state, or raise and leave it unchanged; nothing else is applied."""
         ...
 
 
@@ -50,9 +52,9 @@ class Applier:
         self._machine = machine
         self._logger = logger
         self._snapshot_index = 0
-        self._is_writing = False
-        self._loaded: Snapshot | None = None
-        self._pristine = machine.snapshot()
+        self._is_busy = False  # a snapshot is being written or installed, or waits for its turn
+        self._recovered: Snapshot | None = None
+        self._is_restoring = False
         self._log: GroupLog
         self.applied_index = 0
         self.has_decided = False  # a command has been applied, also before a snapshot
@@ -77,15 +79,19 @@ class Applier:
         if log.term_at(snapshot.last_index) != snapshot.last_term:
             # It came from a leader, and the process died before it recorded that.
             log.reset_to(snapshot.last_index, snapshot.last_term)
-        self._loaded = snapshot
+        self._recovered = snapshot
 
-    def begin(self) -> None:
-        """Put the snapshot that was read into the state machine."""
-        if self._loaded is not None:
-            self._machine.restore(self._loaded.payload)
-            self.has_decided = True
-            self._snapshot_index = self.applied_index = self._loaded.last_index
-            self._loaded = None
+    def load_steps(self) -> Steps[None]:
+        """Put the snapshot that was read into the state machine; raises UnloadableSnapshot."""
+        snapshot, self._recovered = self._recovered, None
+        if snapshot is not None:
+            yield from self._restore_steps(snapshot, "read from this node's disk")
+            self._snapshot_index = self.applied_index = snapshot.last_index
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether entries may be applied: not while the state is being replaced."""
+        return not self._is_restoring
 
     def apply(self, entry: bytes, index: int, term: int) -> Any:
         """Apply the entry behind `applied_index`; raises InapplicableEntry."""
@@ -116,34 +122,15 @@ class Applier:
             self.make_snapshot()
 
     def make_snapshot(self, *, retain: bool = True) -> None:
-        """Write a snapshot of what is applied, then drop entries that it covers."""
-        index = self.applied_index
-        if self._is_writing or index <= self._log.base_index:
+        """Write a snapshot of what is applied, when the other groups' are written.
+
+        Then drop the entries that it covers.
+        """
+        if self._is_busy or self.applied_index <= self._log.base_index:
             return
-        term = self._log.term_at(index)
-        assert term is not None
-        self._snapshot_index = index  # also if it fails: not again for the next command
-        try:
-            payload = self._machine.snapshot()
-        except Exception:
-            self._logger.exception("the state machine made no snapshot; the log is kept")
-            return
-        data = encode_snapshot(self._group_id, Snapshot(index, term, payload))
-        disk = self._engine.disk
-        self._is_writing = True
-
-        def write() -> None:
-            disk.prepare_snapshot(self._group_id, data)
-            disk.publish_snapshot(self._group_id)
-
-        def written(_: None) -> None:
-            self._is_writing = False
-            retained = self._engine.settings.retained_entries if retain else 0
-            self._log.cut_to(index - retained)
-            if self._log.size_bytes > self._engine.settings.snapshot_log_bytes:
-                self._log.cut_to(index)
-
-        self._engine.run_blocking(write, written)
+        self._is_busy = True
+        self._snapshot_index = self.applied_index  # also if it fails: not for the next command
+        self._engine.snapshots.add(lambda ended: self._write_snapshot(retain, ended))
 
     def release_segment(self) -> None:
         """Free the oldest segment of this group's entries: by a snapshot, or by repeating them."""
@@ -152,49 +139,102 @@ class Applier:
         elif self._log.size_bytes < self._engine.settings.segment_bytes // 4:
             self._log.repeat_to(self._engine.journal.unpin(self._group_id))
 
-    def read_snapshot(self, loaded: Callable[[bytes | None], None]) -> None:
-        """Read the snapshot file for a follower that lags behind the log."""
-        disk = self._engine.disk
-        self._engine.run_blocking(lambda: disk.read_snapshot(self._group_id), loaded)
+    def read_snapshot(self, loaded: Callable[[tuple[Snapshot, bytes] | None], None]) -> None:
+        """Read the snapshot file, and its content, for a follower that lags behind the log."""
 
-    def install(self, snapshot: Snapshot, data: bytes, done: Callable[[bool], None]) -> None:
-        """Replace state and log by the leader's snapshot; False if that was not possible."""
-        disk = self._engine.disk
-        if self._is_writing:
+        def read() -> tuple[Snapshot, bytes] | None:
+            data = self._engine.disk.read_snapshot(self._group_id)
+            snapshot = None if data is None else decode_snapshot(self._group_id, data)
+            return None if data is None or snapshot is None else (snapshot, data)
+
+        self._engine.jobs.run_blocking(read, loaded)
+
+    def install(
+        self, wanted: tuple[int, int], chunks: list[bytes], done: Callable[[bool], None]
+    ) -> None:
+        """Replace state and log by the leader's snapshot; False if it is damaged or we are busy.
+
+        wanted: index and term that it must have. The file is on disk before the state changes, and
+        takes the old one's place before the log does.
+        """
+        if self._is_busy:
             done(False)  # the leader sends it again
             return
-        self._is_writing = True
+        self._is_busy = True
+        disk, group_id = self._engine.disk, self._group_id
 
-        def prepared(_: None) -> None:
-            self._is_writing = False
-            if snapshot.last_index <= self.applied_index:
-                done(True)  # the log has come this far meanwhile
+        def prepare() -> Snapshot | None:
+            data = b"".join(chunks)
+            snapshot = decode_snapshot(group_id, data)
+            if snapshot is None or snapshot[:2] != wanted:
+                return None
+            disk.prepare_snapshot(group_id, data)
+            return snapshot
+
+        def prepared(snapshot: Snapshot | None) -> None:
+            if snapshot is None or snapshot.last_index <= self.applied_index:
+                self._is_busy = False
+                done(snapshot is not None)  # the log has come this far meanwhile
                 return
-            try:
-                self._machine.restore(snapshot.payload)
-            except Exception:
-                self._logger.exception("the leader's snapshot could not be loaded")
-                self._reload()
-                done(False)
-                return
-            self.has_decided = True
-            disk.publish_snapshot(self._group_id)
-            if self._log.term_at(snapshot.last_index) == snapshot.last_term:
-                self._log.cut_to(snapshot.last_index)
+            self._is_restoring = True
+            steps = self._restore_steps(snapshot, "sent by the leader")
+            self._engine.jobs.run_steps(f"restore of Raft group {group_id}", steps, restored)
+
+        def restored(_: None) -> None:
+            self._engine.jobs.run_blocking(lambda: disk.publish_snapshot(group_id), published)
+
+        def published(_: None) -> None:
+            index, term = wanted
+            if self._log.term_at(index) == term:
+                self._log.cut_to(index)
             else:
-                self._log.reset_to(snapshot.last_index, snapshot.last_term)
-            self._snapshot_index = self.applied_index = snapshot.last_index
+                self._log.reset_to(index, term)
+            self._snapshot_index = self.applied_index = index
+            self._is_busy = self._is_restoring = False
             done(True)
 
-        self._engine.run_blocking(lambda: disk.prepare_snapshot(self._group_id, data), prepared)
+        self._engine.jobs.run_blocking(prepare, prepared)
 
-    def _reload(self) -> None:
-        """Bring the state machine back to what was applied, from our own snapshot and log."""
-        data = self._engine.disk.read_snapshot(self._group_id)
-        snapshot = None if data is None else decode_snapshot(self._group_id, data)
-        if snapshot is None:
-            snapshot = Snapshot(0, 0, self._pristine)
-        applied_index, self.applied_index = self.applied_index, snapshot.last_index
-        self._machine.restore(snapshot.payload)
-        for entry, index, term in self._log.read(self.applied_index + 1, applied_index):
-            self.apply(entry, index, term)
+    def _write_snapshot(self, retain: bool, ended: Callable[[], None]) -> None:
+        index = self._snapshot_index = self.applied_index
+        term = self._log.term_at(index)
+        assert term is not None
+        disk, group_id = self._engine.disk, self._group_id
+
+        def steps() -> Steps[list[bytes] | None]:
+            try:
+                return (yield from cut)
+            except Exception:
+                self._logger.exception("the state machine made no snapshot; the log is kept")
+                return None
+
+        def taken(pieces: list[bytes] | None) -> None:
+            if pieces is None:
+                self._is_busy = False
+                ended()
+            else:
+                self._engine.jobs.run_blocking(lambda: write(pieces), written)
+
+        def write(pieces: list[bytes]) -> None:
+            snapshot = Snapshot(index, term, b"".join(pieces))
+            disk.prepare_snapshot(group_id, encode_snapshot(group_id, snapshot))
+            disk.publish_snapshot(group_id)
+
+        def written(_: None) -> None:
+            self._is_busy = False
+            retained = self._engine.settings.retained_entries if retain else 0
+            self._log.cut_to(index - retained)
+            if self._log.size_bytes > self._engine.settings.snapshot_log_bytes:
+                self._log.cut_to(index)
+            ended()
+
+        cut = self._machine.snapshot_steps()
+        self._engine.jobs.run_steps(f"snapshot of Raft group {group_id}", steps(), taken)
+
+    def _restore_steps(self, snapshot: Snapshot, origin: str) -> Steps[None]:
+        try:
+            yield from self._machine.restore_steps(snapshot.payload)
+        except Exception as error:
+            index = snapshot.last_index
+            raise UnloadableSnapshot(self._group_id, index, origin, error) from error
+        self.has_decided = True

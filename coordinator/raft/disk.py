@@ -87,7 +87,7 @@ class DirectoryDisk:
         self._directory = directory
         self._fault_point = fault_point
         self._files: dict[int, int] = {}
-        self._lock = threading.Lock()  # a segment is prepared beside a write that may need it
+        self._lock = threading.Lock()  # two threads may make the same segment; nothing else waits
         self._lock_file = -1
 
     def open(self) -> None:
@@ -149,11 +149,10 @@ class DirectoryDisk:
 
     def delete_segment(self, number: int) -> None:
         """See Disk."""
-        with self._lock:
-            file = self._files.pop(number, None)
-            if file is not None:
-                os.close(file)
-            self._segment_path(number).unlink(missing_ok=True)
+        file = self._files.pop(number, None)
+        if file is not None:
+            os.close(file)
+        self._segment_path(number).unlink(missing_ok=True)
 
     def read_snapshot(self, group_id: int) -> bytes | None:
         """See Disk."""
@@ -193,12 +192,12 @@ class DirectoryDisk:
             self._lock_file = -1
 
     def _file(self, number: int) -> int:
-        with self._lock:
-            file = self._files.get(number)
-            if file is None:
-                flags = os.O_RDWR | os.O_CLOEXEC
-                file = self._files[number] = os.open(self._segment_path(number), flags)
-            return file
+        """For the thread of the journal alone, which writes to no segment that is deleted."""
+        file = self._files.get(number)
+        if file is None:
+            flags = os.O_RDWR | os.O_CLOEXEC
+            file = self._files[number] = os.open(self._segment_path(number), flags)
+        return file
 
     def _segment_path(self, number: int) -> Path:
         return self._directory / f"{number:012d}.wal"

@@ -16,20 +16,22 @@ import random
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, TypeVar
 
+from ...replication.sliced_work import SlicedWork, run_to_end
 from .applier import StateMachine
 from .disk import DirectoryDisk, Disk, no_fault_point
 from .group import RaftGroup
+from .jobs import Jobs
 from .journal import Batch, Journal
 from .messages import MalformedMessage, Message, decode_frame, encode_frame, split
 from .outcomes import ForeignJournal
 from .recovery import RecoveredGroup, recover
+from .segment_keeper import SegmentKeeper
 from .settings import RaftSettings, check_voters
+from .snapshot_queue import SnapshotQueue
 
-T = TypeVar("T")
 _SEAL_AFTER_MS = 1_000
 
 
@@ -44,8 +46,9 @@ class RaftEngine:
     """The Raft groups of this node.
 
     `send(peer, frame)` hands a frame to the transport and returns False if it cannot go out;
-    frames may be lost or repeated, not changed. `executor` needs two threads, so that preparing
-    a file does not delay a commit. Raises ValueError for a membership that cannot work.
+    frames may be lost or repeated, not changed. `executor` writes the journal and needs one thread
+    of its own; `files_executor` has the snapshots, which are slow, and the journal's next segment:
+    it needs two and more. Raises ValueError for a membership that cannot work.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class RaftEngine:
         send: Callable[[int, bytes], bool],
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
+        files_executor: Executor | None = None,
+        work: SlicedWork | None = None,
         settings: RaftSettings | None = None,
         random: random.Random,
         fault_point: Callable[[str], None] = no_fault_point,
@@ -72,24 +77,29 @@ class RaftEngine:
         self.fault_point = fault_point
         self.disk: Disk = disk or DirectoryDisk(directory, fault_point)
         self.groups: dict[int, RaftGroup] = {}
+        self.snapshots = SnapshotQueue()
         self._voters = tuple(voters)
         self._send = send
         self._loop = loop
         self._executor = executor
+        self._work = work or SlicedWork()
+        self.jobs = Jobs(
+            loop,
+            self._settle,
+            journal=executor,
+            files=files_executor or executor,
+            work=self._work,
+        )
         self._on_fatal = on_fatal
         self._logger = logging.getLogger(f"{__name__}.{node_id}")
         self._is_running = False
         self._touched: dict[int, RaftGroup] = {}  # in order: the simulator repeats a run exactly
         self._turn_is_due = False
+        self._outcomes: list[Callable[[], None]] = []  # for submitters, told after the turn
         self._outbox: dict[int, list[tuple[int, Message]]] = {peer: [] for peer in self.others}
         self._held: deque[tuple[int, int, int, Message]] = deque()  # (sequence, peer, group, ...)
-        self._jobs: set[Future[Any]] = set()  # under way in the executor
         self._batch: Batch | None = None  # the group commit that is under way
         self._batch_ended_ms = 0.0
-        self._prepared = 0  # the newest segment that was asked for
-        self._is_preparing = False
-        self._garbage: deque[tuple[int, list[int]]] = deque()  # (sequence, segments)
-        self._is_deleting = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
         self._heartbeat_ms = 0.0
@@ -110,9 +120,12 @@ class RaftEngine:
     async def start(self) -> None:
         """Read the journal and begin.
 
-        Raises CorruptJournal, ForeignJournal, or BlockingIOError if the directory is in use.
+        Raises CorruptJournal, ForeignJournal, UnloadableSnapshot, or BlockingIOError if the
+        directory is in use.
         """
         await asyncio.wrap_future(self._executor.submit(self.recover))
+        for group in self.groups.values():
+            await self._work.run(f"load of Raft group {group.group_id}", group.load_steps())
         self.begin()
 
     def recover(self) -> None:
@@ -132,6 +145,8 @@ class RaftEngine:
                 voters=self._voters,
                 segment_bytes=self.settings.segment_bytes,
             )
+            segments_max = self.settings.segments_max
+            self._segments = SegmentKeeper(self.journal, self.jobs.run_blocking, segments_max)
             for group_id, group in self.groups.items():
                 self.journal.add_group(group_id)
                 group.recover(recovered.groups.get(group_id, RecoveredGroup()))
@@ -141,6 +156,8 @@ class RaftEngine:
 
     def begin(self) -> None:
         """Take part from now on (after `recover`, on the event loop)."""
+        for group in self.groups.values():
+            run_to_end(group.load_steps())  # unless `start` has done it
         self._is_running = True
         now_ms = self.now_ms()
         for group in self.groups.values():
@@ -154,8 +171,7 @@ class RaftEngine:
         if self._is_running:
             self.halt()
             self.journal.seal()
-            while self._jobs:
-                await asyncio.wait([asyncio.wrap_future(job) for job in self._jobs])
+            await self.jobs.drain()
             if (batch := self.journal.take()) is not None:
                 writing = self._executor.submit(self.journal.write, batch)
                 await asyncio.wrap_future(writing)
@@ -166,8 +182,10 @@ class RaftEngine:
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
+        self.jobs.cancel_sliced()
         for group in self.groups.values():
             group.stop()
+        self._tell_outcomes()
 
     def receive(self, peer: int, payload: bytes) -> None:
         """Take a frame from a peer."""
@@ -222,23 +240,16 @@ class RaftEngine:
             self._turn_is_due = True
             self._loop.call_soon(self._due_turn)
 
+    def after_turn(self, call: Callable[[], None]) -> None:
+        """Call back when this turn is over, and no group is in the middle of anything."""
+        self._outcomes.append(call)
+
     def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:
         """Send a message at the end of the turn; a durable one after what is recorded so far."""
         if durable and self.journal.durable_sequence < self.journal.sequence:
             self._held.append((self.journal.sequence, peer, group.group_id, message))
         else:
             self._outbox[peer].append((group.group_id, message))
-
-    def run_blocking(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Run a job in the executor and then `done` with its result in a turn of its own."""
-
-        def ended(future: Future[T]) -> None:
-            if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._blocking_ended, future, done)
-
-        future = self._executor.submit(job)
-        self._jobs.add(future)
-        future.add_done_callback(ended)
 
     def may_lead(self, peer: int, now_ms: float, has_decided: bool) -> bool:
         """Whether a peer has been there long enough to be given a lead."""
@@ -271,6 +282,12 @@ class RaftEngine:
             self._arm_timer()
         except Exception as error:
             self.fail(error)
+        self._tell_outcomes()
+
+    def _tell_outcomes(self) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        for call in outcomes:
+            call()
 
     def _begin_batch(self) -> None:
         if self._batch is not None or not self.journal.has_work:
@@ -278,7 +295,7 @@ class RaftEngine:
         batch = self.journal.take()
         assert batch is not None
         self._batch = batch
-        self.run_blocking(lambda: self.journal.write(batch), self._end_batch)
+        self.jobs.write_journal(lambda: self.journal.write(batch), self._end_batch)
 
     def _end_batch(self, _written: None) -> None:
         batch = self._batch
@@ -294,54 +311,16 @@ class RaftEngine:
         while self._held and self._held[0][0] <= durable:
             _, peer, group_id, message = self._held.popleft()
             self._outbox[peer].append((group_id, message))
-        self._tend_segments()
+        self._segments.tend(lambda group_id: self.groups[group_id].release_segment())
 
-    def _tend_segments(self) -> None:
-        journal = self.journal
-        wanted = journal.needs_next_segment()
-        if wanted is not None and wanted != self._prepared and not self._is_preparing:
-            self._prepared, self._is_preparing = wanted, True
-            self.run_blocking(lambda: journal.prepare(wanted), self._segment_prepared)
-        if journal.segment_count > self.settings.segments_max:
-            for group_id in journal.pinned_by():
-                self.groups[group_id].release_segment()
-        if numbers := journal.deletable():
-            self._garbage.append((journal.sequence, numbers))
-        self._delete_garbage()
-
-    def _segment_prepared(self, _: None) -> None:
-        self._is_preparing = False
-        self._delete_garbage()
-
-    def _delete_garbage(self) -> None:
-        """Delete segments in order, one job at a time: a gap among them would look like damage.
-
-        Not beside a preparation: were that late, it would make a deleted segment again, empty.
-        """
-        if self._is_deleting or self._is_preparing:
-            return
-        if self._garbage and self._garbage[0][0] <= self.journal.durable_sequence:
-            self._is_deleting = True
-            _, numbers = self._garbage.popleft()
-
-            def deleted(_: None) -> None:
-                self._is_deleting = False
-                self._delete_garbage()
-
-            self.run_blocking(lambda: self.journal.delete(numbers), deleted)
-
-    def _blocking_ended(self, future: "Future[T]", done: Callable[[T], None]) -> None:
-        error = future.exception()
-        self._jobs.discard(future)
-        if not self._is_running:
-            return
-        try:
-            if error is not None:
-                raise error
-            done(future.result())
-        except Exception as raised:
-            self.fail(raised)
-        self._turn()
+    def _settle(self, take_up: Callable[[], None]) -> None:
+        """A job has ended; its result is taken up in a turn."""
+        if self._is_running:
+            try:
+                take_up()
+            except Exception as error:
+                self.fail(error)
+            self._turn()
 
     def _flush(self) -> None:
         for peer, messages in self._outbox.items():

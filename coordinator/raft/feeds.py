@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .context import GroupContext
 from .messages import Append, AppendReply, Commit, SnapshotChunk, SnapshotReply
-from .records import decode_snapshot
+from .records import Snapshot
 
 
 @dataclass(slots=True)
@@ -55,9 +55,8 @@ class Feeds:
     def __init__(
         self,
         context: GroupContext,
-        load_snapshot: Callable[[Callable[[bytes | None], None]], None],
+        load_snapshot: Callable[[Callable[[tuple[Snapshot, bytes] | None], None]], None],
     ) -> None:
-        self._group_id = context.group_id
         self._others = context.others
         self._core = context.core
         self._log = context.log
@@ -201,17 +200,16 @@ class Feeds:
     def _begin_transfer(self, peer: int, feed: Feed) -> None:
         feed.transfer = transfer = _Transfer()
 
-        def loaded(data: bytes | None) -> None:
-            snapshot = None if data is None else decode_snapshot(self._group_id, data)
+        def loaded(found: tuple[Snapshot, bytes] | None) -> None:
             if feed.transfer is not transfer or self.by_peer.get(peer) is not feed:
                 return  # this node leads no more, or in another term
-            if snapshot is None or data is None:
+            if found is None:
                 feed.transfer = None
                 return
+            snapshot, transfer.data = found
             transfer.index, transfer.term = snapshot.last_index, snapshot.last_term
-            transfer.data = data
             transfer.sent_offset = 0
-            chunk = data[: self._settings.snapshot_chunk_bytes]
+            chunk = transfer.data[: self._settings.snapshot_chunk_bytes]
             self._post_chunk(peer, transfer, chunk)
 
         self._load_snapshot(loaded)

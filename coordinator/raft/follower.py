@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from .context import GroupContext
 from .messages import Append, AppendReply, Commit, SnapshotChunk, SnapshotReply
 from .outcomes import BrokenInvariant
-from .records import Snapshot, decode_snapshot
+
+SnapshotId = tuple[int, int]  # index and term of the last entry in it
 
 
 @dataclass(slots=True)
 class _Incoming:
     key: tuple[int, int, int, int]  # sender, index, term of the snapshot, bytes
-    data: bytearray = field(default_factory=bytearray)
+    chunks: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
 
 
 class Follower:
@@ -28,7 +30,7 @@ class Follower:
     def __init__(
         self,
         context: GroupContext,
-        install: Callable[[Snapshot, bytes, Callable[[bool], None]], None],
+        install: Callable[[SnapshotId, list[bytes], Callable[[bool], None]], None],
     ) -> None:
         self._group_id = context.group_id
         self._core = context.core
@@ -120,18 +122,16 @@ class Follower:
         key = peer, chunk.snapshot_index, chunk.snapshot_term, chunk.total_bytes
         if self._incoming is None or self._incoming.key != key:
             self._incoming = _Incoming(key)
-        data = self._incoming.data
-        if chunk.offset == len(data) and len(data) + len(chunk.data) <= chunk.total_bytes:
-            data += chunk.data
-        if len(data) < chunk.total_bytes:
-            self._post(peer, SnapshotReply(chunk.term, chunk.snapshot_index, len(data)))
+        incoming = self._incoming
+        fits = incoming.size_bytes + len(chunk.data) <= chunk.total_bytes
+        if chunk.offset == incoming.size_bytes and fits:
+            incoming.chunks.append(chunk.data)
+            incoming.size_bytes += len(chunk.data)
+        if incoming.size_bytes < chunk.total_bytes:
+            reply = SnapshotReply(chunk.term, chunk.snapshot_index, incoming.size_bytes)
+            self._post(peer, reply)
             return
         self._incoming = None
-        whole = bytes(data)
-        snapshot = decode_snapshot(self._group_id, whole)
-        if snapshot is None or snapshot[:2] != (chunk.snapshot_index, chunk.snapshot_term):
-            self._post(peer, SnapshotReply(chunk.term, chunk.snapshot_index, 0))
-            return
         self._is_installing = True
 
         def installed(loaded: bool) -> None:
@@ -140,7 +140,8 @@ class Follower:
                 self._verified_index = max(self._verified_index, chunk.snapshot_index)
                 self.acknowledge(peer)
 
-        self._install(snapshot, whole, installed)
+        # If it is damaged, nothing is said, and the leader asks at its next heartbeat.
+        self._install((chunk.snapshot_index, chunk.snapshot_term), incoming.chunks, installed)
 
     def _enter(self, term: int) -> None:
         if term != self._verified_term:

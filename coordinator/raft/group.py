@@ -5,26 +5,25 @@ to followers, the library what terms and votes mean); this file puts them togeth
 the rest of the broker sees. Nothing here blocks.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...replication.sliced_work import Steps
 from . import messages
 from .applier import Applier, StateMachine
 from .ballot import Ballot
 from .context import GroupContext
 from .feeds import Feeds
-from .follower import Follower
+from .follower import Follower, SnapshotId
 from .group_log import GroupLog
 from .library import COMMAND, LEADER, LibraryMessage, RaftCore
 from .messages import Message
 from .outcomes import BrokenInvariant, DefinitelyNot
 from .preference import Preference
-from .records import Snapshot
 from .recovery import RecoveredGroup
 from .status import RaftStatus, describe
-from .submissions import OnDone, Submissions
+from .submissions import OnDone, Submissions, as_future
 from .transfer import Transfer
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class RaftGroup:
         self._settings = engine.settings
         self._logger = logging.getLogger(f"{__name__}.{engine.node_id}.{group_id}")
         self._applier = Applier(engine, group_id, machine, self._logger)
-        self._submissions = Submissions(self._logger)
+        self._submissions = Submissions(self._logger, engine.after_turn)
         self._transfer = Transfer()
         self._preference = Preference(engine.settings, engine.now_ms)
         self._elected: list[Callable[[int], None]] = []
@@ -98,16 +97,8 @@ class RaftGroup:
         Raises DefinitelyNot or OutcomeUnknown (after `timeout_ms` and a heartbeat interval at the
         latest); see outcomes.py.
         """
-        future = asyncio.get_running_loop().create_future()
-
-        def done(result: Any, error: Exception | None) -> None:
-            if not future.done():
-                if error is None:
-                    future.set_result(result)
-                else:
-                    future.set_exception(error)
-
-        self.propose(command, timeout_ms, done)
+        future, on_done = as_future()
+        self.propose(command, timeout_ms, on_done)
         return await future
 
     def propose(self, command: bytes, timeout_ms: float, on_done: OnDone) -> None:
@@ -129,13 +120,8 @@ class RaftGroup:
 
         While this runs, commands are refused. The result says whether this node has stepped down.
         """
-        future = asyncio.get_running_loop().create_future()
-
-        def ended(moved: bool) -> None:
-            if not future.done():
-                future.set_result(moved)
-
-        self.begin_transfer(to, ended)
+        future, on_done = as_future()
+        self.begin_transfer(to, lambda moved: on_done(moved, None))
         return await future
 
     def begin_transfer(self, to: int, on_done: Callable[[bool], None]) -> None:
@@ -160,10 +146,13 @@ class RaftGroup:
         self._log = GroupLog(self.group_id, self._engine.journal, recovered)
         self._applier.recover(self._log)
 
+    def load_steps(self) -> Steps[None]:
+        """Load the snapshot that was read; raises UnloadableSnapshot."""
+        return self._applier.load_steps()
+
     def begin(self, now_ms: float) -> None:
         """Take part in elections from now on."""
         engine, log = self._engine, self._log
-        self._applier.begin()
         self._core = core = RaftCore(engine.node_id, engine.others, log, self._on_library_message)
         core.commit_index = self.applied_index
         self._context = context = GroupContext(
@@ -206,7 +195,7 @@ class RaftGroup:
     def advance(self, now_ms: float) -> None:
         """Do what has become possible: take or give up leadership, commit, apply, send."""
         core = self._core
-        if self._led_term and (core.state != LEADER or core.term != self._led_term):
+        if self._led_term and self._is_deposed:
             self._resign()
         if core.state == LEADER:
             if not self._led_term:
@@ -283,7 +272,7 @@ class RaftGroup:
     def _refusal(self, command: bytes) -> str | None:
         if self._is_stopped:
             return "the group is not running"
-        if not self._is_serving:
+        if not self._is_serving or self._is_deposed:
             return f"node {self._engine.node_id} does not lead; the leader is {self.leader_id}"
         if self._transfer.to is not None:
             return f"leadership is being handed to node {self._transfer.to}"
@@ -293,6 +282,11 @@ class RaftGroup:
         if len(self._submissions) >= self._settings.pending_commands_max:
             return "too many commands are waiting"
         return None
+
+    @property
+    def _is_deposed(self) -> bool:
+        """The term that this node led is over; `advance` resigns when the group has its turn."""
+        return self._core.state != LEADER or self._core.term != self._led_term
 
     def _post(self, peer: int, message: Message) -> None:
         self._engine.post(peer, self, message, durable=False)
@@ -352,7 +346,7 @@ class RaftGroup:
     def _apply_committed(self) -> None:
         commit_index = self._core.commit_index
         first = self.applied_index + 1
-        if first > commit_index:
+        if first > commit_index or not self._applier.may_apply:
             return
         last = min(commit_index, first + self._settings.apply_batch_max - 1)
         apply, applied = self._applier.apply, self._submissions.applied
@@ -364,7 +358,7 @@ class RaftGroup:
         self._applier.snapshot_if_due()
 
     def _install_snapshot(
-        self, snapshot: Snapshot, data: bytes, done: Callable[[bool], None]
+        self, wanted: SnapshotId, chunks: list[bytes], done: Callable[[bool], None]
     ) -> None:
         def installed(loaded: bool) -> None:
             if self.applied_index > self._core.commit_index:
@@ -372,7 +366,7 @@ class RaftGroup:
                 self._call_all(self._applied, self.applied_index)
             done(loaded)
 
-        self._applier.install(snapshot, data, installed)
+        self._applier.install(wanted, chunks, installed)
 
     def _resign(self) -> None:
         was_serving, self._is_serving, self._led_term = self._is_serving, False, 0

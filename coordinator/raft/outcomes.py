@@ -8,6 +8,12 @@ third needs a command that `apply` recognises.
 
 from ... import __version__
 
+_WHAT_TO_DO = (
+    f"This node runs oncelog {__version__}. If others run a newer release, this node runs an older "
+    "version than the one that wrote this: start it with theirs. If all run the same, this is a "
+    "defect of oncelog: report this line with what stands above it."
+)
+
 
 class DefinitelyNot(Exception):
     """The command was not and will not be committed; the text says why."""
@@ -25,12 +31,23 @@ class InapplicableEntry(Exception):
     ) -> None:
         super().__init__(
             f"the committed entry {index} of Raft group {group_id} (term {term}, {len(entry)} "
-            f"bytes, {entry[:24].hex()}...) cannot be applied here: {cause or cause!r}. Nothing is "
-            f"lost: the entry stays in the log. This node runs oncelog {__version__}. If others "
-            "run a newer release, this node runs an older version than the one that decided this: "
-            "start it with theirs. If all run the same, this is a defect of oncelog: report this "
-            "line with what stands above it."
+            f"bytes, {entry[:24].hex()}...) cannot be applied here: {_words(cause)}. "
+            f"Nothing is lost: the entry stays in the log. {_WHAT_TO_DO}"
         )
+
+
+class UnloadableSnapshot(Exception):
+    """An intact snapshot that this node's state machine cannot read; the node must end."""
+
+    def __init__(self, group_id: int, index: int, origin: str, cause: Exception) -> None:
+        super().__init__(
+            f"the snapshot of Raft group {group_id} up to entry {index}, {origin}, cannot be read "
+            f"here: {_words(cause)}. Nothing is lost, here either. {_WHAT_TO_DO}"
+        )
+
+
+def _words(cause: Exception) -> str:
+    return str(cause).rstrip(".") or repr(cause)
 
 
 class CorruptJournal(Exception):

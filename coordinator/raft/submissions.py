@@ -1,5 +1,6 @@
 """Commands that were proposed here and whose submitters wait: each gets exactly one outcome."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +18,32 @@ class _Waiting:
     on_done: OnDone
 
 
-class Submissions:
-    """The waiting submitters of one group, by log index. Their exceptions stay here."""
+def as_future() -> tuple[asyncio.Future[Any], OnDone]:
+    """A future, and the callback that fulfils it."""
+    future = asyncio.get_running_loop().create_future()
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def done(result: Any, error: Exception | None) -> None:
+        if not future.done():
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+    return future, done
+
+
+class Submissions:
+    """The waiting submitters of one group, by log index. Their exceptions stay here.
+
+    They are called after the turn of the engine: what they propose, in this group or in another,
+    then meets groups that know who leads them.
+    """
+
+    def __init__(
+        self, logger: logging.Logger, after_turn: Callable[[Callable[[], None]], None]
+    ) -> None:
         self._logger = logger
+        self._after_turn = after_turn
         self._waiting: dict[int, _Waiting] = {}
 
     def __len__(self) -> int:
@@ -56,7 +78,12 @@ class Submissions:
             self._tell(one, None, OutcomeUnknown("leadership was lost before the commit"))
 
     def _tell(self, waiting: _Waiting, result: Any, error: Exception | None) -> None:
-        try:
-            waiting.on_done(result, error)
-        except Exception:
-            self._logger.exception("a submitter's callback raised")
+        """Have the submitter called when no group is in the middle of anything."""
+
+        def call() -> None:
+            try:
+                waiting.on_done(result, error)
+            except Exception:
+                self._logger.exception("a submitter's callback raised")
+
+        self._after_turn(call)

@@ -10,7 +10,7 @@ epoch and state that go with it]. Key and value are Kafka's, see wire.messages.t
 Kinds and orders are for ever: they stand in journals.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import msgpack
@@ -48,7 +48,10 @@ class MalformedTransactionCommand(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """The next record of an id, None to forget it; `expected_*` is the record it was judged by."""
+    """The next record of an id, None to forget it; `expected_*` is the record it was judged by.
+
+    value: the bytes of the record, in a command that was decoded.
+    """
 
     transactional_id: str
     record: TransactionRecord | None
@@ -56,6 +59,7 @@ class Write:
     expected_producer_id: int = NO_PRODUCER_ID
     expected_producer_epoch: int = NO_EPOCH
     expected_state: int = NO_STATE
+    value: bytes = field(default=b"", compare=False, repr=False)
 
     @classmethod
     def after(
@@ -171,6 +175,7 @@ def _write(fields: object) -> Write:
             expected_producer_id=fields[3],
             expected_producer_epoch=fields[4],
             expected_state=fields[5],
+            value=value or b"",
         )
     except MalformedFrame as error:
         raise MalformedTransactionCommand(str(error)) from error

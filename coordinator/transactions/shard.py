@@ -9,24 +9,30 @@ leader changes nothing.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 import msgpack
 
+from ...replication.sliced_work import Steps, run_to_end
 from ...wire.messages.transaction_log import (
     decode_transaction_log_key,
     encode_transaction_log_key,
 )
 from ...wire.primitives import MalformedFrame
+from ..snapshot_reader import SnapshotReader
 from .commands import (
     CHAINED,
     SetShardCount,
     Write,
     decode_transaction_command,
 )
-from .record import TransactionRecord, check_transition, decode_record, encode_record
+from .record import TransactionRecord, check_transition, decode_record
 from .states import MAY_EXPIRE, PREPARED, TransactionState
 
 SNAPSHOT_FORMAT = 1
+SLICE_RECORDS = 32  # of one step: less than half a millisecond
+_pack = msgpack.Packer().pack
 
 
 class UnreadableShard(Exception):
@@ -55,6 +61,7 @@ class TransactionShard:
     def __init__(self) -> None:
         self.shard_count = 0  # of the cluster; 0 while it was not said, and in all but shard 0
         self._records: dict[str, TransactionRecord] = {}
+        self._packed: dict[str, bytes] = {}  # each record as it stands in a snapshot
         # Ids with something to watch over, as ordered sets, so that no scan reads all records.
         self._open: dict[str, None] = {}
         self._prepared: dict[str, None] = {}
@@ -102,36 +109,60 @@ class TransactionShard:
                 done.discard(write.transactional_id)
         return Applied(tuple(refusals))
 
-    def snapshot(self) -> bytes:
-        """All of the state; the same state gives the same bytes."""
-        records = [
-            [encode_transaction_log_key(name), encode_record(record), record.version]
-            for name, record in sorted(self._records.items())
-        ]
-        packed = msgpack.packb([SNAPSHOT_FORMAT, self.shard_count, records])
-        assert packed is not None  # the stub allows for streaming
-        return packed
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        """All of the state as it is at this call, in pieces; replicas give the same bytes.
 
-    def restore(self, snapshot: bytes) -> None:
-        """Become what the snapshot says. Raises UnreadableShard, and then nothing has changed."""
+        The bytes of each record are at hand, so a cut is the copy of a list.
+        """
+        packer = msgpack.Packer()
+        head = packer.pack_array_header(3) + packer.pack(SNAPSHOT_FORMAT)
+        head += packer.pack(self.shard_count) + packer.pack_array_header(len(self._packed))
+        return _no_steps([head, *self._packed.values()])
+
+    def snapshot(self) -> bytes:
+        """The same at once."""
+        return b"".join(run_to_end(self.snapshot_steps()))
+
+    def restore(self, snapshot: bytes | memoryview) -> None:
+        """As `restore_steps`, at once."""
+        run_to_end(self.restore_steps(snapshot))
+
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
+        """Become what the snapshot says, in the last step.
+
+        Nothing may be applied before that. Raises UnreadableShard, and then nothing has changed.
+        """
+        new = TransactionShard()
         try:
-            snapshot_format, shard_count, entries = msgpack.unpackb(snapshot)
-            if snapshot_format != SNAPSHOT_FORMAT:
+            reader = SnapshotReader(snapshot)
+            count, snapshot_format = reader.array(), reader.value()
+            if count != 3 or snapshot_format != SNAPSHOT_FORMAT:
                 raise UnreadableShard(f"snapshot format {snapshot_format} is not known")
-            records = {
-                decode_transaction_log_key(key): decode_record(value, int(version))
-                for key, value, version in entries
-            }
-            shard_count = int(shard_count)
+            new.shard_count = int(reader.value())
+            for number in range(reader.array()):
+                key, value, version = reader.value()
+                record = decode_record(value, int(version))
+                new._set(decode_transaction_log_key(key), record, value)
+                if number % SLICE_RECORDS == 0:
+                    yield
+            reader.end()
         except (ValueError, TypeError, msgpack.UnpackException, MalformedFrame) as error:
             raise UnreadableShard(f"a snapshot of transactions makes no sense: {error}") from error
-        self.shard_count = shard_count
-        self._records = records
-        self._open, self._prepared = {}, {}
-        for transactional_id, record in records.items():
-            self._index(transactional_id, record)
+        old = dict(vars(self))
+        vars(self).update(vars(new))
+        yield from _empty(old["_records"], old["_packed"])
 
     # -- inside
+
+    def _set(self, transactional_id: str, record: TransactionRecord, value: bytes) -> None:
+        """Keep a record and its bytes in a snapshot."""
+        self._records[transactional_id] = record
+        key = encode_transaction_log_key(transactional_id)
+        self._packed[transactional_id] = _pack([key, value, record.version])
+        if record.state == TransactionState.ONGOING:
+            self._open[transactional_id] = None
+        elif record.state in PREPARED:
+            self._prepared[transactional_id] = None
 
     def _set_shard_count(self, count: int) -> Applied:
         if self.shard_count and self.shard_count != count:
@@ -159,13 +190,20 @@ class TransactionShard:
         self._open.pop(name, None)
         self._prepared.pop(name, None)
         if write.record is None:
-            del self._records[name]
+            del self._records[name], self._packed[name]
         else:
-            self._records[name] = record = replace(write.record, version=index)
-            self._index(name, record)
+            self._set(name, replace(write.record, version=index), write.value)
 
-    def _index(self, transactional_id: str, record: TransactionRecord) -> None:
-        if record.state == TransactionState.ONGOING:
-            self._open[transactional_id] = None
-        elif record.state in PREPARED:
-            self._prepared[transactional_id] = None
+
+def _no_steps(pieces: list[bytes]) -> Steps[list[bytes]]:
+    yield from ()
+    return pieces
+
+
+def _empty(*tables: dict[str, Any]) -> Steps[None]:
+    """Free what many objects take, in slices."""
+    for table in tables:
+        while table:
+            for name in tuple(islice(table, SLICE_RECORDS)):
+                del table[name]
+            yield

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.coordinator.cluster_model import Changes
-from oncelog.coordinator.cluster_snapshot import UnreadableSnapshot
+from oncelog.coordinator.cluster_snapshot import SLICE_PARTITIONS, UnreadableSnapshot
 from oncelog.coordinator.cluster_state import OUTCOMES_BYTES_MAX, OUTCOMES_MAX, ClusterState
 from oncelog.coordinator.commands import (
     BROKER_RESOURCE,
@@ -26,6 +26,7 @@ from oncelog.coordinator.commands import (
     TopicReference,
     encode_command,
 )
+from oncelog.replication.sliced_work import run_to_end
 
 from .command_strategies import any_command
 from .metadata_cluster import MetadataCluster, check, topic_id, visible
@@ -196,3 +197,35 @@ def test_fault_points_are_called_around_apply() -> None:
     state = ClusterState(fault_point=names.append)
     state.apply(encode_command(SetDefaults({"a": "b"})), 1, 1)
     assert names == ["cluster.before-apply", "cluster.after-apply"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(any_command, max_size=8))
+def test_a_snapshot_is_a_cut_whatever_is_applied_between_its_steps(commands: list[Command]) -> None:
+    cluster = MetadataCluster((0, 1))
+    cluster.topic("0", (0, 1))
+    cluster.do(CreateTopics((NewTopic("big", topic_id("big"), 300, 2),)))
+    before = cluster.state.snapshot()
+    steps, pieces = cluster.state.snapshot_steps(), None
+    for command in [*commands, DeleteTopics((TopicReference("0"),))] * 4:
+        if pieces is None:
+            try:
+                next(steps)
+            except StopIteration as end:
+                pieces = end.value
+        cluster.do(command)
+    assert b"".join(run_to_end(steps) if pieces is None else pieces) == before
+    restored = ClusterState()
+    restored.restore(before)
+    assert restored.snapshot() == before
+
+
+def test_a_snapshot_is_loaded_in_slices_and_replaces_the_state_at_the_end() -> None:
+    cluster, replica = MetadataCluster((0, 1)), ClusterState()
+    cluster.do(CreateTopics((NewTopic("big", topic_id("big"), 1_000, 2),)))
+    count = 0
+    for _ in replica.restore_steps(cluster.state.snapshot()):
+        assert not replica.topics
+        count += 1
+    assert count >= 1_000 // SLICE_PARTITIONS
+    assert replica.snapshot() == cluster.state.snapshot()

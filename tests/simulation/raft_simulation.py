@@ -17,8 +17,9 @@ import msgpack
 
 from oncelog.coordinator.raft import DefinitelyNot, RaftEngine, RaftGroup, RaftSettings
 from oncelog.coordinator.raft.library import LEADER
+from oncelog.replication.sliced_work import Steps
 
-from .virtual_world import Network, NodeExecutor, NodeLoop, VirtualDisk, World
+from .virtual_world import Network, NodeExecutor, NodeLoop, NodeWork, VirtualDisk, World
 
 logging.getLogger("oncelog.coordinator.raft").setLevel(logging.CRITICAL + 1)
 
@@ -70,11 +71,19 @@ class Machine:
         self.commands.append(command)
         return len(self.commands)
 
-    def snapshot(self) -> bytes:
-        return msgpack.packb([self.last_index, self.commands])
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        return self._steps(msgpack.packb([self.last_index, self.commands]))
 
-    def restore(self, snapshot: bytes) -> None:
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
+        yield from self._steps(b"")
         self.last_index, self.commands = msgpack.unpackb(snapshot)
+
+    @staticmethod
+    def _steps(data: bytes) -> Steps[list[bytes]]:
+        for _ in range(4):
+            yield
+        half = len(data) // 2
+        return [data[:half], data[half:]]
 
 
 @dataclass
@@ -121,6 +130,7 @@ class Cluster:
             send=lambda peer, frame: self._send(i, peer, frame),
             loop=loop,  # type: ignore[arg-type]
             executor=executor,  # type: ignore[arg-type]
+            work=NodeWork(self.world, loop),  # type: ignore[arg-type]
             settings=self.settings,
             random=random.Random(self.random.getrandbits(64)),
             disk=disk,

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 SECTOR_BYTES = 512
@@ -91,21 +91,33 @@ class _Future:
         self._callbacks: list[Callable[[Any], None]] = []
         self._result: Any = None
         self._error: Exception | None = None
+        self._is_cancelled = False
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         self._callbacks.append(callback)
 
-    def exception(self) -> Exception | None:
-        return self._error
+    def cancel(self) -> None:
+        self._is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._is_cancelled
 
     def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
         return self._result
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        for callback in self._callbacks:
+            callback(self)
 
     def run(self, job: Callable[[], Any]) -> None:
         try:
             self._result = job()
         except Exception as error:
-            self._error = error
+            self.fail(error)
+            return
         for callback in self._callbacks:
             callback(self)
 
@@ -138,6 +150,35 @@ class NodeExecutor:
     def _finish(self, number: int, future: _Future) -> None:
         if self._loop.is_alive:
             future.run(self._under_way.pop(number))
+
+
+class NodeWork:
+    """`SlicedWork` of one incarnation: between two steps of a job others run, or it crashes."""
+
+    def __init__(self, world: World, loop: NodeLoop) -> None:
+        self._world, self._loop = world, loop
+
+    def run(self, name: str, steps: Generator[None, None, Any]) -> "_Future":
+        future = _Future()
+        self._go_on(steps, future)
+        return future
+
+    def _go_on(self, steps: Generator[None, None, Any], future: "_Future") -> None:
+        delay = self._world.random.uniform(0, 0.004)
+        self._loop.call_at(self._world.now + delay, self._step, steps, future)
+
+    def _step(self, steps: Generator[None, None, Any], future: "_Future") -> None:
+        if future.cancelled():
+            return
+        try:
+            next(steps)
+        except StopIteration as end:
+            result = end.value
+            future.run(lambda: result)
+        except Exception as error:
+            future.fail(error)
+        else:
+            self._go_on(steps, future)
 
 
 class VirtualDisk:

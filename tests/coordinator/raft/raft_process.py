@@ -24,6 +24,7 @@ import uvloop
 
 from oncelog.coordinator.raft import RaftEngine, RaftGroup, RaftSettings
 from oncelog.replication.messages import PeerMessage
+from oncelog.replication.sliced_work import Steps
 from oncelog.replication.transport import PeerTransport
 
 
@@ -38,10 +39,17 @@ class Numbers:
         self.items.append(int.from_bytes(command[:8], "big"))
         return len(self.items)
 
-    def snapshot(self) -> bytes:
-        return msgpack.packb([self.ballast, self.items])
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        items = list(self.items)
 
-    def restore(self, snapshot: bytes) -> None:
+        def steps() -> Steps[list[bytes]]:
+            yield
+            return [msgpack.packb([self.ballast, items])]
+
+        return steps()
+
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
+        yield
         self.ballast, self.items = msgpack.unpackb(snapshot)
 
 

@@ -71,8 +71,13 @@ directory, mode = sys.argv[1:]
 class Items:
     def __init__(self): self.items, self.blob = [], os.urandom(6 << 20).hex()
     def apply(self, command, index, term): self.items.append(command.decode())
-    def snapshot(self): return json.dumps([self.blob, self.items]).encode()
-    def restore(self, snapshot): self.blob, self.items = json.loads(snapshot)
+    def snapshot_steps(self): return self.steps([json.dumps([self.blob, self.items]).encode()])
+    def restore_steps(self, snapshot):
+        self.blob, self.items = json.loads(bytes(snapshot))
+        yield
+    def steps(self, pieces):
+        yield
+        return pieces
 async def main():
     items = Items()
     engine = RaftEngine(node_id=1, voters=[1], directory=Path(directory),

@@ -16,6 +16,7 @@ from oncelog.coordinator.raft import (
     RaftEngine,
     RaftGroup,
 )
+from oncelog.replication.sliced_work import Steps
 
 
 class Items:
@@ -28,11 +29,16 @@ class Items:
         self.items.append(command)
         return len(self.items)
 
-    def snapshot(self) -> bytes:
-        return b",".join(self.items)
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        def steps(data: bytes) -> Steps[list[bytes]]:
+            yield
+            return [data]
 
-    def restore(self, snapshot: bytes) -> None:
-        self.items = snapshot.split(b",") if snapshot else []
+        return steps(b",".join(self.items))
+
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
+        yield
+        self.items = bytes(snapshot).split(b",") if snapshot else []
 
 
 class Trio:

@@ -7,8 +7,9 @@ import pytest
 
 from oncelog.coordinator.raft import OutcomeUnknown, RaftSettings
 from oncelog.coordinator.raft.messages import SnapshotChunk, decode_frame, encode_frame, split
+from oncelog.replication.sliced_work import Steps
 
-from ...simulation.raft_simulation import Cluster, Machine
+from ...simulation.raft_simulation import Cluster, Machine, Violation
 
 
 def started(seed: int = 1, **options) -> tuple[Cluster, int]:
@@ -121,31 +122,40 @@ def test_a_lagging_follower_gets_the_snapshot_in_chunks() -> None:
 
 
 class Choosy(Machine):
-    """Refuses to load snapshots while told so, half way through."""
+    """Refuses to load snapshots while told so, half way through: made by a newer release."""
 
     refuses = False
 
-    def restore(self, snapshot: bytes) -> None:
-        super().restore(snapshot)
-        if Choosy.refuses and self.commands:
-            raise ValueError("half loaded")
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
+        yield
+        if Choosy.refuses:
+            raise ValueError("format 2 is not known")
+        yield from super().restore_steps(snapshot)
 
 
-def test_a_snapshot_that_cannot_be_loaded_is_not_acknowledged(
+def test_a_snapshot_that_cannot_be_loaded_ends_the_node_and_is_not_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D10: the old state comes back; it is tried again; nothing is skipped."""
+    """D10: it is not tried again without end; a release that can read it goes on."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Choosy)
     monkeypatch.setattr(Choosy, "refuses", True)
     cluster, leader = started()
     behind = lagging(cluster, leader)
     cluster.network.cut.clear()
-    cluster.run(3)
+    with pytest.raises(Violation) as stopped:
+        cluster.run(3)
+    words = str(stopped.value)
+    assert f"node {behind}:" in words and "sent by the leader" in words
+    assert "format 2 is not known" in words and "older version" in words
+    cluster.fatal.clear()
+    cluster.run(1)
+    assert cluster.fatal == []
     status = cluster.nodes[leader].engine.groups[0].status()
     ends = {voter.node_id: voter.log_end for voter in status.voters}
     assert ends[behind] <= 20 < ends[leader]
     monkeypatch.setattr(Choosy, "refuses", False)
-    cluster.run(3)
+    cluster.crash(behind)
+    cluster.start(behind)
     cluster.check_end()
 
 
@@ -156,12 +166,13 @@ def test_a_state_machine_without_a_snapshot_keeps_its_log(
     cluster, leader = started()
     calls: list[int] = []
 
-    def snapshot() -> bytes:
+    def snapshot_steps() -> Steps[list[bytes]]:
         calls.append(1)
+        yield
         raise ValueError("not now")
 
     machine: Any = cluster.nodes[leader].machines[0]
-    machine.snapshot = snapshot
+    machine.snapshot_steps = snapshot_steps
     for _ in range(70):
         cluster.submit(leader, 0)
     cluster.run(2)

@@ -13,7 +13,7 @@ from oncelog.coordinator.raft import messages as m
 from oncelog.coordinator.raft.library import CANDIDATE, FOLLOWER, LEADER
 
 from ...simulation.raft_simulation import SETTINGS, History, Machine
-from ...simulation.virtual_world import NodeExecutor, NodeLoop, VirtualDisk, World
+from ...simulation.virtual_world import NodeExecutor, NodeLoop, NodeWork, VirtualDisk, World
 
 
 class Alone:
@@ -34,6 +34,7 @@ class Alone:
             send=self._send,
             loop=self.loop,  # type: ignore[arg-type]
             executor=self.executor,  # type: ignore[arg-type]
+            work=NodeWork(self.world, self.loop),  # type: ignore[arg-type]
             settings=SETTINGS,
             random=random.Random(seed),
             disk=self.disk,

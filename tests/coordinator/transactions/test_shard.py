@@ -27,8 +27,13 @@ from oncelog.coordinator.transactions.decisions import (
     init_producer_id,
 )
 from oncelog.coordinator.transactions.record import TransactionRecord, check_transition
-from oncelog.coordinator.transactions.shard import TransactionShard, UnreadableShard
+from oncelog.coordinator.transactions.shard import (
+    SLICE_RECORDS,
+    TransactionShard,
+    UnreadableShard,
+)
 from oncelog.coordinator.transactions.states import PREPARED, TransactionState
+from oncelog.replication.sliced_work import run_to_end
 
 S = TransactionState
 IDS = ("one", "two", "three")
@@ -260,3 +265,28 @@ def test_an_unreadable_snapshot_changes_nothing(data: bytes) -> None:
     with pytest.raises(UnreadableShard):
         shard.restore(data)
     assert shard.snapshot() == before
+
+
+def test_a_snapshot_is_a_cut_whatever_is_applied_between_its_steps() -> None:
+    shard = TransactionShard()
+    for number in range(200):
+        do(shard, number + 1, Write.after(f"id-{number}", None, empty()))
+    before = shard.snapshot()
+    steps = shard.snapshot_steps()
+    do(shard, 201, Write.after("id-0", shard.get("id-0"), None))
+    do(shard, 202, Write.after("another", None, empty()))
+    assert b"".join(run_to_end(steps)) == before != shard.snapshot()
+
+
+def test_a_snapshot_is_loaded_in_slices_and_replaces_the_state_at_the_end() -> None:
+    shard, replica = TransactionShard(), TransactionShard()
+    for number in range(1_000):
+        do(shard, number + 1, Write.after(f"id-{number}", None, empty()))
+    do(replica, 1, Write.after("old", None, empty()))
+    steps = replica.restore_steps(shard.snapshot())
+    for _ in range(1_000 // SLICE_RECORDS):
+        next(steps)
+        assert list(replica.records) == ["old"]
+    run_to_end(steps)
+    assert replica.records == shard.records
+    assert replica.snapshot() == shard.snapshot()

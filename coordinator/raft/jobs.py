@@ -1,0 +1,79 @@
+"""What the engine has done elsewhere: in executors, or on the event loop in slices.
+
+The journal has a thread of its own, so that nothing is in the way of a commit; snapshots and
+segments, which are slow, share others. Results come back on the event loop, through `settle`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+from ...replication.sliced_work import SlicedWork, Steps
+
+T = TypeVar("T")
+Settle = Callable[[Callable[[], None]], None]
+
+
+class Jobs:
+    """The jobs of one engine. `settle` is given a call that takes up a result, or raises it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settle: Settle,
+        *,
+        journal: Executor,
+        files: Executor,
+        work: SlicedWork,
+    ) -> None:
+        self._loop = loop
+        self._settle = settle
+        self._journal = journal
+        self._files = files
+        self._work = work
+        self._blocking: set[Future[Any]] = set()
+        self._sliced: set[asyncio.Future[Any]] = set()
+
+    def run_blocking(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Run a job of files, and then `done` with its result."""
+        self._submit(self._files, job, done)
+
+    def write_journal(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Run a job of the journal, and then `done` with its result."""
+        self._submit(self._journal, job, done)
+
+    def run_steps(self, name: str, steps: Steps[T], done: Callable[[T], None]) -> None:
+        """Run a job on the event loop, in slices, and then `done` with its result."""
+        future = self._work.run(name, steps)
+        self._sliced.add(future)
+
+        def ended(future: asyncio.Future[T]) -> None:
+            self._sliced.discard(future)
+            if not future.cancelled():
+                self._settle(lambda: done(future.result()))
+
+        future.add_done_callback(ended)
+
+    def cancel_sliced(self) -> None:
+        """End the jobs on the event loop where they stand; nobody hears of them."""
+        for future in self._sliced:
+            future.cancel()
+
+    async def drain(self) -> None:
+        """Wait until the executors have done what they were given."""
+        while self._blocking:
+            await asyncio.wait([asyncio.wrap_future(job) for job in self._blocking])
+
+    def _submit(self, executor: Executor, job: Callable[[], T], done: Callable[[T], None]) -> None:
+        def ended(future: Future[T]) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(settled, future)
+
+        def settled(future: Future[T]) -> None:
+            self._blocking.discard(future)
+            self._settle(lambda: done(future.result()))
+
+        future = executor.submit(job)
+        self._blocking.add(future)
+        future.add_done_callback(ended)

@@ -1,0 +1,84 @@
+"""Snapshots in slices: one group at a time, consistent, and in nobody's way."""
+
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from oncelog.coordinator.raft.disk import DirectoryDisk
+from oncelog.replication.sliced_work import Steps
+
+from ...simulation.raft_simulation import Cluster, Machine
+
+
+class Watched(Machine):
+    """Notes which snapshots are made at the same time."""
+
+    under_way: list[int] = []  # noqa: RUF012
+    most = 0
+    made = 0
+
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        steps = super().snapshot_steps()
+
+        def watched() -> Steps[list[bytes]]:
+            Watched.under_way.append(id(self))
+            Watched.most = max(Watched.most, len(Watched.under_way))
+            pieces = yield from steps
+            Watched.under_way.remove(id(self))
+            Watched.made += 1
+            return pieces
+
+        return watched()
+
+
+def test_the_groups_of_a_process_make_snapshots_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rolling the journal asks all of them at once."""
+    monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Watched)
+    monkeypatch.setattr(Watched, "under_way", [])
+    monkeypatch.setattr(Watched, "most", 0)
+    monkeypatch.setattr(Watched, "made", 0)
+    cluster = Cluster(7, size=1, groups=5)
+    assert cluster.run(5, cluster.leaders_settled)
+    for _ in range(60):
+        for group in cluster.groups:
+            cluster.submit(1, group, size=500)
+        cluster.run(0.01)
+    cluster.run(1)
+    assert Watched.made >= 5
+    assert Watched.most == 1
+    cluster.check_end()
+
+
+def test_entries_go_on_being_applied_while_a_snapshot_is_made() -> None:
+    """The snapshot is of the index at which it began, and what came later stays in the log."""
+    cluster = Cluster(8, size=1, groups=1)
+    assert cluster.run(5, cluster.leaders_settled)
+    for _ in range(400):
+        cluster.submit(1, 0)
+        cluster.run(0.001)
+    acknowledged = len(cluster.history.acknowledged)
+    assert cluster.nodes[1].engine.groups[0].status().log_start > 1
+    cluster.crash(1)
+    cluster.start(1)
+    assert cluster.run(5, cluster.leaders_settled)
+    assert len(cluster.nodes[1].machines[0].commands) >= acknowledged
+    cluster.check_end()
+
+
+def test_a_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_path: Path) -> None:
+    """Its fsync of a busy disk took as long again as the commit's own."""
+    begun: list[str] = []
+    disk = DirectoryDisk(tmp_path, lambda name: begun.append(name))
+    disk.open()
+    disk.ensure_segment(1, 1 << 16)
+    with disk._lock:  # held while a segment is made and synced
+        commit = Thread(target=lambda: (disk.write(1, 0, b"x"), disk.sync(1)))
+        commit.start()
+        commit.join(10)
+        assert not commit.is_alive()
+        disk.delete_segment(1)
+    assert "raft.journal.after-sync" in begun
+    disk.close()
