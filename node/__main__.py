@@ -17,7 +17,8 @@ from ..coordinator.raft.outcomes import CorruptJournal
 from ..replication.background_task import BACKGROUND_TASK
 from ..replication.peer_address import PeerSocketError
 from ..storage.corrupt_file import CorruptFile
-from ..storage.log_directory import DirectoryInUse, WrongCluster
+from ..storage.directory_lock import DirectoryInUse
+from ..storage.log_directory import WrongCluster
 from ..wire.errors import KafkaError
 from .broker import Broker
 from .config import BrokerConfig

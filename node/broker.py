@@ -3,8 +3,9 @@
 Order of a start, and why:
   directory      is it ours, and nobody else's now?
   Raft           this node's memory of the cluster; it votes before it serves
-  logs           those that the remembered metadata names are opened in an executor
-  registration   a death and a birth: from here on the cluster knows this incarnation
+  registration   a death and a birth: from here on the cluster knows this incarnation, and this
+                 node knows all that was decided before
+  logs           in a thread: those that are placed here; only now a log can be known to be stale
   roles          every replica leads, follows, or waits, as the metadata says
   listener       clients may come
   heartbeats     which end the fence: only now may the controller elect this broker
@@ -95,6 +96,7 @@ class Broker:
         self._journal_executor = self._outside.executor(1, "raft-journal")
         self._raft_executor = self._outside.executor(3, "raft-files")
         self._log_executor = self._outside.executor(1, "logs")
+        self._directory_executor = self._outside.executor(1, "directories")
         self._directory = LogDirectory(
             config.log_directory,
             cluster_id=config.cluster_id,
@@ -116,10 +118,6 @@ class Broker:
         self._transactions.check_shard_count()
         await self._engine.start()
         self._service.start()
-        await self._controller.until_applied(self._group.commit_index, self._in_ms(60_000))
-        # The metadata goes on being applied meanwhile, so the executor gets values, not the tables.
-        known = self._logs.known_to_be_held(config.node_id)
-        await loop.run_in_executor(self._log_executor, self._logs.open_ahead, known)
         # A data directory that was replaced holds as little as one that lost its unsynced end.
         trusted_while = f"{boot_id}/{self._directory.meta.directory_id.hex()}"
         self._liveness = Liveness(
@@ -143,6 +141,7 @@ class Broker:
         await codecs
         broker_epoch = await self._liveness.register(config.listener.port)
         self._start_replicas(broker_epoch)
+        await self._roles.start(broker_epoch)
         await self._transactions.start()
         await self._server.start(config.listener.host, config.listener.port)
         self._admin = AdminSocket(
@@ -192,6 +191,7 @@ class Broker:
         await self._maintenance.stop()
         self._fetchers.stop()
         self._followers.stop()
+        await self._roles.stop()
         await self._service.stop()
         self._controller.close()
         await self._engine.stop()
@@ -204,6 +204,7 @@ class Broker:
         self._journal_executor.shutdown()
         self._raft_executor.shutdown()
         self._log_executor.shutdown()
+        self._directory_executor.shutdown()
 
     # -- parts
 
@@ -291,6 +292,8 @@ class Broker:
             logs=self._logs,
             followers=self._fetchers,
             lag_time_max_ms=config.replica_lag_time_max_ms,
+            work=self._work,
+            executor=self._directory_executor,
         )
         self.services = BrokerServices(
             config=config,
@@ -340,7 +343,11 @@ class Broker:
             fault_point=self._fault_point,
         )
         self._maintenance = LogMaintenance(
-            self._replicas, self._directory, config, self._log_executor
+            self._replicas,
+            self._directory,
+            config,
+            self._log_executor,
+            self._directory_executor,
         )
         self._compaction = (
             LogCompaction(
@@ -354,7 +361,6 @@ class Broker:
             else None
         )
         self._partition_transactions.start()
-        self._roles.start(broker_epoch)
 
     def _metrics(self) -> dict[str, object]:
         return {

@@ -33,11 +33,13 @@ class LogMaintenance:
         directory: LogDirectory,
         config: BrokerConfig,
         executor: Executor,
+        directory_executor: Executor,
     ) -> None:
         self._replicas = replicas
         self._directory = directory
         self._config = config
         self._executor = executor
+        self._directory_executor = directory_executor  # where logs are opened and removed
         self._loop = asyncio.get_running_loop()
         self._flushing: set[HostedPartition] = set()
         checkpoint_ms = config.replica_high_watermark_checkpoint_interval_ms
@@ -124,6 +126,6 @@ class LogMaintenance:
             await asyncio.sleep(0)
 
     async def _purge(self) -> None:
-        self._directory.retry_renames()
+        await self._loop.run_in_executor(self._directory_executor, self._directory.retry_renames)
         now_ms = self._replicas.clock.wall_ms()
         await self._loop.run_in_executor(self._executor, self._directory.purge_deleted, now_ms)

@@ -1,4 +1,9 @@
-"""Opens the logs of this broker with the configuration their topics have now."""
+"""The logs of this broker's replicas: what the metadata says of a topic, and what is on the disk.
+
+What concerns one partition's directory is done in a thread of its own, one thing after the other
+(`carry_out`): a disk that is slow keeps neither the event loop nor the syncing of other logs. The
+thread gets values and gives values back; the tables belong to the loop.
+"""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -9,26 +14,37 @@ from ..coordinator.cluster_state import ClusterState
 from ..storage.log_cleaner import LogCleaner
 from ..storage.log_config import LogConfig
 from ..storage.log_directory import LogDirectory
+from ..storage.log_opening import LogOpening
 from ..storage.partition_log import PartitionLog
-from ..wire.errors import InvalidConfig, KafkaStorageError
+from ..wire.errors import InvalidConfig, KafkaError, KafkaStorageError
+from ..wire.steps import run_to_end
 from .clock import Clock
 from .config import BrokerConfig
 from .handlers.config_entries import topic_defaults_in_force
 
 logger = logging.getLogger(__name__)
+TopicPartition = tuple[str, int]
 
 
-class KnownLog(NamedTuple):
-    """A log that the metadata places here."""
+class DirectoryJob(NamedTuple):
+    """What a partition's directory waits for: first its removal, then that a log is opened."""
 
-    topic: str
-    index: int
+    key: TopicPartition
+    is_removed: bool
+    opening: LogOpening | None
+
+
+class DirectoryOutcome(NamedTuple):
+    """What came of a job that opens a log: the log, or why there is none."""
+
+    key: TopicPartition
     topic_id: bytes
-    config: LogConfig
+    log: PartitionLog | None
+    error: KafkaError | None = None
 
 
 class Logs:
-    """What the metadata says of a topic, and what lies on the disk, brought together."""
+    """See the top of the file."""
 
     def __init__(
         self,
@@ -42,11 +58,27 @@ class Logs:
         self._config = config
         self._state = state
         self._clock = clock
-        self._ahead: dict[tuple[str, int], PartitionLog] = {}
+        self._configs: dict[str, LogConfig] = {}
         self.cleaner = LogCleaner(directory.path, fault_point=fault_point)
+
+    # -- configurations
 
     def config_of(self, topic: Topic) -> LogConfig:
         """The log configuration of a topic: its own, this broker's, the cluster's defaults."""
+        config = self._configs.get(topic.name)
+        if config is None:
+            config = self._configs[topic.name] = self._read_config(topic)
+        return config
+
+    def configs_changed(self, names: Iterable[str] | None = None) -> None:
+        """Forget what was read of these topics' configurations, or of all."""
+        if names is None:
+            self._configs.clear()
+        else:
+            for name in names:
+                self._configs.pop(name, None)
+
+    def _read_config(self, topic: Topic) -> LogConfig:
         full = self._config.record_validation == "full"
         defaults = topic_defaults_in_force(self._config, self._state.broker_configs)
         # Each part was judged before it was decided, but two parts may clash later on (a changed
@@ -59,42 +91,59 @@ class Logs:
                 logger.error("the configuration of %s does not fit: %s", topic.name, error)
         return LogConfig(validates_every_record=full)
 
-    def known_to_be_held(self, node_id: int) -> list[KnownLog]:
-        """What the metadata places on a node now, as values that do not change any more."""
-        known = []
-        for name, index in self._state.partitions_held_by(node_id):
-            topic = self._state.topics[name]
-            known.append(KnownLog(name, index, topic.topic_id, self.config_of(topic)))
-        return known
+    # -- on the loop
 
-    def open_ahead(self, known: Iterable[KnownLog]) -> None:
-        """Recover logs before they are needed (blocks); in an executor, while nobody else opens."""
-        for topic, index, topic_id, config in known:
-            try:
-                self._ahead[topic, index] = self._directory.open_partition(
-                    topic, index, topic_id, config, self._clock.wall_ms()
-                )
-            except KafkaStorageError:
-                logger.exception("%s-%d cannot be opened", topic, index)
-        self._directory.note_recovered()
+    def job(self, key: TopicPartition, topic: Topic | None, *, is_removed: bool) -> DirectoryJob:
+        """What to do with a partition's directory; `topic` if a log is to be opened."""
+        if topic is None:
+            return DirectoryJob(key, is_removed, None)
+        opening = self._directory.opening(
+            *key, topic.topic_id, self.config_of(topic), self._clock.wall_ms()
+        )
+        return DirectoryJob(key, is_removed, opening)
 
-    def drop_unused(self) -> None:
-        """Set aside what was opened ahead and belongs to a topic that has gone meanwhile."""
-        unused, self._ahead = self._ahead, {}
-        for topic, index in unused:
-            self.delete_partition(topic, index)
-
-    def open_partition(self, topic: Topic, index: int) -> PartitionLog:
-        """The log, created if it is new. Raises KafkaStorageError."""
-        log = self._ahead.pop((topic.name, index), None)
-        if log is None or log.topic_id != topic.topic_id:
-            log = self._directory.open_partition(
-                topic.name, index, topic.topic_id, self.config_of(topic), self._clock.wall_ms()
-            )
+    def opened(self, log: PartitionLog, topic: Topic) -> None:
+        """A log is served from now on."""
         log.config = self.config_of(topic)
-        return log
+        self._directory.opened(log)
 
-    def delete_partition(self, topic: str, index: int) -> None:
-        """Set the files aside for removal."""
-        self._directory.delete_partition(topic, index)
-        self.cleaner.forget(topic, index)
+    def forget(self, key: TopicPartition) -> None:
+        """A log is served no longer; a job then removes its directory."""
+        self._directory.forget(*key)
+        self.cleaner.forget(*key)
+
+    def unplaced(self) -> list[TopicPartition]:
+        """The partitions that lie on the disk and that nobody has opened."""
+        return sorted(self._directory.found)
+
+    def known_elsewhere(self, topic_ids: Iterable[bytes]) -> None:
+        """These topics are deleted, or on other brokers, for certain: what is left may go."""
+        self._directory.known_elsewhere.update(topic_ids)
+
+    # -- in the thread
+
+    def carry_out(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
+        """Do what directories wait for (blocks)."""
+        outcomes = []
+        for key, is_removed, opening in jobs:
+            if is_removed:
+                self._directory.remove(*key)
+            if opening is not None:
+                try:
+                    log, error = run_to_end(self._directory.open(opening)), None
+                except KafkaStorageError as problem:
+                    log, error = None, problem
+                outcomes.append(DirectoryOutcome(key, opening.topic_id, log, error))
+        return outcomes
+
+    def remove_unplaced(self, keys: Iterable[TopicPartition]) -> None:
+        """Take away what lies here and belongs elsewhere, see LogDirectory (blocks)."""
+        for key in keys:
+            try:
+                self._directory.remove_unplaced(*key)
+            except KafkaStorageError as problem:
+                logger.error("%s-%d cannot be set aside: %s", *key, problem)
+
+    def note_recovered(self) -> None:
+        """All logs that belong here are open (blocks)."""
+        self._directory.note_recovered()

@@ -53,6 +53,7 @@ class ReplicaManager:
         self._fault_point = fault_point
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
+        self._by_topic: dict[bytes, set[int]] = {}  # topic id -> the indexes hosted
         self._changed: list[HostedPartition] = []
         self.stalled: frozenset[HostedPartition] = frozenset()  # see `cut_off`
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
@@ -86,13 +87,26 @@ class ReplicaManager:
     def add(self, partition: HostedPartition) -> None:
         """Host a replica from now on."""
         self._by_name[partition.topic, partition.index] = partition
-        self._by_id[partition.topic_id, partition.index] = partition
+        self._by_id[partition.key] = partition
+        self._by_topic.setdefault(partition.topic_id, set()).add(partition.index)
 
     def remove(self, partition: HostedPartition) -> None:
-        """Host it no longer; whoever waits for it is answered."""
+        """Host it no longer; `release_waiters` is the caller's."""
         self._by_name.pop((partition.topic, partition.index), None)
-        self._by_id.pop((partition.topic_id, partition.index), None)
-        self.release_waiters(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._by_id.pop(partition.key, None)
+        indexes = self._by_topic.get(partition.topic_id, set())
+        indexes.discard(partition.index)
+        if not indexes:
+            self._by_topic.pop(partition.topic_id, None)
+
+    def remove_topic(self, topic_id: bytes) -> list[HostedPartition]:
+        """Host no partition of a topic any longer; those that were."""
+        hosted = [
+            self._by_id[topic_id, index] for index in sorted(self._by_topic.get(topic_id, ()))
+        ]
+        for partition in hosted:
+            self.remove(partition)
+        return hosted
 
     def partition(self, topic: str, index: int) -> HostedPartition:
         """The replica for a client's request by name, or the error that tells where to look."""

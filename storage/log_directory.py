@@ -18,8 +18,8 @@ records that DeleteRecords hid a moment before all replicas died.
 """
 
 import contextlib
-import fcntl
 import json
+import logging
 import os
 import re
 from contextlib import AbstractContextManager
@@ -36,27 +36,26 @@ from .checkpoint import (
     FaultPoint,
     MetaProperties,
     OffsetCheckpoint,
+    PartitionMetadata,
     no_fault_point,
     sync_directory,
     write_atomically,
 )
 from .corrupt_file import CorruptFile
+from .directory_lock import take_lock
 from .disk_guard import disk_errors
 from .log_config import LogConfig
+from .log_opening import LogOpening
 from .partition_log import PartitionLog
 from .removed_partitions import RemovedPartitions
 
+logger = logging.getLogger(__name__)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 UNRECOVERED = "unrecovered-logs-checkpoint"
 AFTER_A_KILL, AFTER_A_POWER_CUT = 0, 1
-LOCK = ".lock"
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 
 TopicPartition = tuple[str, int]
-
-
-class DirectoryInUse(Exception):
-    """Another broker process holds the lock of the directory."""
 
 
 class WrongCluster(CorruptFile):
@@ -101,9 +100,11 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._fault_point = fault_point
         self._removed = RemovedPartitions(path, fault_point)
+        # Ids of topics that are deleted, or placed on other brokers: see `remove_unplaced`.
+        self.known_elsewhere: set[bytes] = set()
         with self._disk():
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = _take_lock(path)
+            self._lock = take_lock(path)
         try:
             with self._disk():
                 self.meta = self._check_meta(cluster_id, node_id, boot_id, new_directory_id)
@@ -119,53 +120,114 @@ class LogDirectory:
 
     # -- partitions --------------------------------------------------------------------------
 
-    def open_partition(
+    def opening(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
-    ) -> PartitionLog:
-        """`opening_partition`, at once (blocks: reads what must be recovered)."""
-        return run_to_end(self.opening_partition(topic, partition, topic_id, config, now_ms))
+    ) -> LogOpening:
+        """What must be known to open a partition's log, as values for another thread.
 
-    def opening_partition(
-        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
-    ) -> Steps[PartitionLog]:
-        """The log of a partition, recovered or created. Nobody else may touch it meanwhile.
-
-        A directory of that name with another topic id belongs to a deleted topic: it is set aside.
+        Call it, `opened` and `forget` where the logs are served; the other methods about single
+        partitions block, and belong into one thread of their own.
         """
         key = (topic, partition)
-        if key in self._removed.waiting:
+        was_here = key in self.found
+        is_recovered = key not in self._unrecovered
+        return LogOpening(
+            self.path / f"{topic}-{partition}",
+            topic,
+            partition,
+            topic_id,
+            config,
+            log_start_offset=self._log_start_offsets.get(key, 0) if was_here else 0,
+            recovery_point=self._recovery_points.get(key, 0) if was_here else 0,
+            high_watermark=self._high_watermarks.get(key, 0) if was_here else 0,
+            clean_shutdown=was_here and self.clean_shutdown_epoch is not None and is_recovered,
+            machine_restarted=self.machine_restarted
+            or self._unrecovered.get(key) == AFTER_A_POWER_CUT,
+            now_ms=now_ms,
+            fault_point=self._fault_point,
+        )
+
+    def open(self, opening: LogOpening) -> Steps[PartitionLog]:
+        """The log of a partition, recovered or created (blocks: reads what must be recovered).
+
+        Nobody else may touch it meanwhile. A directory of that name with another topic id belongs
+        to an older topic: it leaves.
+        """
+        topic, partition = opening.topic, opening.partition
+        if (topic, partition) in self._removed.waiting:
             with self._disk():
                 self._removed.delete(topic, partition)
-        was_here = key in self.found
         try:
-            log = yield from self._open(key, topic_id, config, was_here, now_ms)
+            return (yield from opening.open())
         except InconsistentTopicId:
-            self.set_aside(topic, partition)
-            log = yield from self._open(key, topic_id, config, False, now_ms)
+            self.remove_unplaced(topic, partition)
+            return (yield from opening.as_new().open())
+
+    def opened(self, log: PartitionLog) -> None:
+        """A log is served from now on."""
+        key = (log.topic, log.partition)
         self.found.discard(key)
         self.logs[key] = log
-        return log
 
-    def delete_partition(self, topic: str, partition: int) -> None:
-        """Take a partition out at once; `purge_deleted` frees the space.
+    def forget(self, topic: str, partition: int) -> None:
+        """A log is served no longer; `remove` then takes its directory away."""
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.retire()
+        self.found.discard(key)
+        for offsets in (self._high_watermarks, self._recovery_points, self._log_start_offsets):
+            offsets.pop(key, None)
+
+    def remove(self, topic: str, partition: int) -> None:
+        """Take a partition's directory away (blocks); `purge_deleted` frees the space.
 
         Never fails: a directory that cannot be renamed now waits for `retry_renames`.
         """
-        self._forget(topic, partition)
         with contextlib.suppress(OSError):
             self._removed.delete(topic, partition)
 
-    def set_aside(self, topic: str, partition: int) -> Path | None:
-        """Rename a partition's directory to -stray: nobody serves it, nobody deletes it."""
+    def remove_unplaced(self, topic: str, partition: int) -> None:
+        """Take a directory away that the metadata does not place here (blocks).
+
+        It goes for good when its topic is known to have been deleted, or moved; what nobody can
+        know about, of a cluster whose metadata was lost perhaps, is set aside and left to people,
+        as Kafka does. `found` and the offsets stay for `forget`.
+        """
+        path = self.path / f"{topic}-{partition}"
+        try:
+            meta = PartitionMetadata.read(path)
+        except CorruptCheckpoint:
+            meta = None
+        if meta is not None and meta.topic_id in self.known_elsewhere:
+            return self.remove(topic, partition)
         with self._disk():
-            path = self._removed.rename(topic, partition, "stray")
-        self._forget(topic, partition)
-        return path
+            stray = self._removed.rename(topic, partition, "stray")
+        if stray is not None:
+            logger.warning(
+                "%s is of no topic that this cluster knows: it is %s now. Delete it if nobody "
+                "misses what is in it",
+                path,
+                stray.name,
+            )
+
+    def open_partition(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """Open a log and serve it, all at once (blocks)."""
+        log = run_to_end(self.open(self.opening(topic, partition, topic_id, config, now_ms)))
+        self.opened(log)
+        return log
+
+    def delete_partition(self, topic: str, partition: int) -> None:
+        """Serve a log no longer and take its directory away, all at once (blocks)."""
+        self.forget(topic, partition)
+        self.remove(topic, partition)
 
     def retry_renames(self) -> None:
         """Try again to rename the directories of deleted partitions for which it failed.
 
-        Call it where partitions are opened: never beside `open_partition`.
+        Call it in the thread that opens logs.
         """
         with self._disk():
             self._removed.retry()
@@ -245,32 +307,6 @@ class LogDirectory:
 
     # -- parts -------------------------------------------------------------------------------
 
-    def _open(
-        self,
-        key: TopicPartition,
-        topic_id: bytes,
-        config: LogConfig,
-        was_here: bool,
-        now_ms: int,
-    ) -> Steps[PartitionLog]:
-        topic, partition = key
-        is_recovered = key not in self._unrecovered
-        return PartitionLog.opening(
-            self.path / f"{topic}-{partition}",
-            topic=topic,
-            partition=partition,
-            topic_id=topic_id,
-            config=config,
-            log_start_offset=self._log_start_offsets.get(key, 0) if was_here else 0,
-            recovery_point=self._recovery_points.get(key, 0) if was_here else 0,
-            high_watermark=self._high_watermarks.get(key, 0) if was_here else 0,
-            clean_shutdown=was_here and self.clean_shutdown_epoch is not None and is_recovered,
-            machine_restarted=self.machine_restarted
-            or self._unrecovered.get(key) == AFTER_A_POWER_CUT,
-            now_ms=now_ms,
-            fault_point=self._fault_point,
-        )
-
     def _check_meta(
         self, cluster_id: str, node_id: int, boot_id: str, new_directory_id: bytes
     ) -> MetaProperties:
@@ -325,15 +361,6 @@ class LogDirectory:
                 found.add((match[1], int(match[2])))
         return found
 
-    def _forget(self, topic: str, partition: int) -> None:
-        key = (topic, partition)
-        log = self.logs.pop(key, None)
-        if log is not None:
-            log.retire()
-        self.found.discard(key)
-        for offsets in (self._high_watermarks, self._recovery_points, self._log_start_offsets):
-            offsets.pop(key, None)
-
     def _disk(self) -> AbstractContextManager[None]:
         return disk_errors(f"The data directory {self.path}")
 
@@ -363,20 +390,3 @@ class LogDirectory:
             return self._checkpoint(name).read()
         except CorruptCheckpoint:  # it only saves work: everything is recovered without it
             return {}
-
-
-def _take_lock(path: Path) -> int:
-    """The descriptor that holds the lock. Raises DirectoryInUse."""
-    fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
-        os.close(fd)
-        raise DirectoryInUse(
-            f"{path} is in use by another broker process (pid {holder or 'unknown'}). "
-            "Stop it first, or give this node a directory of its own"
-        ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    return fd

@@ -1,62 +1,19 @@
-"""How a broker begins: what it remembers of the cluster, and what has happened since."""
+"""How a broker begins: what it remembers of the cluster, and what was decided since."""
 
 import asyncio
-import shutil
-import tempfile
-import threading
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelog.coordinator.commands import CreateTopics, DeleteTopics, NewTopic, TopicReference
-from oncelog.node.broker import Broker
-from oncelog.node.config import BrokerConfig
+from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.partition_log import PartitionLog
 
+from .leading_broker import batch
+from .own_broker import OwnBroker, as_killed, running, until
 
-def config_of(root: Path, **settings: str) -> BrokerConfig:
-    return BrokerConfig.from_properties(
-        {
-            "node.id": "1",
-            "cluster.id": "c",
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "log.dirs": str(root / "data"),
-            "oncelog.voters": "1",
-            "oncelog.peer.directory": tempfile.mkdtemp(prefix="oncelog-", dir=root),
-            **settings,
-        }
-    )
-
-
-async def create(broker: Broker, name: str, partitions: int = 2) -> None:
-    topic = NewTopic(name, name.encode().ljust(16), partitions, 1)
-    result = await broker._controller.submit(CreateTopics((topic,)), timeout_ms=10_000)
-    assert [item.error for item in result.items] == [0]
-
-
-async def delete(broker: Broker, name: str) -> None:
-    topics = (TopicReference(name),)
-    result = await broker._controller.submit(DeleteTopics(topics), timeout_ms=10_000)
-    assert [item.error for item in result.items] == [0]
-
-
-async def until(holds: Any, timeout_s: float = 20) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not holds():
-            await asyncio.sleep(0.005)
-
-
-async def snapshot(broker: Broker) -> None:
-    """Have a snapshot of the metadata written as it is now."""
-    before = broker._engine.disk.read_snapshot(0)
-    broker._group._applier.make_snapshot()
-    await until(lambda: broker._engine.disk.read_snapshot(0) != before)
-
-
-def as_killed(root: Path, now: Path) -> None:
-    """What `kill -9` leaves of a broker that runs in `root`."""
-    shutil.copytree(root / "data", now / "data")
+NEW_ID = b"another topic id"
 
 
 @pytest.fixture
@@ -67,44 +24,89 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
     return found
 
 
-def test_a_topic_of_the_snapshot_that_the_log_deletes_does_not_stop_the_start(
+def append(broker: OwnBroker, name: str) -> None:
+    from oncelog.wire.record_batch import decode_header
+
+    data = memoryview(batch(transactional=False))
+    hosted = broker._replicas.partition(name, 0)
+    broker._replicas.append(hosted, data, decode_header(data), 1)
+
+
+def test_what_the_end_of_the_log_deletes_is_not_opened_but_removed(
     roots: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The logs are opened in an executor; the loop applies the deletion in the middle of that."""
+    """Of the topics in the snapshot; a node that was away, or died before it could."""
 
     async def run() -> None:
-        first, second = roots
-        broker = Broker(config_of(first))
-        await broker.start()
-        await create(broker, "a")
-        await create(broker, "b")
-        await snapshot(broker)
-        await delete(broker, "b")
-        as_killed(first, second)
-        await broker.stop()
-        # Its directory as a kill between the decision and the rename leaves it.
-        for partition in (second / "data").glob("b-*-delete"):
-            partition.rename(second / "data" / partition.name.partition(".")[0])
+        async with running(roots[0]) as broker:
+            await broker.create("a")
+            await broker.create("b")
+            await broker.snapshot()
+            broker.directories.hold()
+            await broker.delete("b")
+            as_killed(broker, roots[1])
+        opened = []
+        open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
 
-        again = Broker(config_of(second))
-        in_executor: list[str] = []
-        open_log = PartitionLog.open.__func__  # type: ignore[attr-defined]
-
-        def opened_slowly(
-            cls: type[PartitionLog], directory: Path, **keywords: Any
-        ) -> PartitionLog:
-            if threading.current_thread() is not threading.main_thread():
-                in_executor.append(directory.name)
-                applied = threading.Event()
-                again.state.on_change(lambda changes: changes.topics_deleted and applied.set())
-                assert "b" not in again.state.topics or applied.wait(20)
+        def noted(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
+            opened.append(directory.name)
             return open_log(cls, directory, **keywords)
 
-        monkeypatch.setattr(PartitionLog, "open", classmethod(opened_slowly))
-        await again.start()
-        assert in_executor == ["a-0", "a-1", "b-0", "b-1"]
-        assert sorted(again.state.topics) == ["a"]
-        assert sorted(again._directory.logs) == [("a", 0), ("a", 1)]
-        await again.stop()
+        monkeypatch.setattr(PartitionLog, "opening", classmethod(noted))
+        async with running(roots[1]) as again:
+            assert sorted(again.state.topics) == ["a"]
+            assert opened == ["a-0", "a-1"]
+            assert again.serves("a")
+            assert [name.rpartition("-")[2] for name in again.directories_of("b")] == ["delete"] * 2
+            again._directory.purge_deleted(0)
+            assert again.directories_of("b") == []
+
+    asyncio.run(run())
+
+
+def test_a_topic_made_anew_behind_the_snapshot_keeps_what_it_has(roots: tuple[Path, Path]) -> None:
+    """The snapshot knows the older topic of that name; its id is not that of the directory."""
+
+    async def run() -> None:
+        async with running(roots[0]) as broker:
+            await broker.create("a")
+            await broker.snapshot()
+            await broker.delete("a")
+            await broker.create("a", topic_id=NEW_ID)
+            await until(lambda: broker.serves("a"))
+            append(broker, "a")
+            as_killed(broker, roots[1])
+        async with running(roots[1]) as again:
+            hosted = again._replicas.partition("a", 0)
+            assert (hosted.topic_id, hosted.log.log_end_offset) == (NEW_ID, 1)
+
+    asyncio.run(run())
+
+
+def test_a_directory_of_no_known_topic_is_set_aside(
+    roots: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with running(roots[0]) as broker:
+            await broker.create("a")
+            await until(lambda: broker.serves("a"))
+            as_killed(broker, roots[1])
+        data = roots[1] / "data"
+        for name, content in {"gone-7": NEW_ID, "nameless-0": None}.items():
+            (data / name).mkdir()
+            if content is not None:
+                PartitionMetadata(content).write(data / name)
+        (data / "a-1" / "partition.metadata").unlink()
+        PartitionMetadata(NEW_ID).write(data / "a-1")
+        with caplog.at_level(logging.WARNING, "oncelog.storage"):
+            async with running(roots[1]) as again:
+                assert again.serves("a")
+                assert again._directory.found == set()
+        assert sorted(path.name.partition(".")[0] for path in data.glob("*-stray")) == [
+            "a-1",
+            "gone-7",
+            "nameless-0",
+        ]
+        assert "Delete it if nobody misses" in caplog.text
 
     asyncio.run(run())

@@ -64,7 +64,7 @@ def test_a_full_disk_is_said_once_and_forgiven(
         directory.open_partition("t", 0, TOPIC_ID, LogConfig(), 0)
         directory.open_partition("u", 0, TOPIC_ID, LogConfig(), 0)
         with ThreadPoolExecutor(1) as executor:
-            maintenance = LogMaintenance(broker.replicas, directory, config, executor)
+            maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
             directory.delete_partition("u", 0)
             await until(lambda: failures >= 10)
             is_full = False

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from oncelog.storage.checkpoint import OffsetCheckpoint
+from oncelog.storage.directory_lock import DirectoryInUse
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import (
     UNRECOVERED,
-    DirectoryInUse,
     LogDirectory,
     WrongCluster,
 )

@@ -1,0 +1,54 @@
+"""What must be known to open one partition's log, so that another thread can do it."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..wire.steps import Steps
+from .checkpoint import FaultPoint
+from .log_config import LogConfig
+from .partition_log import PartitionLog
+
+
+@dataclass(frozen=True, slots=True)
+class LogOpening:
+    """Values only: taken where logs are served, used in a thread that may wait for the disk."""
+
+    directory: Path
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
+    log_start_offset: int
+    recovery_point: int
+    high_watermark: int
+    clean_shutdown: bool
+    machine_restarted: bool
+    now_ms: int
+    fault_point: FaultPoint
+
+    def open(self) -> Steps[PartitionLog]:
+        """See PartitionLog.opening, which this is called with (blocks)."""
+        return PartitionLog.opening(
+            self.directory,
+            topic=self.topic,
+            partition=self.partition,
+            topic_id=self.topic_id,
+            config=self.config,
+            log_start_offset=self.log_start_offset,
+            recovery_point=self.recovery_point,
+            high_watermark=self.high_watermark,
+            clean_shutdown=self.clean_shutdown,
+            machine_restarted=self.machine_restarted,
+            now_ms=self.now_ms,
+            fault_point=self.fault_point,
+        )
+
+    def as_new(self) -> "LogOpening":
+        """The same for a partition of which nothing is here."""
+        return replace(
+            self,
+            log_start_offset=0,
+            recovery_point=0,
+            high_watermark=0,
+            clean_shutdown=False,
+        )

@@ -1,0 +1,116 @@
+"""A whole broker in this process, alone in its cluster; a test may hold its directory thread."""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from oncelog.coordinator.commands import CreateTopics, DeleteTopics, NewTopic, TopicReference
+from oncelog.coordinator.results import Result
+from oncelog.node.broker import Broker
+from oncelog.node.config import BrokerConfig
+from oncelog.node.surroundings import Surroundings
+
+TIMEOUT_S = 20
+
+
+class HeldExecutor(ThreadPoolExecutor):
+    """One thread whose jobs wait while it is held."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self._may_run = threading.Event()
+        self._may_run.set()
+        self.is_entered = threading.Event()  # a job waits, or has run
+
+    def hold(self) -> None:
+        self.is_entered.clear()
+        self._may_run.clear()
+
+    def release(self) -> None:
+        self._may_run.set()
+
+    def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
+        def held() -> Any:
+            self.is_entered.set()
+            assert self._may_run.wait(TIMEOUT_S)
+            return job(*args, **keywords)
+
+        return super().submit(held)
+
+
+class OwnBroker(Broker):
+    """Node 1, the only voter, on `root/data`."""
+
+    def __init__(self, root: Path, **surroundings: Any) -> None:
+        self.directories = HeldExecutor()
+        self.root = root
+        config = BrokerConfig.from_properties(
+            {
+                "node.id": "1",
+                "cluster.id": "c",
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": str(root / "data"),
+                "oncelog.voters": "1",
+                "oncelog.peer.directory": tempfile.mkdtemp(prefix="oncelog-", dir=root),
+            }
+        )
+        super().__init__(config, surroundings=Surroundings(executor=self._executor, **surroundings))
+
+    def _executor(self, threads: int, name: str) -> Executor:
+        return self.directories if name == "directories" else ThreadPoolExecutor(threads, name)
+
+    async def create(
+        self, name: str, partitions: int = 2, *, topic_id: bytes | None = None
+    ) -> Result:
+        topic = NewTopic(name, topic_id or name.encode().ljust(16), partitions, 1)
+        result = await self._controller.submit(CreateTopics((topic,)), timeout_ms=20_000)
+        assert [item.error for item in result.items] == [0]
+        return result
+
+    async def delete(self, name: str) -> None:
+        command = DeleteTopics((TopicReference(name),))
+        result = await self._controller.submit(command, timeout_ms=20_000)
+        assert [item.error for item in result.items] == [0]
+
+    async def snapshot(self) -> None:
+        """Have a snapshot of the metadata written as it is now."""
+        before = self._engine.disk.read_snapshot(0)
+        self._group._applier.make_snapshot()
+        await until(lambda: self._engine.disk.read_snapshot(0) != before)
+
+    def serves(self, name: str, partitions: int = 2) -> bool:
+        hosted = (self._replicas.get(name, index) for index in range(partitions))
+        return all(one is not None and one.leader is not None for one in hosted)
+
+    def directories_of(self, name: str) -> list[str]:
+        return sorted(path.name for path in (self.root / "data").glob(f"{name}-*"))
+
+
+@asynccontextmanager
+async def running(root: Path, **surroundings: Any) -> AsyncIterator[OwnBroker]:
+    """A broker that serves; stopped at the end."""
+    broker = OwnBroker(root, **surroundings)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        broker.directories.release()
+        await broker.stop()
+
+
+def as_killed(broker: OwnBroker, root: Path) -> Path:
+    """What `kill -9` would leave of it now, in a root of its own."""
+    shutil.copytree(broker.root / "data", root / "data")
+    return root
+
+
+async def until(holds: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not holds():
+            await asyncio.sleep(0.002)

@@ -1,0 +1,166 @@
+"""From changed metadata to replicas that are served, while the disk takes its time."""
+
+import asyncio
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.cluster_model import NO_LEADER
+from oncelog.coordinator.commands import FenceBroker, UnfenceBroker, encode_command
+from oncelog.node.partition_roles import SETTLED_AT_ONCE_MAX
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+
+from .own_broker import running, until
+
+NEW_ID = b"another topic id"
+
+
+def test_logs_are_opened_in_a_thread_and_served_when_they_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
+        threads = set()
+
+        def noted(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
+            threads.add(threading.current_thread())
+            return open_log(cls, directory, **keywords)
+
+        monkeypatch.setattr(PartitionLog, "opening", classmethod(noted))
+        async with running(tmp_path) as broker:
+            broker.directories.hold()
+            await broker.create("a", 3 * SETTLED_AT_ONCE_MAX)
+            await until(broker.directories.is_entered.is_set)
+            with pytest.raises(NotLeaderOrFollower):
+                broker._replicas.partition("a", 0)
+            broker.directories.release()
+            await until(lambda: broker.serves("a", 3 * SETTLED_AT_ONCE_MAX))
+        assert threading.main_thread() not in threads
+        assert len(threads) == 1
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_is_deleted_while_its_logs_are_opened_leaves_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            broker.directories.hold()
+            await broker.create("a", 40)
+            await until(broker.directories.is_entered.is_set)
+            await broker.delete("a")
+            broker.directories.release()
+            await until(lambda: not broker._roles._for_thread)
+            await until(lambda: all(".0" in name for name in broker.directories_of("a")))
+            assert len(broker._replicas) == 0
+            assert broker._directory.logs == {}
+
+    asyncio.run(run())
+
+
+def test_a_topic_made_anew_while_its_logs_are_opened_is_the_new_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            broker.directories.hold()
+            await broker.create("a")
+            await until(broker.directories.is_entered.is_set)
+            await broker.delete("a")
+            await broker.create("a", topic_id=NEW_ID)
+            broker.directories.release()
+            await until(lambda: broker.serves("a"))
+            for index in range(2):
+                hosted = broker._replicas.partition("a", index)
+                assert hosted.topic_id == hosted.log.topic_id == NEW_ID
+                assert broker._directory.logs["a", index] is hosted.log
+                assert not hosted.log.is_failed
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("count", [2, 3 * SETTLED_AT_ONCE_MAX])
+def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count: int) -> None:
+    """Whatever its size, and whatever the disk does: one of the same name may come now."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create("a", count)
+            await until(lambda: broker.serves("a", count))
+            before = [broker._replicas.partition("a", index) for index in range(count)]
+            broker.directories.hold()
+            seen = []
+
+            def look(changes: Any) -> None:  # in the turn of the event loop that applies it
+                if changes.topics_deleted:
+                    seen.append([one.leader for one in before])
+                    with pytest.raises(UnknownTopicOrPartition):
+                        broker._replicas.partition("a", count - 1)
+
+            broker.state.on_change(look)
+            await broker.delete("a")
+            assert seen == [[None] * count]
+            await broker.create("a", count, topic_id=NEW_ID)
+            broker.directories.release()
+            await until(lambda: broker.serves("a", count))
+            assert all(one.log.is_failed for one in before)
+            await until(lambda: len(broker.directories_of("a")) == 2 * count)
+
+    asyncio.run(run())
+
+
+def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path: Path) -> None:
+    """The disk does not answer for one; the others change their parts in the same turn."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create("a")
+            await until(lambda: broker.serves("a"))
+            broker.directories.hold()
+            await broker.create("b")
+            await until(broker.directories.is_entered.is_set)
+            epoch = broker._liveness.broker_epoch
+            hosted = broker._replicas.partition("a", 0)
+            parts = []
+
+            def look(changes: Any) -> None:
+                parts.append((hosted.leader is not None, hosted.leader_id))
+
+            broker.state.on_change(look)
+            for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
+                await broker._group.submit(encode_command(command))
+            assert (False, NO_LEADER) in parts
+            assert parts[-1] == (True, 1)
+            broker.directories.release()
+            await until(lambda: broker.serves("b"))
+
+    asyncio.run(run())
+
+
+def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
+    """By a clock on which every look takes a millisecond: a turn of the loop settles a few."""
+    now_ms = iter(range(10**9))
+
+    async def run() -> None:
+        async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
+            count = 5 * SETTLED_AT_ONCE_MAX
+            await broker.create("a", count)
+            await until(lambda: broker.serves("a", count))
+            led = []
+
+            async def watch() -> None:
+                while True:
+                    led.append(sum(one.leader is not None for one in broker._replicas))
+                    await asyncio.sleep(0)
+
+            watching = asyncio.create_task(watch())
+            epoch = broker._liveness.broker_epoch
+            for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
+                await broker._group.submit(encode_command(command))
+            await until(lambda: min(led) < count and broker.serves("a", count))
+            watching.cancel()
+            steps = [abs(one - other) for one, other in pairwise(led)]
+            assert max(steps) <= SETTLED_AT_ONCE_MAX
+
+    asyncio.run(run())
