@@ -247,6 +247,20 @@ def latest(
     return replace(end, since={key: start.offsets.get(key, 0) for key in end.offsets})
 
 
+def not_before(until: Position, begin: Position, known: Known) -> Position:
+    """Where AvailableNow ends, which cannot be before what was read already.
+
+    Such an end, or none, was told by a broker that did not know better: that partition ends where
+    it does now. The run would pass it over otherwise, and be done.
+    """
+    late = {
+        key: bounds.end
+        for key, bounds in known.bounds.items()
+        if key in begin.offsets and until.offsets.get(key, -1) < begin.offsets[key]
+    }
+    return known.at({**until.offsets, **late}) if late else until
+
+
 def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
     """count_max (or less, if there is less) shared out in proportion, to the last one."""
     total = sum(backlog.values())

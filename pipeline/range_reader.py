@@ -73,6 +73,11 @@ class RangeReader:
         return Fetcher(self._view, self._settings)
 
     async def _open(self) -> None:
+        await self._check_identity()
+        self._ask()
+
+    async def _check_identity(self) -> None:
+        """Raises DataLost when the topic is another one by now: fetches go by its name."""
         topic, topic_id = self._wanted.topic, self._wanted.topic_id
         snapshot = await self._view.retrying(
             lambda: self._view.refresh([topic]), timeout_ms=self._settings.default_api_timeout_ms
@@ -83,7 +88,6 @@ class RangeReader:
                 f"topic {topic} was deleted and made anew while it was read (its id was "
                 f"{topic_id}, now it is {now}): begin with another checkpointLocation"
             )
-        self._ask()
 
     async def _close(self) -> None:
         await self._fetcher.close()
@@ -112,7 +116,7 @@ class RangeReader:
                 if empty_answers == EMPTY_ANSWERS:
                     policy = await self._cleanup_policy()
                 if "compact" in policy.split(",") and _now_ms() - begun_ms > EMPTY_MS:
-                    return []
+                    break
                 await asyncio.sleep(AGAIN_S)
             if _now_ms() - begun_ms > self._settings.default_api_timeout_ms:
                 raise RequestTimedOut(self._what_is_missing(empty_answers, policy))
@@ -120,6 +124,7 @@ class RangeReader:
             fetcher.arrived.clear()
             self._ask()
             await wait_for(fetcher.arrived, ANSWER_MS)
+        await self._check_identity()  # it may have become so on the way
         return []
 
     def _take(self) -> list[RawBatch]:
@@ -165,6 +170,7 @@ class RangeReader:
     async def _jump(self) -> None:
         """The offset is not in the log: gone, or not yet known to a new leader."""
         self._fetcher.out_of_range.clear()
+        await self._check_identity()
         state, wanted = self._state, self._wanted
         key = (wanted.topic, wanted.partition)
         begins = await list_offsets(  # the answer to the fetch does not say

@@ -219,6 +219,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin = Position.from_json(start)
         known = self._known_with(begin)
         self._newest = known.at({key: bounds.end for key, bounds in known.bounds.items()})
+        if self._until is not None:
+            self._until = rules.not_before(self._until, begin, known)
         count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return rules.latest(begin, known, offsets_max=count, until=self._until).to_json()
 

@@ -18,6 +18,7 @@ from oncelog.pipeline.offsets import (
     check_identity,
     latest,
     losses,
+    not_before,
     ranges_between,
     resolve,
     share_out,
@@ -149,6 +150,16 @@ def test_available_now_ends_where_the_log_ended_and_new_partitions_wait() -> Non
     assert latest(done, known, until=until) is done
     beyond = position({("t", 0): 40})  # a batch that was planned before the restart
     assert latest(beyond, known, until=until) is beyond
+
+
+def test_available_now_does_not_end_before_what_was_read() -> None:
+    """A broker with old metadata, or a new leader, told of the ends when the run began."""
+    begin = position({("t", 0): 20, ("t", 1): 5})
+    known = known_of({("t", 0): (0, 40), ("t", 1): (0, 9)})
+    late = not_before(position({("t", 0): 10}), begin, known)
+    assert latest(begin, known, until=late).offsets == {("t", 0): 40, ("t", 1): 9}
+    until = position({("t", 0): 30, ("t", 1): 5})
+    assert not_before(until, begin, known) is until
 
 
 def test_the_first_batch_says_since_where_it_reads() -> None:

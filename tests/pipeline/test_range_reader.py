@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from oncelog.client import BlockingAdmin, BlockingProducer, fetcher
+from oncelog.client import Admin, BlockingAdmin, BlockingProducer, fetcher
 from oncelog.client.fetch_state import RawBatch
 from oncelog.deploy.local_cluster import Cluster
 from oncelog.pipeline.offsets import DataLost, OffsetRange
@@ -34,6 +34,10 @@ def topic(cluster: Cluster, admin: BlockingAdmin) -> str:
             producer.flush()
             (producer.abort_transaction if number == 1 else producer.commit_transaction)()
     return name
+
+
+async def topic_id_of(admin: Admin, topic: str) -> str:
+    return (await admin.view.refresh([topic])).topic_ids[topic].hex()
 
 
 def read(
@@ -82,6 +86,23 @@ def test_what_was_removed_meanwhile_is_reported(
 def test_a_topic_that_was_made_anew_is_not_read(cluster: Cluster, topic: str) -> None:
     with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
         read(cluster, topic, 0, 44, topic_id="ab" * 16)
+
+
+def test_a_topic_that_is_made_anew_in_the_middle_is_not_read_on(
+    cluster: Cluster, topic: str, admin: BlockingAdmin
+) -> None:
+    topic_id = admin.run(lambda a: topic_id_of(a, topic))
+    config = {"bootstrap.servers": cluster.bootstrap, **SMALL}
+    wanted = OffsetRange(topic, 0, 0, 44, topic_id)
+    with RangeReader(config, wanted, is_committed=True, report=refuse) as reader:
+        batches = iter(reader)
+        assert next(batches)[0].header.base_offset == 0
+        admin.delete_topics([topic])
+        admin.create_topic(topic, partitions=1)
+        with BlockingProducer(cluster.bootstrap) as producer:
+            producer.send_many(topic, [b"another one"] * 100)
+        with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
+            list(batches)
 
 
 def test_an_end_that_never_comes_is_said(cluster: Cluster, topic: str) -> None:
