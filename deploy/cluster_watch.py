@@ -67,17 +67,20 @@ class ClusterWatch:
         self._probe.leave(node_id)
         self._cluster.kill(node_id)
 
-    def start(self, node_id: int) -> None:
-        """Start it again and return when it serves; asked from when its port takes a connection."""
+    def start(self, *node_ids: int) -> None:
+        """Start them again and return when all serve; asked from when their ports are open."""
         with ThreadPoolExecutor(1) as executor:
-            starting = executor.submit(self._cluster.start, node_id)
-            while (process := self._cluster.node(node_id).find()) is None and not starting.done():
-                time.sleep(POLL_S)
-            if process is not None:
-                self._probe.begin(node_id, process.pid)
+            starting = executor.submit(self._cluster.start_all, node_ids)
+            for node_id in node_ids:
+                while (process := self._cluster.node(node_id).find()) is None:
+                    if starting.done():
+                        break
+                    time.sleep(POLL_S)
+                else:
+                    self._probe.begin(node_id, process.pid)
             starting.result()
         self._read_logs()
-        self._away.discard(node_id)
+        self._away.difference_update(node_ids)
 
     def stop(self) -> WatchResult:
         """What was seen."""

@@ -12,14 +12,13 @@ STEP = 2_000
 def journal(stage: Stage) -> None:
     per_shard = stage.size(100_000, 3_000)
     ids = ids_of_shards(SHARDS, per_shard, "app")
-    coordinators = [stage.address(stage.cluster.coordinator("txn", names[0])) for names in ids]
-    initialize(coordinators, ids)
+    initialize(stage.cluster, ids)
     with stage.watched(f"the journal rolls with {SHARDS} x {per_shard:,} transactional ids"):
         began_s = time.time()
         rounds = 0
         while not _has_rolled(stage, began_s) and rounds < stage.size(100_000, 0) // STEP + 12:
             first = rounds * STEP % per_shard
-            initialize(coordinators, [names[first : first + STEP] for names in ids])
+            initialize(stage.cluster, [names[first : first + STEP] for names in ids])
             rounds += 1
         stage.require(_has_rolled(stage, began_s), "not every shard wrote a snapshot")
     stage.note(f"{rounds * STEP * SHARDS:,} decisions meanwhile")

@@ -80,14 +80,13 @@ def print_findings(outcome: Outcome) -> None:
         print(f"    {outcome.case}: {problem}")
     if outcome.seen is None:
         return
-    for node_id, loop in outcome.seen.loops.items():
-        for sentence in outcome.seen.stalls.get(node_id, [])[:5]:
+    for node_id, sentences in outcome.seen.stalls.items():
+        for sentence in sentences[:5]:
             print(f"    {outcome.case}: node {node_id}: {sentence}")
-        if isinstance(loop, dict):
+        loop = outcome.seen.loops.get(node_id)
+        if sentences and isinstance(loop, dict):
             counted = ", ".join(f"{k} {v}" for k, v in loop.items() if isinstance(v, int | float))
             print(f"    {outcome.case}: node {node_id}: since its start {counted}")
-        elif loop:
-            print(f"    {outcome.case}: {loop}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

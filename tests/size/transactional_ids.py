@@ -4,17 +4,23 @@ A broker serves one request of a connection at a time, so it is the number of co
 the coordinator put many decisions into one group commit.
 """
 
+import itertools
 import selectors
 import struct
+import time
 from collections import deque
+from collections.abc import Iterable
 
+from oncelog import Cluster
 from oncelog.coordinator.sharding import shard_for
+from oncelog.wire.errors import KafkaError
 
-from .connection import INIT_PRODUCER_ID, Address, Connection
+from .connection import INIT_PRODUCER_ID, Connection
 
 VERSION = 0
 CONNECTIONS_PER_SHARD = 16
 PIPELINED = 32
+PROGRESS_TIMEOUT_S = 60.0
 RETRIABLE = {14, 15, 16, 51}  # loading, not available, not coordinator, concurrent
 
 
@@ -31,41 +37,70 @@ def ids_of_shards(shards: int, per_shard: int, prefix: str) -> list[list[str]]:
     return found
 
 
-def initialize(coordinators: list[Address], ids: list[list[str]]) -> int:
-    """InitProducerId for every id at the coordinator of its shard; how many were tried again."""
+def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, int]]:
+    """InitProducerId for every id at its shard's coordinator; the producer ids and epochs.
+
+    What a coordinator that moves does not answer goes to the next one.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    deadline = time.monotonic() + PROGRESS_TIMEOUT_S
+    while left := [names for names in ids if names]:
+        before = len(found)
+        try:
+            ids = _round(cluster, left, found)
+        except (KafkaError, OSError):  # nobody coordinates, or not yet
+            time.sleep(0.1)
+        if len(found) > before:
+            deadline = time.monotonic() + PROGRESS_TIMEOUT_S
+        elif time.monotonic() > deadline:
+            raise TimeoutError(f"no id was taken for {PROGRESS_TIMEOUT_S:.0f} s")
+    return found
+
+
+def _round(
+    cluster: Cluster, ids: list[list[str]], found: dict[str, tuple[int, int]]
+) -> list[list[str]]:
+    """Ask for all; the names without an answer, in the same lists."""
     selector = selectors.DefaultSelector()
-    lines = [
-        _Line(address, deque(names[i::CONNECTIONS_PER_SHARD]))
-        for address, names in zip(coordinators, ids, strict=True)
-        for i in range(min(CONNECTIONS_PER_SHARD, len(names)))
-    ]
+    lines: list[list[_Line]] = []
     try:
-        for line in lines:
-            selector.register(line.connection.socket, selectors.EVENT_READ, line)
-            line.fill()
-        open_lines = len(lines)
-        while open_lines:
-            ready = selector.select(60)
+        for names in ids:
+            entry = cluster.file.entry(cluster.coordinator("txn", names[0]))
+            lines.append([])
+            for i in range(min(CONNECTIONS_PER_SHARD, len(names))):
+                connection = Connection((entry.host, entry.port))
+                line = _Line(connection, deque(names[i::CONNECTIONS_PER_SHARD]), found)
+                selector.register(connection.socket, selectors.EVENT_READ, line)
+                lines[-1].append(line)
+                line.fill()
+        while selector.get_map():
+            ready = selector.select(PROGRESS_TIMEOUT_S)
             if not ready:
-                raise TimeoutError("no coordinator has answered for 60 s")
+                break
             for key, _ in ready:
                 if key.data.take():
                     selector.unregister(key.fileobj)
-                    open_lines -= 1
     finally:
-        for line in lines:
+        for line in itertools.chain.from_iterable(lines):
             line.connection.close()
         selector.close()
-    return sum(line.retried for line in lines)
+    return [list(itertools.chain.from_iterable(line.left for line in some)) for some in lines]
 
 
 class _Line:
     """One connection and the ids that it has still to send."""
 
-    def __init__(self, address: Address, names: deque[str]) -> None:
-        self.connection = Connection(address)
-        self.retried = 0
-        self._names, self._asked = names, deque[str]()
+    def __init__(
+        self, connection: Connection, names: deque[str], found: dict[str, tuple[int, int]]
+    ) -> None:
+        self.connection = connection
+        self._names, self._asked, self._found = names, deque[str](), found
+        self._refused: list[str] = []
+
+    @property
+    def left(self) -> Iterable[str]:
+        """What has no answer that helps."""
+        return itertools.chain(self._asked, self._names, self._refused)
 
     def fill(self) -> None:
         frames = bytearray()
@@ -79,16 +114,19 @@ class _Line:
             self.connection.socket.sendall(frames)
 
     def take(self) -> bool:
-        """Answers have come; whether none is left to come."""
-        for answer in self.connection.receive_some():
-            # correlation id, throttle time, error code
-            (error,) = struct.unpack_from(">h", answer, 8)
-            name = self._asked.popleft()
-            if error in RETRIABLE:
-                self._names.append(name)
-                self.retried += 1
-            elif error:
-                raise RuntimeError(f"InitProducerId of {name} was refused with error {error}")
-        if len(self._asked) <= PIPELINED // 2:
-            self.fill()
+        """Answers have come; whether this line is at its end, or its connection."""
+        try:
+            for answer in self.connection.receive_some():
+                _, _, error, producer_id, epoch = struct.unpack(">iihqh", answer)
+                name = self._asked.popleft()
+                if error in RETRIABLE:
+                    self._refused.append(name)
+                elif error:
+                    raise RuntimeError(f"InitProducerId of {name} was refused: error {error}")
+                else:
+                    self._found[name] = producer_id, epoch
+            if len(self._asked) <= PIPELINED // 2:
+                self.fill()
+        except OSError:
+            return True
         return not self._asked

@@ -1,0 +1,220 @@
+"""What a large cluster carries: each burden is made once and used again and again.
+
+`use` must find everything as it was made, however the nodes ended in between; what it finds
+otherwise it says by an exception. Sizes are those of a `Scale`, so that all can be tried in little.
+"""
+
+import shutil
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.record_batch import decode_header, rewrite_producer
+from oncelog.wire.records import Record, encode_batch
+
+from .connection import FETCH, METADATA, PRODUCE, Connection
+from .journal import SHARDS
+from .stage import Stage, produce_body, require_appended
+from .transactional_ids import ids_of_shards, initialize
+
+COMMANDS = 10
+SAMPLE = 500
+PIPELINED = 64
+SPARE_BYTES = 10_000_000_000
+
+
+class Missing(Exception):
+    """Something is not as it was made."""
+
+
+class Skipped(Exception):
+    """There is no room for it here; the words say how much is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """1 is the full size."""
+
+    factor: float = 1.0
+
+    def __call__(self, full: int, least: int = 1) -> int:
+        return max(least, int(full * self.factor))
+
+
+@dataclass(slots=True)
+class Burden:
+    """Something large; `known` is what `make` noted for `use`."""
+
+    scale: Scale
+    known: dict[Any, Any] = field(default_factory=dict)
+
+    def make(self, stage: Stage) -> str:
+        raise NotImplementedError
+
+    def use(self, stage: Stage) -> str:
+        raise NotImplementedError
+
+
+class Partitions(Burden):
+    """10,000 partitions x RF 3, made by 10 commands."""
+
+    def make(self, stage: Stage) -> str:
+        each = self.scale(10_000, COMMANDS) // COMMANDS
+        for number in range(COMMANDS):
+            stage.create(f"wide-{number}", each)
+        return f"{COMMANDS * each:,} partitions by {COMMANDS} commands"
+
+    def use(self, stage: Stage) -> str:
+        batch = encode_batch([Record(0, 0, None, b"x" * 100)])
+        for number in range(COMMANDS):
+            stage.produce_everywhere(f"wide-{number}", batch, pipelined=PIPELINED)
+        return "a batch to each partition"
+
+
+class TransactionalIds(Burden):
+    """100,000 transactional ids."""
+
+    def make(self, stage: Stage) -> str:
+        ids = ids_of_shards(SHARDS, self.scale(100_000, SHARDS) // SHARDS, "soak")
+        self.known = initialize(stage.cluster, ids)
+        return f"{len(self.known):,} transactional ids"
+
+    def use(self, stage: Stage) -> str:
+        per_shard = max(1, min(SAMPLE, len(self.known)) // SHARDS)
+        ids = ids_of_shards(SHARDS, per_shard, "soak")
+        for name, (producer_id, epoch) in initialize(stage.cluster, ids).items():
+            if self.known[name][0] != producer_id or self.known[name][1] >= epoch:
+                raise Missing(f"{name} was {self.known[name]}, now {(producer_id, epoch)}")
+            self.known[name] = producer_id, epoch
+        return f"{per_shard * SHARDS} of them begin again"
+
+
+class Producers(Burden):
+    """100,000 producer ids in one partition."""
+
+    def make(self, stage: Stage) -> str:
+        stage.create("producers", 1)
+        count = self.scale(100_000, 10)
+        appended = self._append(stage, dict.fromkeys(range(count), 0))
+        self.known = {i: (0, offset) for i, offset in appended}
+        return f"{len(self.known):,} producer ids in one partition"
+
+    def use(self, stage: Stage) -> str:
+        some = dict(list(self.known.items())[:: max(1, len(self.known) // SAMPLE)])
+        repeated = self._append(stage, {i: sequence for i, (sequence, _) in some.items()})
+        for i, offset in repeated:
+            if offset != some[i][1]:
+                raise Missing(f"producer {i} was at {some[i]}; its repeated batch went to {offset}")
+        following = self._append(stage, {i: sequence + 1 for i, (sequence, _) in some.items()})
+        self.known |= {i: (some[i][0] + 1, offset) for i, offset in following}
+        return f"{len(some)} of them repeat a batch and go on"
+
+    def _append(self, stage: Stage, sequences: dict[int, int]) -> list[tuple[int, int]]:
+        """One batch of each producer; its offset."""
+        (leader,) = stage.leaders("producers")
+        connection = Connection(stage.address(leader))
+        row = Record(0, 0, None, b"x")
+        batch = bytearray(encode_batch([row], producer_id=0, producer_epoch=0, base_sequence=0))
+        offsets: list[tuple[int, int]] = []
+        producers = list(sequences.items())
+        for start in range(0, len(producers), PIPELINED):
+            some = producers[start : start + PIPELINED]
+            for i, sequence in some:
+                rewrite_producer(batch, 1_000_000 + i, 0, sequence)
+                connection.send(PRODUCE, 9, produce_body("producers", 0, bytes(batch)))
+            offsets += [(i, require_appended(connection, 0)) for i, _ in some]
+        connection.close()
+        return offsets
+
+
+class Connections(Burden):
+    """1,000 connections."""
+
+    def make(self, stage: Stage) -> str:
+        nodes = stage.cluster.node_ids
+        for i in range(self.scale(1_000, len(nodes))):
+            self.known[i] = Connection(stage.address(nodes[i % len(nodes)]))
+        self._ask()
+        return f"{len(self.known):,} connections"
+
+    def use(self, stage: Stage) -> str:
+        try:
+            self._ask()
+            return "all of them ask for the metadata"
+        except OSError:
+            self.close()
+            return f"after the death of their nodes {self.make(stage)}"
+
+    def close(self) -> None:
+        for connection in self.known.values():
+            connection.close()
+
+    def _ask(self) -> None:
+        body = struct.pack(">i?", 0, False)  # of no topic
+        for connection in self.known.values():
+            connection.send(METADATA, 4, body)
+        for connection in self.known.values():
+            connection.receive(METADATA, 4)
+
+
+class Large(Burden):
+    """A partition of 20 GB of small batches at RF 1."""
+
+    def make(self, stage: Stage) -> str:
+        total_bytes = self.scale(20_000_000_000)
+        free_bytes = shutil.disk_usage(stage.cluster.data).free
+        if free_bytes < total_bytes + SPARE_BYTES:
+            raise Skipped(
+                f"{total_bytes / 1e9:g} GB and {SPARE_BYTES / 1e9:g} to spare are wanted at "
+                f"{stage.cluster.data}; {free_bytes / 1e9:.0f} GB are free"
+            )
+        stage.create("large", 1, 1, min_insync_replicas=1)
+        rows = [Record(i, 0, None, b"%015d" % i + b"x" * 1_009) for i in range(16)]
+        batch = encode_batch(rows)
+        count = max(1, total_bytes // len(batch))
+        self._append(stage, batch, count)
+        self.known = {"end": count * len(rows), "batch": batch}
+        return f"{count * len(batch) / 1e9:.2f} GB in batches of {len(batch):,} bytes"
+
+    def use(self, stage: Stage) -> str:
+        if not self.known:
+            raise Skipped("it was not made")
+        end = self.known["end"]
+        for offset in (0, end // 2, end - 1):
+            if not self._covers(stage, offset):
+                raise Missing(f"the record at {offset} of {end} cannot be read")
+        first = self._append(stage, self.known["batch"], PIPELINED)
+        if first != end:
+            raise Missing(f"the log ended at {end}, and goes on at {first}")
+        self.known["end"] = end + PIPELINED * 16
+        return f"read at three places, appended at {end:,}"
+
+    def _append(self, stage: Stage, batch: bytes, count: int) -> int:
+        """A window of requests is always on its way; the first offset."""
+        (leader,) = stage.leaders("large")
+        connection = Connection(stage.address(leader))
+        body = produce_body("large", 0, batch)
+        first: int | None = None
+        for sent in range(count + PIPELINED):
+            if sent < count:
+                connection.send(PRODUCE, 9, body)
+            if sent >= PIPELINED:
+                offset = require_appended(connection, 0)
+                first = offset if first is None else first
+        connection.close()
+        assert first is not None
+        return first
+
+    def _covers(self, stage: Stage, offset: int) -> bool:
+        (leader,) = stage.leaders("large")
+        connection = Connection(stage.address(leader))
+        topics = [FetchTopic("large", None, [FetchPartition(0, offset, 1)])]
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics)
+        answer = connection.ask(FETCH, 12, request)
+        connection.close()
+        (partition,) = answer.topics[0].partitions
+        if partition.error_code or not partition.records:
+            return False
+        header = decode_header(partition.records)
+        return header.base_offset <= offset < header.next_offset

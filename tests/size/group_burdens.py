@@ -1,0 +1,133 @@
+"""A thousand groups with a member each, and a million committed offsets."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from oncelog.client.group_protocol import Subscription, encode_subscription
+from oncelog.coordinator.sharding import shard_for
+
+from .burdens import Burden, Missing
+from .connection import Connection
+from .stage import Stage
+
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 11, 12, 13, 14
+SESSION_MS = 30_000
+WANTED = encode_subscription(Subscription(("grouped",)))
+PARTITIONS = 1_000  # of each group that only commits
+
+
+class Groups(Burden):
+    """1,000 consumer groups, each with a member that joins, commits, and leaves."""
+
+    def make(self, stage: Stage) -> str:
+        stage.create("grouped", 1)
+        self.known = {f"group-{i}": 0 for i in range(self.scale(1_000))}
+        return f"{self._turn(stage)} groups join, commit and leave"
+
+    def use(self, stage: Stage) -> str:
+        return f"{self._turn(stage)} groups find their offsets, join, commit and leave"
+
+    def _turn(self, stage: Stage) -> int:
+        _each_at_its_coordinator(stage, self.known, self._member)
+        return len(self.known)
+
+    def _member(self, connection: Connection, group: str) -> None:
+        committed = self.known[group]
+        if committed and _committed(connection, group, "grouped", [0]) != [committed]:
+            raise Missing(f"{group} had committed {committed}")
+        joined = connection.ask(JOIN, 2, {
+            "group_id": group, "session_timeout": SESSION_MS, "rebalance_timeout": SESSION_MS,
+            "member_id": "", "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": WANTED}],
+        })  # fmt: skip
+        _require(joined.error_code, f"join of {group}")
+        member = {"group_id": group, "member_id": joined.member_id}
+        known = {**member, "generation_id": joined.generation_id}
+        assignments = [{"member_id": joined.member_id, "assignment": b""}]
+        synced = connection.ask(SYNC, 1, {**known, "assignments": assignments})
+        _require(synced.error_code, f"sync of {group}")
+        self.known[group] = committed + 1
+        _commit(connection, group, "grouped", {0: committed + 1}, joined)
+        _require(connection.ask(HEARTBEAT, 1, known).error_code, f"heartbeat of {group}")
+        _require(connection.ask(LEAVE, 1, member).error_code, f"leaving {group}")
+
+
+class Offsets(Burden):
+    """1 million committed offsets: of 1,000 groups in 1,000 partitions."""
+
+    def make(self, stage: Stage) -> str:
+        stage.create("offsets", PARTITIONS)
+        self.known = {f"offsets-{i}": 1 for i in range(self.scale(1_000))}
+        _each_at_its_coordinator(stage, self.known, self._commit_all)
+        return f"{len(self.known) * PARTITIONS:,} committed offsets of {len(self.known):,} groups"
+
+    def use(self, stage: Stage) -> str:
+        some = list(self.known)[::10]
+        _each_at_its_coordinator(stage, some, self._check)
+        for group in some:
+            self.known[group] += 1
+        _each_at_its_coordinator(stage, some, self._commit_all)
+        return f"{len(some)} groups find and move {PARTITIONS:,} offsets each"
+
+    def _commit_all(self, connection: Connection, group: str) -> None:
+        _commit(connection, group, "offsets", dict.fromkeys(range(PARTITIONS), self.known[group]))
+
+    def _check(self, connection: Connection, group: str) -> None:
+        found = _committed(connection, group, "offsets", range(PARTITIONS))
+        if found != [self.known[group]] * PARTITIONS:
+            wrong = sum(offset != self.known[group] for offset in found)
+            raise Missing(f"{wrong} offsets of {group} are not {self.known[group]}")
+
+
+def _each_at_its_coordinator(
+    stage: Stage, groups: Iterable[str], work: Callable[[Connection, str], None]
+) -> None:
+    """The groups of a coordinator one after the other, the coordinators at the same time."""
+    some = list(groups)
+    stage.cluster.coordinator("group", some[0])  # which makes the topic of the offsets
+    stage.wait("the offsets have leaders", lambda: -1 not in stage.leaders(OFFSETS_TOPIC))
+    leaders = stage.leaders(OFFSETS_TOPIC)
+    count = sum(map(len, leaders.values()))
+
+    def at(node_id: int) -> None:
+        connection = Connection(stage.address(node_id))
+        for group in some:
+            if shard_for(group, count) in leaders[node_id]:
+                work(connection, group)
+        connection.close()
+
+    with ThreadPoolExecutor(len(leaders)) as executor:
+        list(executor.map(at, leaders))
+
+
+def _commit(
+    connection: Connection, group: str, topic: str, offsets: dict[int, int], joined: object = None
+) -> None:
+    partitions = [
+        {"partition_index": p, "committed_offset": offset, "committed_metadata": ""}
+        for p, offset in offsets.items()
+    ]
+    answer = connection.ask(OFFSET_COMMIT, 2, {
+        "group_id": group,
+        "generation_id_or_member_epoch": getattr(joined, "generation_id", -1),
+        "member_id": getattr(joined, "member_id", ""),
+        "retention_time": -1,
+        "topics": [{"name": topic, "partitions": partitions}],
+    })  # fmt: skip
+    for partition in answer.topics[0].partitions:
+        _require(partition.error_code, f"commit of {group}")
+
+
+def _committed(
+    connection: Connection, group: str, topic: str, partitions: Iterable[int]
+) -> list[int]:
+    topics = [{"name": topic, "partition_indexes": list(partitions)}]
+    answer = connection.ask(OFFSET_FETCH, 2, {"group_id": group, "topics": topics})
+    _require(answer.error_code, f"offsets of {group}")
+    return [p.committed_offset for p in answer.topics[0].partitions]
+
+
+def _require(error_code: int, what: str) -> None:
+    if error_code:
+        raise Missing(f"{what}: error {int(error_code)}")

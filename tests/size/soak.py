@@ -1,0 +1,142 @@
+"""A large cluster: made, used, killed -9, recovered, used again; each step's seconds and figures.
+
+First the burdens, all on one cluster: every one is made and used; one node is killed and comes
+back, then all at once; every one is used again. Then figures that have a limit, each on a cluster
+of its own. --factor 0.01 tries all of it in little.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from unittest import mock
+
+from oncelog import Cluster
+from oncelog.deploy import local_cluster
+from oncelog.deploy.cli_common import show
+
+from .burdens import (
+    Burden,
+    Connections,
+    Large,
+    Partitions,
+    Producers,
+    Scale,
+    Skipped,
+    TransactionalIds,
+)
+from .figures import create_more, idle, restart_full, restart_wide
+from .group_burdens import Groups, Offsets
+from .run import COLUMNS, print_findings, row
+from .stage import Outcome, Stage, judge
+
+BURDENS: dict[str, type[Burden]] = {
+    "partitions": Partitions,
+    "transactional-ids": TransactionalIds,
+    "producers": Producers,
+    "groups": Groups,
+    "offsets": Offsets,
+    "large": Large,
+    "connections": Connections,
+}
+FIGURES: dict[str, Callable[[Stage, float], None]] = {
+    "restart-full": restart_full,
+    "restart-wide": restart_wide,
+    "create-more": create_more,
+    "idle": idle,
+}
+CONFIG = {"max.connections": 10_000, "max.connections.per.ip": 10_000}
+READY_TIMEOUT_S = 600.0  # how long it takes is a figure here, not a failure
+
+
+class Soak:
+    """Plays steps and keeps what came of each."""
+
+    def __init__(self, scale: Scale) -> None:
+        self.scale = scale
+        self.outcomes: list[Outcome] = []
+
+    def carry(self, names: Sequence[str]) -> None:
+        """Burdens on one cluster, through deaths."""
+        burdens = {name: BURDENS[name](self.scale) for name in names}
+        with Cluster(3, config=CONFIG) as cluster:
+            for name, burden in burdens.items():
+                self._step(f"make {name}", cluster, burden.make)
+                self._step(f"use {name}", cluster, burden.use)
+            self._step("one dies", cluster, lambda stage: self._kill(stage, [2]))
+            self._step("all die", cluster, lambda stage: self._kill(stage, cluster.node_ids))
+            for name, burden in burdens.items():
+                self._step(f"use {name} again", cluster, burden.use)
+            for burden in burdens.values():
+                if isinstance(burden, Connections):
+                    burden.close()
+
+    def figure(self, name: str) -> None:
+        """One figure on a cluster of its own."""
+        with Cluster(3) as cluster:
+            stage = Stage(name, cluster, is_short=False)
+            try:
+                FIGURES[name](stage, self.scale.factor)
+            except Exception as problem:
+                stage.outcome.problems.append(f"{type(problem).__name__}: {problem}")
+            self._keep(stage.outcome)
+
+    def _step(self, name: str, cluster: Cluster, act: Callable[[Stage], str]) -> None:
+        stage = Stage(name, cluster, is_short=True)
+        skipped = ""
+        with stage.watched(name):
+            try:
+                stage.outcome.done = act(stage)
+            except Skipped as words:
+                skipped = f"skipped: {words}"
+        stage.outcome.done = skipped or stage.outcome.done
+        self._keep(stage.outcome)
+
+    def _kill(self, stage: Stage, node_ids: Sequence[int]) -> str:
+        assert stage.watch is not None
+        for node_id in node_ids:
+            stage.watch.kill(node_id)
+        stage.watch.start(*node_ids)
+        found = stage.cluster.ask(lambda admin: admin.describe_topics())
+        topics: dict[str, list[int]] = {}
+        for p in found:
+            topics.setdefault(p.topic, []).append(len(p.replicas))
+        for topic, replicas in topics.items():
+            stage.wait_in_sync(topic, len(replicas), replicas[0])
+        return f"kill -9 of {', '.join(map(str, node_ids))}; in sync again"
+
+    def _keep(self, outcome: Outcome) -> None:
+        self.outcomes.append(judge(outcome))
+        print(json.dumps(row(outcome), default=str), file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when every step holds."""
+    known = [*BURDENS, *FIGURES]
+    parser = argparse.ArgumentParser(prog="python -m tests.size.soak", description=__doc__)
+    parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(known)}")
+    parser.add_argument("--factor", type=float, default=1.0, help="of the full sizes")
+    parser.add_argument("--json", metavar="F", type=Path, help="write all that was seen there")
+    options = parser.parse_args(arguments)
+    names = options.only.split(",") if options.only else known
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no such step: {', '.join(unknown)}; there are {', '.join(known)}")
+    soak = Soak(Scale(options.factor))
+    with mock.patch.object(local_cluster, "READY_TIMEOUT_S", READY_TIMEOUT_S):
+        if burdens := [name for name in names if name in BURDENS]:
+            soak.carry(burdens)
+        for name in names:
+            if name in FIGURES:
+                soak.figure(name)
+    show([row(outcome) for outcome in soak.outcomes], "table", columns=COLUMNS)
+    for outcome in soak.outcomes:
+        print_findings(outcome)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(o) for o in soak.outcomes], indent=1))
+    return 0 if all(outcome.is_good for outcome in soak.outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
