@@ -343,11 +343,7 @@ class Broker:
             fault_point=self._fault_point,
         )
         self._maintenance = LogMaintenance(
-            self._replicas,
-            self._directory,
-            config,
-            self._log_executor,
-            self._directory_executor,
+            self._replicas, self._directory, config, self._log_executor, self._directory_executor
         )
         self._compaction = (
             LogCompaction(
@@ -355,6 +351,7 @@ class Broker:
                 self._logs.cleaner,
                 self._clock,
                 self._log_executor,
+                self._maintenance.recovery_points,
                 backoff_ms=config.log_cleaner_backoff_ms,
             )
             if config.log_cleaner_enable

@@ -14,6 +14,7 @@ from ..storage.cleaning import CleanedGroup, Cleaning
 from ..storage.log_cleaner import LogCleaner, SegmentsChanged
 from ..storage.log_directory import LogDirectory
 from ..wire.errors import KafkaError
+from .checkpoint_writer import CheckpointWriter
 from .clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ class LogCompaction:
         cleaner: LogCleaner,
         clock: Clock,
         executor: Executor,
+        recovery_points: CheckpointWriter,
         *,
         backoff_ms: int,
     ) -> None:
@@ -36,6 +38,7 @@ class LogCompaction:
         self._cleaner = cleaner
         self._clock = clock
         self._executor = executor
+        self._recovery_points = recovery_points
         self._backoff_ms = backoff_ms
         self._task = background_task("log compaction", self._run())
 
@@ -60,6 +63,10 @@ class LogCompaction:
                 if step is _DONE:
                     break
                 if isinstance(step, CleanedGroup):
+                    if not await self._recovery_points.reach(
+                        self._cleaner.partition, step.end_offset
+                    ):
+                        raise SegmentsChanged  # the log was cut meanwhile
                     self._cleaner.swap(step)
             self._cleaner.finish()
         except SegmentsChanged as error:

@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
 from ..replication.background_task import background_task
+from ..storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from ..storage.log_directory import LogDirectory
 from ..wire.errors import KafkaError, KafkaStorageError
+from .checkpoint_writer import CheckpointWriter
 from .config import BrokerConfig
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
@@ -42,13 +44,30 @@ class LogMaintenance:
         self._directory_executor = directory_executor  # where logs are opened and removed
         self._loop = asyncio.get_running_loop()
         self._flushing: set[HostedPartition] = set()
-        checkpoint_ms = config.replica_high_watermark_checkpoint_interval_ms
+        self.recovery_points = CheckpointWriter(directory, RECOVERY_POINTS, directory_executor)
+        replicas.recovery_points = self.recovery_points
+        high_watermarks = CheckpointWriter(directory, HIGH_WATERMARKS, directory_executor)
+        log_starts = CheckpointWriter(directory, LOG_START_OFFSETS, directory_executor)
         self._tasks = [
             background_task(f"log maintenance: {name}", self._every(interval_ms, work))
             for name, interval_ms, work in (
                 ("write-back", WRITE_BACK_CHECK_MS, self._write_back),
                 ("flush", FLUSH_CHECK_MS, self._flush_due),
-                ("checkpoints", checkpoint_ms, self._write_checkpoints),
+                (
+                    "high watermarks",
+                    config.replica_high_watermark_checkpoint_interval_ms,
+                    high_watermarks.write_now_and_then,
+                ),
+                (
+                    "recovery points",
+                    config.log_flush_offset_checkpoint_interval_ms,
+                    self.recovery_points.write_now_and_then,
+                ),
+                (
+                    "log starts",
+                    config.log_flush_start_offset_checkpoint_interval_ms,
+                    log_starts.write_now_and_then,
+                ),
                 ("retention", config.log_retention_check_interval_ms, self._apply_retention),
                 ("purge", PURGE_MS, self._purge),
             )
@@ -103,12 +122,6 @@ class LogMaintenance:
         for partition in self._replicas:
             if not partition.log.is_failed and partition.log.flush_needed(now_ms):
                 await self.flush_now(partition)
-
-    async def _write_checkpoints(self) -> None:
-        checkpoints = self._directory.collect_checkpoints()
-        await self._loop.run_in_executor(
-            self._executor, self._directory.write_checkpoints, checkpoints
-        )
 
     async def _apply_retention(self) -> None:
         for partition in self._replicas:

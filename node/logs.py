@@ -134,6 +134,13 @@ class Logs:
                 except KafkaStorageError as problem:
                     log, error = None, problem
                 outcomes.append(DirectoryOutcome(key, opening.topic_id, log, error))
+        try:
+            self._directory.lower_offsets([each.log for each in outcomes if each.log is not None])
+        except KafkaStorageError as problem:
+            return [
+                each if each.log is None else each._replace(log=None, error=problem)
+                for each in outcomes
+            ]
         return outcomes
 
     def remove_unplaced(self, keys: Iterable[TopicPartition]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from ..replication.background_task import background_task
 from ..replication.follower import Append, StartAt, TruncateTo, Wait
 from ..replication.follower_session import FollowerSession, FollowerSlot
 from ..replication.messages import (
@@ -104,6 +105,7 @@ class ReplicaFetcher:
         self._is_pumping = False
         self._is_stopped = False
         self._not_before_ms = 0
+        self._lowering: set[asyncio.Task[None]] = set()
 
     def follow(self, partition: HostedPartition) -> None:
         """Add a partition; it enters the next poll."""
@@ -133,6 +135,8 @@ class ReplicaFetcher:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        for task in self._lowering:
+            task.cancel()
 
     # -- polling
 
@@ -227,20 +231,16 @@ class ReplicaFetcher:
                 if not records and not start_moves:
                     return
             case TruncateTo(offset, is_below_high_watermark):
-                level = logging.ERROR if is_below_high_watermark else logging.INFO
-                logger.log(
-                    level,
-                    "%r: truncating from %d to %d, where the log of leader %d (epoch %d) parts;"
-                    " high watermark %d",
-                    partition,
-                    log.log_end_offset,
-                    offset,
-                    self.leader_id,
-                    slot.leader_epoch,
-                    log.high_watermark,
-                )
-                log.truncate_to(offset)
-                self._replicas.truncated(partition, offset)
+                bound = log.truncation_end_min(offset)
+                points = self._replicas.recovery_points
+                if points is not None and not points.is_at_most((log.topic, log.partition), bound):
+                    task = background_task(
+                        f"truncation of {partition!r}", self._lower(slot, partition, bound)
+                    )
+                    self._lowering.add(task)
+                    task.add_done_callback(self._lowering.discard)
+                    return
+                self._truncate(partition, offset, is_below_high_watermark)
             case StartAt(offset):
                 logger.warning("%r: starting again at the leader's %d", partition, offset)
                 log.truncate_fully_and_start_at(offset)
@@ -249,6 +249,40 @@ class ReplicaFetcher:
                 self._retry(slot)
                 return
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+
+    async def _lower(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> None:
+        """Bring the recovery point on the disk below the cut, and ask the leader once more.
+
+        Nothing is cut before: what grows where synced records were would be trusted unread.
+        """
+        points = self._replicas.recovery_points
+        assert points is not None
+        try:
+            await points.lower((partition.topic, partition.index), bound)
+        except KafkaStorageError as error:
+            logger.error("%r cannot be truncated yet: %s", partition, error)
+            self._retry(slot)
+        else:
+            self._session.retry(slot, self._replicas.clock.monotonic_ms())
+        self._pump_soon()
+
+    def _truncate(
+        self, partition: HostedPartition, offset: int, is_below_high_watermark: bool
+    ) -> None:
+        log = partition.log
+        logger.log(
+            logging.ERROR if is_below_high_watermark else logging.INFO,
+            "%r: truncating from %d to %d, where the log of leader %d (epoch %d) parts;"
+            " high watermark %d",
+            partition,
+            log.log_end_offset,
+            offset,
+            self.leader_id,
+            partition.leader_epoch,
+            log.high_watermark,
+        )
+        log.truncate_to(offset)
+        self._replicas.truncated(partition, offset)
 
     def _retry(self, slot: FollowerSlot) -> None:
         now_ms = self._replicas.clock.monotonic_ms()

@@ -11,6 +11,7 @@ Everything runs on the broker's event loop; only fsync is elsewhere (`log_mainte
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from ..replication.leader import PeerView
 from ..replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
@@ -28,6 +29,13 @@ from .hosted_partition import ACKS_ALL, HostedPartition
 
 logger = logging.getLogger(__name__)
 MetadataLookup = Callable[[str, int], bool]
+
+
+class RecoveryPoints(Protocol):
+    """What the disk says of the logs: `checkpoint_writer.CheckpointWriter`."""
+
+    def is_at_most(self, key: tuple[str, int], offset: int) -> bool: ...  # noqa: D102
+    async def lower(self, key: tuple[str, int], offset: int) -> None: ...  # noqa: D102
 
 
 def no_fault_point(name: str) -> None:
@@ -57,6 +65,7 @@ class ReplicaManager:
         self._changed: list[HostedPartition] = []
         self.stalled: frozenset[HostedPartition] = frozenset()  # see `cut_off`
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
+        self.recovery_points: RecoveryPoints | None = None  # None: nothing is kept on a disk
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at_ms = 0
         # Who hears of what happens here; `follower_service`, `isr_proposer` and the broker

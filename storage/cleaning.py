@@ -31,9 +31,14 @@ SLICE_BYTES = 128 << 10  # of small records: some 20 ms of work
 
 
 class CleanedGroup(NamedTuple):
-    """The `.cleaned` files at base_offset are complete and synced, to replace these segments."""
+    """The `.cleaned` files at base_offset are complete and synced, to replace these segments.
+
+    They may end in a gap before `end_offset`, where the next segment begins. So a recovery point
+    below that must not be on the disk any more: after a power cut the gap would count as a hole.
+    """
 
     base_offset: int
+    end_offset: int
     replaced: Sequence[Segment]
 
 
@@ -87,7 +92,7 @@ class Cleaning:
         count = sum(s.base_offset < self._keys.end_offset for s in self._segments[:-1])
         summaries, end_offset = self._summaries[:count], self._ends[count - 1] if count else 0
         for group in group_segments(summaries, end_offset, self._config):
-            yield from self._clean_group([self._segments[at] for at in group])
+            yield from self._clean_group(group)
 
     def close(self) -> None:
         """Remove what an unfinished group left."""
@@ -117,7 +122,8 @@ class Cleaning:
                     yield None
             keys.skip_to(self._ends[at])
 
-    def _clean_group(self, group: Sequence[Segment]) -> Iterator[CleanedGroup | None]:
+    def _clean_group(self, numbers: range) -> Iterator[CleanedGroup | None]:
+        group = [self._segments[at] for at in numbers]
         first = group[0]
         directory, base_offset = first.directory, first.base_offset
         for suffix in SUFFIXES:  # what a failed cleaning may have left
@@ -127,8 +133,7 @@ class Cleaning:
         )
         is_changed = len(group) > 1
         pending: list[tuple[BatchHeader, Buffer]] = []
-        for segment in group:
-            at = self._segments.index(segment)
+        for at, segment in zip(numbers, group, strict=True):
             self._cleaner.walk.announce(self._aborted(at, segment.base_offset))
             for _, header, batch in scan_batches(segment.file, 0, segment.size_bytes):
                 cleaned = self._cleaner.clean(header, batch)
@@ -149,7 +154,7 @@ class Cleaning:
         aborts.clear()
         self._finish(output, group[-1])
         self._output = None
-        yield CleanedGroup(base_offset, group)
+        yield CleanedGroup(base_offset, self._ends[numbers[-1]], group)
 
     def _fills_slice(self, batch: Buffer) -> bool:
         """Whether the step has done its share once this batch is dealt with."""

@@ -4,11 +4,21 @@ import fcntl
 import os
 from pathlib import Path
 
+from .checkpoint import sync_directory
+
 LOCK = ".lock"
 
 
 class DirectoryInUse(Exception):
     """Another broker process holds the lock of the directory."""
+
+
+def make_directory(path: Path) -> None:
+    """Make it if it is missing, with those above it, so that it outlives a power cut."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_directory(made.parent)
 
 
 def take_lock(path: Path) -> int:

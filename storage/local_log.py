@@ -17,7 +17,7 @@ from ..wire.record_batch import BatchHeader
 from ..wire.steps import run_to_end
 from .checkpoint import FaultPoint, LeaderEpochCheckpoint
 from .disk_guard import DiskGuard, disk_errors
-from .log_config import LogConfig
+from .log_config import INT_MAX, LogConfig
 from .log_durability import Durability, noting_failed_flush
 from .log_file import Buffer
 from .log_recovery import LoadedLog
@@ -112,7 +112,10 @@ class LocalLog:
     def _write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Append batches as they are, with one write for those that share a segment.
 
-        Segments begin where the leader's do, since the same rule is asked for each batch.
+        Segments begin where the leader's do, since the same rule is asked for each batch; but
+        with the offset that follows the last batch, so that a gap which compaction has left on the
+        leader lies within a segment. Between two of them it would count as a hole after a power
+        cut. (No segment can hold one of 31 bits.)
         """
         run: list[tuple[int, BatchHeader]] = []
         run_start = run_end = 0
@@ -126,7 +129,8 @@ class LocalLog:
                 self._now_ms,
             ):
                 self._write_to_active(records[run_start:run_end], run_start, run)
-                self._roll(header.base_offset)
+                is_near = header.last_offset - self.log_end_offset <= INT_MAX
+                self._roll(self.log_end_offset if is_near else header.base_offset)
                 run, run_start = [], position
             run.append((position, header))
             run_end = position + size_bytes

@@ -5,6 +5,7 @@ One cleaning at a time, of the dirtiest log. The shell that runs it decides wher
     cleaning = cleaner.begin(logs, now_ms)         log's thread; None: nothing to do
     for step in cleaning.steps():                  an executor, or a slice at a time
         if isinstance(step, CleanedGroup):
+            have the recovery point of cleaner.partition on the disk: step.end_offset or above
             cleaner.swap(step)                     log's thread
     cleaner.finish()                               log's thread, the steps being done
     cleaner.save()                                 an executor: it syncs
@@ -99,6 +100,12 @@ class LogCleaner:
             recovery_point=log.recovery_point,
             now_ms=now_ms,
         )
+
+    @property
+    def partition(self) -> tuple[str, int]:
+        """What is being cleaned."""
+        assert self._log is not None
+        return _name(self._log)
 
     def swap(self, group: CleanedGroup) -> None:
         """Put a cleaned segment into the log. SegmentsChanged, KafkaStorageError."""

@@ -12,9 +12,10 @@
 All names but the last are Kafka's, which opens every log when it starts. A broker of ours opens
 those that its metadata names, and may end before it knows of all.
 
-The checkpoints may lag behind (they are written every few seconds): an old high watermark is raised
+The checkpoints may lag behind (they are written now and then): an old high watermark is raised
 again by the leader, an old recovery point costs reading, and an old log start may bring back
-records that DeleteRecords hid a moment before all replicas died.
+records that DeleteRecords hid a moment before all replicas died. None may run ahead of its log:
+before a log is cut, or another one gets its name, what the disk says of it is lowered.
 """
 
 import contextlib
@@ -22,9 +23,9 @@ import json
 import logging
 import os
 import re
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
 
 from ..wire.errors import InconsistentTopicId, KafkaError, KafkaStorageError
 from ..wire.steps import Steps, run_to_end
@@ -42,11 +43,12 @@ from .checkpoint import (
     write_atomically,
 )
 from .corrupt_file import CorruptFile
-from .directory_lock import take_lock
+from .directory_lock import make_directory, take_lock
 from .disk_guard import disk_errors
 from .log_config import LogConfig
 from .log_opening import LogOpening
 from .partition_log import PartitionLog
+from .partition_offsets import CHECKPOINTS, PartitionOffsets, TopicPartition
 from .removed_partitions import RemovedPartitions
 
 logger = logging.getLogger(__name__)
@@ -55,19 +57,9 @@ UNRECOVERED = "unrecovered-logs-checkpoint"
 AFTER_A_KILL, AFTER_A_POWER_CUT = 0, 1
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 
-TopicPartition = tuple[str, int]
-
 
 class WrongCluster(CorruptFile):
     """The directory was written by a broker of another cluster, or by another node."""
-
-
-class Checkpoints(NamedTuple):
-    """The offsets to write down, each by (topic, partition)."""
-
-    high_watermarks: dict[TopicPartition, int]
-    recovery_points: dict[TopicPartition, int]
-    log_start_offsets: dict[TopicPartition, int]
 
 
 class LogDirectory:
@@ -103,15 +95,13 @@ class LogDirectory:
         # Ids of topics that are deleted, or placed on other brokers: see `remove_unplaced`.
         self.known_elsewhere: set[bytes] = set()
         with self._disk():
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(path)
             self._lock = take_lock(path)
         try:
             with self._disk():
                 self.meta = self._check_meta(cluster_id, node_id, boot_id, new_directory_id)
                 self.clean_shutdown_epoch = self._take_clean_shutdown_mark()
-                self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-                self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-                self._log_start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
+                self.offsets = PartitionOffsets(path, fault_point)
                 self.found = self._scan()
                 self._unrecovered = self._read_unrecovered()
         except BaseException:
@@ -137,9 +127,9 @@ class LogDirectory:
             partition,
             topic_id,
             config,
-            log_start_offset=self._log_start_offsets.get(key, 0) if was_here else 0,
-            recovery_point=self._recovery_points.get(key, 0) if was_here else 0,
-            high_watermark=self._high_watermarks.get(key, 0) if was_here else 0,
+            log_start_offset=self.offsets.of(LOG_START_OFFSETS, key) if was_here else 0,
+            recovery_point=self.offsets.of(RECOVERY_POINTS, key) if was_here else 0,
+            high_watermark=self.offsets.of(HIGH_WATERMARKS, key) if was_here else 0,
             clean_shutdown=was_here and self.clean_shutdown_epoch is not None and is_recovered,
             machine_restarted=self.machine_restarted
             or self._unrecovered.get(key) == AFTER_A_POWER_CUT,
@@ -176,8 +166,7 @@ class LogDirectory:
         if log is not None:
             log.retire()
         self.found.discard(key)
-        for offsets in (self._high_watermarks, self._recovery_points, self._log_start_offsets):
-            offsets.pop(key, None)
+        self.offsets.forget(key)
 
     def remove(self, topic: str, partition: int) -> None:
         """Take a partition's directory away (blocks); `purge_deleted` frees the space.
@@ -216,6 +205,7 @@ class LogDirectory:
     ) -> PartitionLog:
         """Open a log and serve it, all at once (blocks)."""
         log = run_to_end(self.open(self.opening(topic, partition, topic_id, config, now_ms)))
+        self.lower_offsets([log])
         self.opened(log)
         return log
 
@@ -256,22 +246,23 @@ class LogDirectory:
 
     # -- checkpoints and the end ---------------------------------------------------------------
 
-    def collect_checkpoints(self) -> Checkpoints:
-        """The offsets as they are now, for `write_checkpoints` in an executor."""
-        healthy = {key: log for key, log in self.logs.items() if not log.is_failed}
-        self._high_watermarks |= {key: log.high_watermark for key, log in healthy.items()}
-        self._recovery_points |= {key: log.recovery_point for key, log in healthy.items()}
-        self._log_start_offsets |= {key: log.log_start_offset for key, log in healthy.items()}
-        return Checkpoints(
-            dict(self._high_watermarks), dict(self._recovery_points), dict(self._log_start_offsets)
-        )
+    def collect_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """What the checkpoint `name` is to hold now; also of partitions that are not open yet."""
+        return self.offsets.collect(name, self.logs)
 
-    def write_checkpoints(self, checkpoints: Checkpoints) -> None:
-        """Put collected offsets on the disk (blocks)."""
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Put them on the disk (blocks), in the thread that opens logs."""
         with self._disk():
-            self._checkpoint(HIGH_WATERMARKS).write(checkpoints.high_watermarks)
-            self._checkpoint(RECOVERY_POINTS).write(checkpoints.recovery_points)
-            self._checkpoint(LOG_START_OFFSETS).write(checkpoints.log_start_offsets)
+            self.offsets.write(name, offsets)
+
+    def lower_offsets(self, logs: Iterable[PartitionLog]) -> None:
+        """Let no checkpoint say more of these logs than they hold, before they are served (blocks).
+
+        One may: of a log that a power cut has shortened, or of a deleted topic of that name. A
+        restart would then believe of what came after that it was synced, committed, or deleted.
+        """
+        with self._disk():
+            self.offsets.lower({(log.topic, log.partition): log for log in logs}, self.logs)
 
     def close(self, broker_epoch: int) -> None:
         """Close and sync all logs, and mark the end as clean if all of them could (blocks).
@@ -285,7 +276,8 @@ class LogDirectory:
                     log.close()
                 except KafkaStorageError as error:
                     problem = problem or error
-            self.write_checkpoints(self.collect_checkpoints())
+            for name in CHECKPOINTS:
+                self.write_offsets(name, self.collect_offsets(name))
             with self._disk():
                 self._note_unrecovered()
             if problem is not None:
@@ -384,9 +376,3 @@ class LogDirectory:
         if left != self._unrecovered:
             self._checkpoint(UNRECOVERED).write(left)
             self._unrecovered = left
-
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return self._checkpoint(name).read()
-        except CorruptCheckpoint:  # it only saves work: everything is recovered without it
-            return {}

@@ -26,7 +26,7 @@ from ..wire.steps import Steps
 from .checkpoint import CorruptCheckpoint, LeaderEpochCheckpoint, PartitionMetadata, encode_uuid
 from .index import CorruptIndex
 from .leader_epochs import EpochStart, LeaderEpochs
-from .log_config import INT_MAX, LogConfig
+from .log_config import INT_MAX, LONG_MAX, LogConfig
 from .log_durability import FLUSH_FAILED
 from .log_file import scan_batches
 from .producer_recovery import aborted_entry, load_producers, take_in, walk_headers
@@ -84,7 +84,7 @@ def load_log(
         snapshots.remove_unreadable()
         dirty_from = segments.floor(recovery_point) or segments.first
         damaged = yield from _first_damaged(segments, until=dirty_from)
-        yield from recovery.read_from(damaged or dirty_from, may_lack_pages=True)
+        yield from recovery.read_from(damaged or dirty_from, whole_to=recovery_point)
     else:
         active = segments.active
         damaged = yield from _first_damaged(segments, until=active)
@@ -97,7 +97,7 @@ def load_log(
                 unsynced = None if clean_shutdown else segments.floor(recovery_point)
                 damaged = unsynced or active
         if damaged is not None:
-            yield from recovery.read_from(damaged, may_lack_pages=False)
+            yield from recovery.read_from(damaged, whole_to=LONG_MAX)
     loaded = recovery.finish()
     if lost_pages:
         (directory / FLUSH_FAILED).unlink()
@@ -145,13 +145,12 @@ class _Recovery:
             # Of what a truncation has cut that the end of the process interrupted.
             self.snapshots.remove_above(active.next_offset)
 
-    def read_from(self, dirty_from: Segment, *, may_lack_pages: bool) -> Steps[None]:
+    def read_from(self, dirty_from: Segment, *, whole_to: int) -> Steps[None]:
         """Read a segment and all newer ones; end the log before the first batch that is not whole.
 
         A power cut can take the end of a segment, exactly between two batches, and leave a newer
-        one. So the log then ends before a gap between segments, too. A gap that compaction has
-        made (maybe before the topic's policy changed) cannot be told from it: what follows is
-        fetched again.
+        one. So the log ends before a gap between segments, too, unless the newer one begins at
+        `whole_to` or below. Compaction leaves gaps, but only below the recovery point on the disk.
         """
         segments = self.segments
         yield from self._load_state(dirty_from.base_offset)
@@ -159,7 +158,7 @@ class _Recovery:
         is_cut = False
         end_offset = dirty_from.base_offset
         for segment in segments.from_floor(dirty_from.base_offset):
-            is_cut |= segment.base_offset > end_offset and may_lack_pages
+            is_cut |= segment.base_offset > max(end_offset, whole_to)
             if is_cut or segment.base_offset < end_offset:
                 segments.remove(segment)
                 segment.delete()

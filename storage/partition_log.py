@@ -327,6 +327,17 @@ class PartitionLog(LocalLog):
                 self._cut_to(offset)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
 
+    def truncation_end_min(self, offset: int) -> int:
+        """How low the log end may come by `truncate_to(offset)`, as far as it was ever synced.
+
+        The recovery point is the end of a batch. Below the high watermark compaction may have
+        taken that batch since; then only the segment's begin is sure.
+        """
+        segment = self.segments.floor(offset)
+        if offset >= self.high_watermark or segment is None:
+            return offset
+        return segment.base_offset
+
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything: the log is empty, and starts and goes on at `offset`."""
         with self._disk:

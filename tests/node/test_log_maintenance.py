@@ -14,7 +14,12 @@ import pytest
 
 from oncelog.node import log_maintenance
 from oncelog.node.log_maintenance import LogMaintenance
-from oncelog.storage.checkpoint import HIGH_WATERMARKS, OffsetCheckpoint
+from oncelog.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
 
@@ -59,6 +64,8 @@ def test_a_full_disk_is_said_once_and_forgiven(
         broker = LeadingBroker(tmp_path)
         config: Any = SimpleNamespace(
             replica_high_watermark_checkpoint_interval_ms=10,
+            log_flush_offset_checkpoint_interval_ms=30,
+            log_flush_start_offset_checkpoint_interval_ms=60_000,
             log_retention_check_interval_ms=60_000,
         )
         directory.open_partition("t", 0, TOPIC_ID, LogConfig(), 0)
@@ -71,10 +78,12 @@ def test_a_full_disk_is_said_once_and_forgiven(
             await until(lambda: not list(directory.path.glob("u-0*")))
             checkpoint = OffsetCheckpoint(directory.path / HIGH_WATERMARKS)
             await until(lambda: checkpoint.read() == {("t", 0): 0})
+            await until((directory.path / RECOVERY_POINTS).exists)
+            assert not (directory.path / LOG_START_OFFSETS).exists(), "each has its own interval"
             await maintenance.stop()
         directory.release()
 
     started: list[bool] = []
     asyncio.run(run())
     said = [record for record in caplog.records if "tried again" in record.message]
-    assert 1 <= len(said) <= 2, "once for the checkpoints, once for the deletion"
+    assert 1 <= len(said) <= 3, "once for each checkpoint, once for the deletion"

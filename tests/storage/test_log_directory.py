@@ -17,6 +17,7 @@ from oncelog.storage.log_directory import (
     WrongCluster,
 )
 from oncelog.storage.partition_log import PartitionLog
+from oncelog.storage.partition_offsets import CHECKPOINTS
 from oncelog.wire.errors import KafkaStorageError
 
 NOW_MS = 1_700_000_000_000
@@ -42,6 +43,11 @@ def opened(tmp_path):
 
 def open_partition(directory, topic="t", partition=0, topic_id=TOPIC_ID):
     return directory.open_partition(topic, partition, topic_id, CONFIG, NOW_MS)
+
+
+def write_checkpoints(directory):
+    for name in CHECKPOINTS:
+        directory.write_offsets(name, directory.collect_offsets(name))
 
 
 def test_a_second_broker_on_a_directory_is_refused_with_the_pid_of_the_first(opened):
@@ -189,7 +195,7 @@ def test_checkpoints_bring_back_log_start_high_watermark_and_recovery_point(open
     log.advance_log_start_offset(4)
     log.flush()
     logs.lead(log, 1)
-    directory.write_checkpoints(directory.collect_checkpoints())
+    write_checkpoints(directory)
     directory.release()
     again = opened()
     assert again.clean_shutdown_epoch is None
@@ -207,7 +213,7 @@ def test_checkpoints_keep_partitions_that_are_not_open_yet(opened, logs, tmp_pat
     directory.close(broker_epoch=1)
     again = opened()
     open_partition(again)
-    again.write_checkpoints(again.collect_checkpoints())
+    write_checkpoints(again)
     path = tmp_path / "node-1" / "replication-offset-checkpoint"
     assert OffsetCheckpoint(path).read() == {("t", 0): 2, ("t", 1): 2}
 
@@ -310,9 +316,9 @@ def test_a_checkpoint_that_finds_no_room_is_written_when_there_is_room_again(ope
     logs.lead(open_partition(directory), 3)
     disk.full_at = {"checkpoint.before-fsync"}
     with pytest.raises(KafkaStorageError, match="No space left"):
-        directory.write_checkpoints(directory.collect_checkpoints())
+        write_checkpoints(directory)
     disk.full_at = set()
-    directory.write_checkpoints(directory.collect_checkpoints())
+    write_checkpoints(directory)
     directory.note_recovered()
     directory.delete_partition("t", 0)
     assert directory.purge_deleted(NOW_MS) == 1
@@ -391,3 +397,40 @@ def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(opened, logs):
     again = opened()
     assert again.clean_shutdown_epoch is None
     assert open_partition(again, partition=1).recovery_point == 1
+
+
+def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened, logs):
+    """Deleted records, commits and syncs of the old one would be believed of the new one's."""
+    directory = opened()
+    directory.note_recovered()
+    log = open_partition(directory)
+    logs.lead(log, 9)
+    log.advance_high_watermark(9)
+    log.advance_log_start_offset(9)
+    log.flush()
+    write_checkpoints(directory)
+    directory.delete_partition("t", 0)
+    log = open_partition(directory, topic_id=OTHER_ID)
+    logs.lead(log, 3)
+    directory.release()  # killed before the next checkpoint
+    log = open_partition(opened(), topic_id=OTHER_ID)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+    assert (log.high_watermark, log.recovery_point) == (0, 0)
+
+
+def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, logs):
+    directory = opened()
+    log = open_partition(directory)
+    logs.lead(log, 9)
+    log.advance_high_watermark(9)
+    log.flush()
+    write_checkpoints(directory)
+    directory.release()
+    os.truncate(log.segments.first.paths()[0], 0)
+    directory = opened(boot_id="boot-2")
+    log = open_partition(directory)
+    directory.note_recovered()
+    logs.lead(log, 9)
+    directory.release()
+    log = open_partition(opened(boot_id="boot-2"))
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (9, 0, 0)

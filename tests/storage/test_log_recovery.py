@@ -545,3 +545,55 @@ def test_nothing_that_was_answered_is_lost_by_sigkill(tmp_path, seed):
             assert header.base_sequence == expected
             sequences[header.producer_id] = expected + header.record_count
         assert derived(log) == replayed(tmp_path, batches_of(log))
+
+
+def follow(log, offsets):
+    """Append what a compacted leader sends: single records at these offsets."""
+    for offset in offsets:
+        records = [Record(offset, NOW_MS, b"k", b"v" * 20)]
+        batch = encode_batch(records, base_offset=offset)
+        log.append_as_follower(batch, now_ms=NOW_MS)
+
+
+def offsets_in(log):
+    found, at = [], log.log_start_offset
+    while at < log.log_end_offset:
+        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
+        found += [header.base_offset for _, header in iterate_batches(bytes(read.data))]
+        at = read.next_offset
+    return found
+
+
+def test_a_gap_that_a_follower_was_sent_is_no_hole_after_a_power_cut(tmp_path):
+    """The leader's compaction left it, and all of it was synced but for the checkpoint."""
+    config = LogConfig(segment_bytes=400)
+    log = open_log(tmp_path / "t-0", config=config)
+    offsets = list(range(0, 300, 7))
+    follow(log, offsets)
+    assert len(log.segments) > 4
+    log.flush()
+    again = open_log(tmp_path / "t-0", config=config, machine_restarted=True)
+    assert offsets_in(again) == offsets
+
+
+def test_a_gap_too_wide_for_a_segment_begins_another_one(tmp_path):
+    log = open_log(tmp_path / "t-0")
+    offsets = [0, 1, 1 << 32, (1 << 32) + 1, 1 << 33]
+    follow(log, offsets)
+    assert offsets_in(log) == offsets
+    assert [segment.base_offset for segment in log.segments] == [0, 1 << 32, 1 << 33]
+
+
+def test_a_gap_below_the_recovery_point_is_no_hole_whatever_must_be_read_again(tmp_path):
+    """An index is missing, so that all is read from there on, after a power cut too."""
+    config = LogConfig(segment_bytes=400)
+    log = open_log(tmp_path / "t-0", config=config)
+    follow(log, range(30))
+    log.flush()
+    second = list(log.segments)[1]
+    second.file.truncate(second.position_of(second.base_offset + 2)[0])  # as compaction would
+    offsets = offsets_in(open_log(tmp_path / "t-0", config=config, recovery_point=30))
+    assert len(offsets) < 30 and offsets[-1] == 29
+    log.segments.first.paths()[1].unlink()
+    again = open_log(tmp_path / "t-0", config=config, recovery_point=30, machine_restarted=True)
+    assert offsets_in(again) == offsets

@@ -1,0 +1,82 @@
+"""The three checkpoints of a data directory: an offset for each partition, of which some lie open.
+
+What is known of partitions that are not open is what the files said at the start. One thread
+writes; another one may collect what is to be written.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from .checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    CorruptCheckpoint,
+    FaultPoint,
+    OffsetCheckpoint,
+)
+from .partition_log import PartitionLog
+
+TopicPartition = tuple[str, int]
+# What each holds of a log.
+CHECKPOINTS: dict[str, Callable[[PartitionLog], int]] = {
+    HIGH_WATERMARKS: lambda log: log.high_watermark,
+    RECOVERY_POINTS: lambda log: log.recovery_point,
+    LOG_START_OFFSETS: lambda log: log.log_start_offset,
+}
+
+
+class PartitionOffsets:
+    """By the names of the checkpoints. Methods that write raise OSError."""
+
+    def __init__(self, path: Path, fault_point: FaultPoint) -> None:
+        self._files = {name: OffsetCheckpoint(path / name, fault_point) for name in CHECKPOINTS}
+        self._known = {name: _read(file) for name, file in self._files.items()}
+        # What each file says; None when nobody knows, since a write has failed.
+        self.on_disk: dict[str, Mapping[TopicPartition, int] | None] = {
+            name: dict(offsets) for name, offsets in self._known.items()
+        }
+
+    def of(self, name: str, key: TopicPartition) -> int:
+        """What is known of a partition, 0 if nothing is."""
+        return self._known[name].get(key, 0)
+
+    def forget(self, key: TopicPartition) -> None:
+        """A partition is gone. What the files say of it stays until the next write."""
+        for offsets in self._known.values():
+            offsets.pop(key, None)
+
+    def collect(
+        self, name: str, logs: Mapping[TopicPartition, PartitionLog]
+    ) -> dict[TopicPartition, int]:
+        """The offsets as they are now, those of failed logs as they were."""
+        known, offset_of = self._known[name], CHECKPOINTS[name]
+        for key, log in list(logs.items()):
+            if not log.is_failed:
+                known[key] = offset_of(log)
+        return dict(known)
+
+    def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace a file (blocks)."""
+        self.on_disk[name] = None
+        self._files[name].write(offsets)
+        self.on_disk[name] = offsets
+
+    def lower(
+        self,
+        found: Mapping[TopicPartition, PartitionLog],
+        logs: Mapping[TopicPartition, PartitionLog],
+    ) -> None:
+        """Write the files anew that say more of `found` than these logs hold (blocks)."""
+        for name, offset_of in CHECKPOINTS.items():
+            on_disk = self.on_disk[name]
+            if on_disk is None or any(on_disk.get(key, 0) > offset_of(found[key]) for key in found):
+                self._known[name].update((key, offset_of(log)) for key, log in found.items())
+                self.write(name, self.collect(name, logs))
+
+
+def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:
+    try:
+        return file.read()
+    except CorruptCheckpoint:  # it only saves work: everything is recovered without it
+        return {}

@@ -1,0 +1,175 @@
+"""Power cuts in the middle of what rewrites a log: compaction, and truncation on a follower.
+
+The shells run as in a broker, on a disk that knows what was synced (tests/simulation). The power
+goes at every n-th change of the disk; then the log is opened on a machine that was restarted.
+"""
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.node.checkpoint_writer import CheckpointWriter
+from oncelog.node.clock import SystemClock
+from oncelog.node.log_compaction import LogCompaction
+from oncelog.storage.checkpoint import RECOVERY_POINTS
+from oncelog.storage.log_cleaner import LogCleaner
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.storage.partition_offsets import CHECKPOINTS
+from oncelog.wire.record_batch import decode_header, iterate_batches, restamp
+from oncelog.wire.records import Record, decode_batch, encode_batch
+
+from ..simulation.virtual_disk import Disks
+from ..simulation.virtual_loop import Timeline
+from .leading_broker import TOPIC_ID
+
+NOW_MS = 1_700_000_000_000
+WAIT_S = 10
+
+
+class SameThread(Executor):
+    """Does a job at once; what it raises is raised where it is waited for."""
+
+    def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        try:
+            future.set_result(job(*args, **keywords))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+class Machine:
+    """A node with its disk. From the operation on at which the power goes, nothing is written."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.disks = Disks(path, Timeline(seed), [1])
+        self.disk = self.disks.nodes[1]
+        self.disk.on_last_operation = self._stop
+        self.is_off = False
+
+    def _stop(self) -> bool:
+        self.is_off = True
+        self.disk.operations_left = 0
+        return True
+
+    def open(self, boot_id: str) -> LogDirectory:
+        return LogDirectory(
+            Path(self.disk.path) / "data",
+            cluster_id="c",
+            node_id=1,
+            boot_id=boot_id,
+            new_directory_id=bytes(16),
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """What was opened inside is closed before the end."""
+        with self.disks.installed():
+            yield
+            gc.collect()
+
+    def restart(self, config: LogConfig) -> tuple[list[bytes], int]:
+        """The power comes back: the batches of the log, and its end."""
+        self.disks.died(1)
+        self.disk.cut_power()
+        directory = self.open("boot-2")
+        log = directory.open_partition("t", 0, TOPIC_ID, config, NOW_MS)
+        directory.release()
+        return batches_in(log), log.log_end_offset
+
+
+def make_batch(key: bytes, value: bytes, offset: int = 0, epoch: int = 1) -> memoryview:
+    batch = memoryview(bytearray(encode_batch([Record(0, NOW_MS, key, value)], base_offset=0)))
+    restamp(batch, 0, offset, epoch)
+    return batch
+
+
+def batches_in(log: PartitionLog) -> list[bytes]:
+    found, at = [], log.log_start_offset
+    while at < log.log_end_offset:
+        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
+        data = bytes(read.data)
+        found += [data[p : p + header.size_bytes] for p, header in iterate_batches(data)]
+        at = read.next_offset
+    return found
+
+
+def write_checkpoints(directory: LogDirectory) -> None:
+    for name in CHECKPOINTS:
+        directory.write_offsets(name, directory.collect_offsets(name))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+PUTS = 17
+COMPACTED = LogConfig(
+    segment_bytes=400,
+    is_compacted=True,
+    is_deleted_by_retention=False,
+    min_cleanable_dirty_ratio=0.0,
+    flush_messages=1,
+    file_delete_delay_ms=0,
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
+    tmp_path: Path, seed: int
+) -> None:
+    """The gaps that it leaves must not be taken for what a power cut has lost."""
+
+    def live(machine: Machine, operations: int | None) -> tuple[dict[bytes, bytes], int]:
+        directory = machine.open("boot-1")
+        log = directory.open_partition("t", 0, TOPIC_ID, COMPACTED, NOW_MS)
+        directory.note_recovered()
+        last: dict[bytes, bytes] = {}
+        for n in range(PUTS):
+            key = b"a" if n % 2 else b"b%d" % n
+            batch = make_batch(key, b"%d" % n)
+            log.append_as_leader(batch, decode_header(batch), leader_epoch=1, now_ms=NOW_MS)
+            log.flush()
+            log.advance_high_watermark(log.log_end_offset)
+            last[key] = b"%d" % n
+            if n == 0:
+                write_checkpoints(directory)  # the recovery point 1 is on the disk
+        machine.disk.operations_left = operations
+        asyncio.run(compact(machine, directory))
+        return last, log.log_end_offset
+
+    async def compact(machine: Machine, directory: LogDirectory) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        cleaner = LogCleaner(directory.path)
+        executor = SameThread()
+        points = CheckpointWriter(directory, RECOVERY_POINTS, executor)
+        compaction = LogCompaction(
+            directory, cleaner, SystemClock(), executor, points, backoff_ms=0
+        )
+        is_clean = lambda: (directory.path / "cleaner-offset-checkpoint").exists()  # noqa: E731
+        await until(lambda: machine.is_off or is_clean())
+        await compaction.stop()
+
+    operations, batch_counts = seed, set()
+    while True:
+        machine = Machine(tmp_path / str(operations), seed)
+        with machine.running():
+            last, end_offset = live(machine, operations)
+            batches, found_end = machine.restart(COMPACTED)
+        found = {record.key: record.value for b in batches for record in decode_batch(b)}
+        assert (found, found_end) == (last, end_offset), operations
+        batch_counts.add(len(batches))
+        if not machine.is_off:
+            break
+        operations += 5
+    assert operations > 50 and len(batch_counts) > 2
