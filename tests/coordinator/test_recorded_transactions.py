@@ -67,10 +67,10 @@ def hold_markers(inner: InnerBroker) -> None:
     writer: Any = inner.broker.services.markers
     append = writer._append
 
-    def held(marker: Any, topic: str, index: int) -> Any:
+    def held(marker: Any, topic: str, index: int, leader_epoch: int) -> Any:
         if topic == HELD:
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        return append(marker, topic, index)
+        return append(marker, topic, index, leader_epoch)
 
     writer._append = held
 
