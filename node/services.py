@@ -4,6 +4,7 @@ The protocols say what the handlers need, not who gives it: `Controller` is give
 coordinator.controller_client.ControllerClient, `MetadataGroup` by coordinator.raft.RaftGroup.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +15,7 @@ from ..coordinator.results import Result
 from ..coordinator.transactions.service import TransactionCoordinators
 from ..coordinator.transactions.verifier import TransactionVerifier
 from ..replication.sliced_work import SlicedWork
+from .batch_contents import PLACES
 from .clock import Clock, SystemClock
 from .config import BrokerConfig
 from .connection_fence import ConnectionFence
@@ -93,6 +95,7 @@ class BrokerServices:
     verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
     work: SlicedWork = field(default_factory=SlicedWork)
+    unfolded: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PLACES))
     doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
     departed_brokers: DepartedBrokers = field(default_factory=DepartedBrokers)
     metrics: Any = None

@@ -7,23 +7,30 @@ the topic's config or the log's end.
 from ..wire.control_record import decode_marker
 from ..wire.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
 from ..wire.record_batch import CONTROL_BIT, BatchHeader, check_crc, iterate_batches
-from ..wire.records import decode_batch
 from .index import NO_TIMESTAMP
 from .log_config import LogConfig
 from .log_file import Buffer
+
+
+class TimestampOutOfRange(InvalidTimestamp):
+    """With the range that would have been accepted, both ends inclusive."""
+
+    def __init__(self, timestamp: int, earliest: int, latest: int) -> None:
+        super().__init__(
+            f"Timestamp {timestamp} of a batch is out of range. The timestamp should be "
+            f"within [{earliest}, {latest}]"
+        )
+        self.earliest, self.latest = earliest, latest
 
 
 class UnexpectedAppendOffset(Exception):
     """The leader sent a batch that does not continue this log: the follower must look again."""
 
 
-def check_client_batch(
-    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> None:
-    """Judge a batch that a client sent, on the leader.
+def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Judge a batch that a client sent, on the leader; of its records see `record_checks`.
 
-    Raises InvalidRecord for a base offset other than 0 and, where every record is looked at, for
-    a malformed record or (compacted topic) one without key; InvalidTimestamp when the largest
+    Raises InvalidRecord for a base offset other than 0; InvalidTimestamp when the largest
     timestamp is too far from `now_ms` (wall clock). Kafka looks at each record's timestamp, we at
     the largest: the one of the batch header, which the producer's own library sets.
     """
@@ -32,25 +39,11 @@ def check_client_batch(
             f"The base offset of a batch must be 0 when it is sent, but it is {header.base_offset}"
         )
     if not config.uses_append_time:
+        earliest = now_ms - config.timestamp_before_max_ms
+        latest = now_ms + config.timestamp_after_max_ms
         timestamp = header.max_timestamp
-        is_late = now_ms - timestamp > config.timestamp_before_max_ms
-        is_early = timestamp - now_ms > config.timestamp_after_max_ms
-        if (is_late or is_early) and timestamp != NO_TIMESTAMP:
-            earliest = now_ms - config.timestamp_before_max_ms
-            latest = now_ms + config.timestamp_after_max_ms
-            raise InvalidTimestamp(
-                f"Timestamp {timestamp} of a batch is out of range. The timestamp should be "
-                f"within [{earliest}, {latest}]"
-            )
-    if config.needs_every_record:
-        check_every_record(records, config)
-
-
-def check_every_record(records: Buffer, config: LogConfig) -> None:
-    """InvalidRecord unless each record can be read, and has a key where the topic compacts."""
-    decoded = decode_batch(records)
-    if config.is_compacted and any(record.key is None for record in decoded):
-        raise InvalidRecord("Compacted topic cannot accept message without key.")
+        if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+            raise TimestampOutOfRange(timestamp, earliest, latest)
 
 
 def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, BatchHeader]]:

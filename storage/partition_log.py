@@ -169,7 +169,7 @@ class PartitionLog(LocalLog):
                 f"A batch of {len(records)} bytes exceeds segment.bytes={config.segment_bytes}"
             )
         if origin is Origin.CLIENT:
-            check_client_batch(records, header, config, now_ms)
+            check_client_batch(header, config, now_ms)
         if header.attributes & CONTROL_BIT:
             written = self.producer_state.check_marker(
                 header.producer_id,

@@ -1,7 +1,7 @@
 """The four compressions of record batches, each with a bound on what comes out.
 
 A few kilobytes can unfold to gigabytes, so nothing is decompressed without a limit: output
-beyond it raises InvalidRecord, and no more memory than the limit is ever held. Which library
+beyond it raises DecompressedTooLarge, and no more memory than the limit is ever held. Which library
 does what, and why: docs/decisions/0002.
 """
 
@@ -13,12 +13,17 @@ from .errors import InvalidRecord, KafkaError, UnsupportedCompressionType
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _GZIP_PIECE_BYTES = 16 * 1024
 _ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024  # as Java; touched only as far as output is made
 _length = struct.Struct(">i")
+
+
+class DecompressedTooLarge(InvalidRecord):
+    """There is more in it than the caller wanted to have."""
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -44,7 +49,10 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: bytes | memoryview, max_bytes: int) -> bytes:
-    """The original bytes, at most max_bytes. Raises InvalidRecord for more, or for nonsense."""
+    """The original bytes, at most max_bytes.
+
+    Raises DecompressedTooLarge for more, InvalidRecord for nonsense.
+    """
     if codec == NONE:
         return bytes(data)
     try:
@@ -64,7 +72,7 @@ def decompress(codec: int, data: bytes | memoryview, max_bytes: int) -> bytes:
 
 
 def _too_large(codec: int, max_bytes: int) -> KafkaError:
-    return InvalidRecord(f"{CODEC_NAMES[codec]} data unfolds to more than {max_bytes} bytes")
+    return DecompressedTooLarge(f"{CODEC_NAMES[codec]} data unfolds to more than {max_bytes} bytes")
 
 
 def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:

@@ -5,6 +5,8 @@ There is one class for each code, named as the code is (NOT_LEADER_OR_FOLLOWER -
 the number. Cores raise them; only the dispatcher of a broker turns them into numbers again.
 """
 
+from collections.abc import Sequence
+
 from .error_codes import ErrorCode
 
 __all__ = ["ErrorCode", "KafkaError", "error_for"]
@@ -17,6 +19,9 @@ class KafkaError(Exception):
     # What it means to a producer that met it is the producer's to say: it sets these on the error.
     abortable = False  # its transaction must be aborted; then it may go on
     fatal = False  # it cannot go on
+    # Of a produce: the records of the batch that are at fault, by their place in it, and why
+    # (KIP-467).
+    record_errors: Sequence[tuple[int, str | None]] = ()
 
     def __init__(self, message: str | None = None, *, number: int | None = None) -> None:
         super().__init__(message or self.code.sentence)

@@ -196,7 +196,7 @@ def decode_batch(
 
 def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int, int]:
     """(record, offset delta, next position). One-byte varints, the usual ones, are read here."""
-    length, at = _varint(data, at)
+    length, at = varint_at(data, at)
     end = at + length
     if length < RECORD_BYTES_MIN - 1 or end > len(data):
         raise InvalidRecord("a record goes beyond its batch")
@@ -205,14 +205,14 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, i
     if number < 0x80:
         timestamp_delta, at = (number >> 1) ^ -(number & 1), at + 1
     else:
-        timestamp_delta, at = _varint(data, at)
+        timestamp_delta, at = varint_at(data, at)
     number = data[at]
     if number < 0x80:
         delta, at = (number >> 1) ^ -(number & 1), at + 1
     else:
-        delta, at = _varint(data, at)
-    key, at = _bytes(data, at, end)
-    value, at = _bytes(data, at, end)
+        delta, at = varint_at(data, at)
+    key, at = bytes_at(data, at, end)
+    value, at = bytes_at(data, at, end)
     if data[at] == 0:
         headers, at = (), at + 1
     else:
@@ -227,7 +227,8 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, i
     return Record(header.base_offset + delta, timestamp, key, value, headers), delta, at
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint_at(data: bytes, at: int) -> tuple[int, int]:
+    """(number, position after it). Raises InvalidRecord, IndexError beyond the data."""
     value = data[at]
     at += 1
     if value >= 0x80:
@@ -247,12 +248,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+def bytes_at(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    """(bytes, position after them), within a record that ends at `end`. Raises InvalidRecord."""
     number = data[at]
     if number < 0x80:
         length, at = (number >> 1) ^ -(number & 1), at + 1
     else:
-        length, at = _varint(data, at)
+        length, at = varint_at(data, at)
     if length == -1:
         return None, at
     stop = at + length
@@ -262,16 +264,16 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, at = _varint(data, at)
+    count, at = varint_at(data, at)
     if count == 0:
         return (), at
     if count < 0 or count * 2 > end - at:
         raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        name, at = _bytes(data, at, end)
+        name, at = bytes_at(data, at, end)
         if name is None:
             raise InvalidRecord("a header has no name")
-        value, at = _bytes(data, at, end)
+        value, at = bytes_at(data, at, end)
         headers.append((name.decode(), value))
     return tuple(headers), at

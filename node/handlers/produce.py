@@ -7,8 +7,9 @@ Version 13 names topics by id.
 acks=0 has no answer: an error closes the connection, so that the client looks again. acks=all is
 answered when the high watermark has passed the batch; a duplicate waits for the same.
 
-A transactional producer's requests go another way (`transactional_produce`), and so does what comes
-behind one that waits on its connection; everything else is appended here and now.
+A transactional producer's requests go another way (`transactional_produce`), and so do requests
+whose many records must be looked at (`record_checks`), and what comes behind one that waits on its
+connection; everything else is appended here and now.
 """
 
 from ...wire.errors import InvalidRequiredAcks, KafkaError
@@ -17,6 +18,7 @@ from ...wire.messages import produce
 from ..dispatch import Api, Buffer, PendingAnswer, RequestContext
 from . import transactional_produce
 from .produce_append import append_all, refuse_all
+from .record_checks import check_at_once
 
 PRODUCE = 0
 
@@ -29,9 +31,10 @@ def handle(
     request = produce.decode_request(body, version)
     if request.acks not in (-1, 0, 1):
         return refuse_all(request, version, InvalidRequiredAcks())
-    if request.transactional_id is not None or context.produce_line is not None:
-        return transactional_produce.handle(context, request, version)
-    return append_all(context, request, version)
+    verdicts = check_at_once(context.broker.replicas, request)
+    if request.transactional_id is not None or context.produce_line is not None or verdicts is None:
+        return transactional_produce.handle(context, request, version, verdicts)
+    return append_all(context, request, version, verdicts)
 
 
 def _on_error(

@@ -5,6 +5,7 @@ from functools import partial
 
 from ...coordinator.cluster_model import INTERNAL_TOPICS
 from ...replication.purgatory import DelayedProduce
+from ...storage.batch_checks import TimestampOutOfRange
 from ...storage.partition_log import AppendInfo
 from ...wire.errors import (
     ErrorCode,
@@ -32,6 +33,7 @@ from ..dispatch import Buffer, PendingAnswer, RequestContext
 from ..hosted_partition import HostedPartition
 from ..replica_manager import ReplicaManager
 from .leader_hints import LeaderHints
+from .record_checks import Verdicts, name_records_out_of_range, raise_refusal
 
 ZSTD, ZSTD_FROM = 4, 7
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
@@ -44,11 +46,13 @@ def append_all(
     context: RequestContext,
     request: ProduceRequest,
     version: int,
+    verdicts: Verdicts,
     append: Append | None = None,
     pending: PendingAnswer | None = None,
 ) -> list[Buffer] | PendingAnswer | None:
     """Append every batch; the answer, now or when the replicas have them, None for acks=0.
 
+    verdicts: of the records of partitions where they are looked at.
     append: what stands before `ReplicaManager.append`; without it no batch may be transactional.
     pending: the answer that was promised already; what comes later comes there.
     """
@@ -80,8 +84,12 @@ def append_all(
                     raise TransactionalIdAuthorizationFailed
                 if batch.compression == ZSTD and version < ZSTD_FROM:
                     raise UnsupportedCompressionType("zstd came with version 7 (KIP-110)")
+                if partition.log.config.needs_every_record:
+                    raise_refusal(partition, wanted, verdicts)
                 info = append(partition, wanted.records, batch, request.acks)  # type: ignore[arg-type]
             except KafkaError as error:
+                if isinstance(error, TimestampOutOfRange):
+                    name_records_out_of_range(error, wanted)
                 failed = True
                 _fail(answer, error, name, hints)
                 continue
@@ -211,5 +219,6 @@ def _fail(
     answer.error_code = error.number
     if error.args and str(error) != error.code.sentence:
         answer.error_message = str(error)
+    answer.record_errors = error.record_errors
     if error.code in _WAIT_FOR_LEADER and name is not None:
         answer.current_leader = hints.leader_of(name, answer.index)

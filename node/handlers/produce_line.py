@@ -1,7 +1,8 @@
 """Produces of one connection that stand in line, because the first must be verified (KIP-890).
 
 Requests of a connection are appended in their order. So when one waits for the transaction
-coordinator, all behind it wait, too; those of the same producer are asked about together, and a
+coordinator, or has so many records to be looked at that it is done in slices (`record_checks`), all
+behind it wait, too; those of the same producer are asked about together, and a
 transaction that opens in many partitions costs two questions, not one for each.
 
 What becomes of an answer of the coordinator:
@@ -37,6 +38,7 @@ from ...wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer, decode_
 from ..dispatch import PendingAnswer, RequestContext
 from ..hosted_partition import HostedPartition
 from .produce_append import Append, append_all, refuse_all
+from .record_checks import NONE_CHECKED, Verdicts, check_in_slices
 
 logger = logging.getLogger(__name__)
 QUESTIONS_MAX = 4  # of one request: each time a marker came in between
@@ -70,10 +72,24 @@ class _Verdict(NamedTuple):
 class _Waiting:
     """One request in line."""
 
-    __slots__ = ("is_abandoned", "pending", "producer", "request", "version")
+    __slots__ = (
+        "is_abandoned",
+        "pending",
+        "producer",
+        "request",
+        "verdicts",
+        "version",
+    )
 
-    def __init__(self, request: ProduceRequest, version: int, producer: Producer | None) -> None:
+    def __init__(
+        self,
+        request: ProduceRequest,
+        version: int,
+        producer: Producer | None,
+        verdicts: Verdicts | None,
+    ) -> None:
         self.request = request
+        self.verdicts = verdicts  # of its records; None when they are still to be looked at
         self.version = version
         self.producer = producer
         self.is_abandoned = False
@@ -92,10 +108,14 @@ class ProduceLine:
         self._task: asyncio.Task[None] | None = None
 
     def put(
-        self, request: ProduceRequest, version: int, producer: Producer | None
+        self,
+        request: ProduceRequest,
+        version: int,
+        producer: Producer | None,
+        verdicts: Verdicts | None,
     ) -> PendingAnswer:
         """Let a request wait for its turn; `producer` is None for one without transactions."""
-        waiting = _Waiting(request, version, producer)
+        waiting = _Waiting(request, version, producer, verdicts)
         self._waiting.append(waiting)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -104,6 +124,7 @@ class ProduceLine:
     async def _run(self) -> None:
         try:
             while self._waiting:
+                await self._look_at_records(self._waiting[0])
                 count, producer, guards = self._next_question()
                 verdicts = {}
                 if producer is not None and guards:
@@ -116,6 +137,13 @@ class ProduceLine:
                 if not waiting.pending.is_done:
                     waiting.pending.abort("the line of produces broke")
 
+    async def _look_at_records(self, waiting: _Waiting) -> None:
+        """Before the question: while we look, a marker may destroy a guard."""
+        if waiting.verdicts is None:
+            waiting.verdicts = NONE_CHECKED
+            if not waiting.is_abandoned:
+                waiting.verdicts = await check_in_slices(self._context, waiting.request)
+
     def _next_question(self) -> tuple[int, Producer | None, dict[HostedPartition, int]]:
         """How many can be appended after the next question; of whom; which guards they got."""
         asked_for: Producer | None = None
@@ -123,6 +151,8 @@ class ProduceLine:
         count = 0
         for waiting in self._waiting:
             producer = waiting.producer
+            if waiting.verdicts is None:
+                break
             if producer is not None and not waiting.is_abandoned:
                 if asked_for is not None and producer != asked_for:
                     break
@@ -202,7 +232,14 @@ class ProduceLine:
 
         append = None if producer is None else noting_owner(verified, producer)
         try:
-            outcome = append_all(self._context, waiting.request, waiting.version, append, pending)
+            outcome = append_all(
+                self._context,
+                waiting.request,
+                waiting.version,
+                waiting.verdicts or NONE_CHECKED,
+                append,
+                pending,
+            )
         except Exception:
             logger.exception("a produce that stood in line failed")
             if pending.is_done:

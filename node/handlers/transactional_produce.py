@@ -1,4 +1,4 @@
-"""Produces of transactional producers, and what comes behind one on its connection.
+"""Produces that may have to wait before they are appended, and what comes behind one.
 
 What is transactional is said by the batches, not by the request (CVE-2018-17196): a request with a
 transactional id and plain batches is plain, one with a transactional batch and no id is refused.
@@ -17,12 +17,15 @@ from .produce_line import (
     transactional_header,
     unverified,
 )
+from .record_checks import Verdicts
 
 
 def handle(
-    context: RequestContext, request: ProduceRequest, version: int
+    context: RequestContext, request: ProduceRequest, version: int, verdicts: Verdicts | None
 ) -> list[Buffer] | PendingAnswer | None:
     """Append at once what is verified, and let everything else wait in line.
+
+    verdicts: of the records; None when they are still to be looked at.
 
     Raises TransactionalIdAuthorizationFailed for a transactional batch without transactional id,
     InvalidProducerIdMapping for batches of several producers, CloseConnection for a produce that
@@ -32,14 +35,15 @@ def handle(
     if producer is not None and (stale := staleness(context, producer)):
         raise CloseConnection(stale)
     line = context.produce_line
-    if line is None:
+    if line is None and verdicts is not None:
         if producer is None:
-            return append_all(context, request, version)
+            return append_all(context, request, version, verdicts)
         if not unverified(context, request, producer):
             append = noting_owner(context.broker.replicas.append, producer)
-            return append_all(context, request, version, append)
+            return append_all(context, request, version, verdicts, append)
+    if line is None:
         line = context.produce_line = ProduceLine(context)
-    return line.put(request, version, producer)
+    return line.put(request, version, producer, verdicts)
 
 
 def _producer_of(request: ProduceRequest, version: int) -> Producer | None:

@@ -99,6 +99,9 @@ def produce(peer: RawPeer, version: int) -> Scenario:
         peer.topic_ids[topic],
         [ProducePartition(0, batch()), ProducePartition(5, batch())],
     )
+    both = [ProducePartition(0, batch()), ProducePartition(0, batch(2))]
+    again = ProduceTopic(topic, peer.topic_ids[topic], both)
+    yield "a partition twice", peer.ask(PRODUCE, version, ProduceRequest(None, -1, 1000, [again]))
     yield "one good, one bad", peer.ask(PRODUCE, version, ProduceRequest(None, -1, 1000, [twice]))
 
 
@@ -155,10 +158,16 @@ def produce_in_sequence(peer: RawPeer, version: int) -> Scenario:
 
 def produce_to_configured(peer: RawPeer, version: int) -> Scenario:
     compact, stamped, small = f"compact-{version}", f"stamped-{version}", f"small-{version}"
+    timely = f"timely-{version}"
+    peer.create_topic(timely, message_timestamp_after_max_ms="1000")
+    late = [Record(i, T0 + (7_200_000 if i % 3 == 1 else 0), b"k", b"v") for i in range(7)]
+    yield "some too early", peer.produce(version, timely, encode_batch(late))
     peer.create_topic(compact, cleanup_policy="compact")
     peer.create_topic(stamped, message_timestamp_type="LogAppendTime")
     peer.create_topic(small, max_message_bytes="500")
     yield "compacted, no key", peer.produce(version, compact, batch(3, key=None))
+    mixed = [Record(i, T0, None if i % 10 == 3 else b"k", b"v") for i in range(100)]
+    yield "compacted, some without key", peer.produce(version, compact, encode_batch(mixed))
     yield "compacted, key", peer.produce(version, compact, batch(3))
     yield "append time", peer.produce(version, stamped, batch(3))
     yield "append time, compressed", peer.produce(version, stamped, batch(9, compression=4))

@@ -107,10 +107,9 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant(
         "Produce",
+        "*a partition twice",
         "*",
-        "*record_errors[*",
-        "we refuse the batch without naming its records",
-        ours=repr(MISSING),
+        "Kafka appends the last batch of a partition only, and answers once",
     ),
     Meant(
         "Produce",

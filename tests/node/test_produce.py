@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.node.clock import SystemClock
+from oncelog.node.handlers.record_checks import AT_ONCE_RECORDS_MAX, NAMED_RECORDS_MAX
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.record_batch import rewrite_crc
+from oncelog.wire.records import Record, encode_batch
 
 from .leading_broker import LeadingBroker, batch
 
@@ -49,3 +53,127 @@ def test_each_batch_of_a_partition_that_is_named_twice_is_answered_with_what_bec
         assert found == [of_0[0], (1, E.NONE, 0), of_0[1], (0, E.INVALID_RECORD, -1)]
 
     run(tmp_path, test, partitions=2, replicas=(1, 2), min_insync_replicas=2)
+
+
+# -- records that are looked at (compacted topics)
+
+
+def keyed(*keys: bytes | None, compression: int = 0, size: int = 1) -> bytearray:
+    now_ms = SystemClock.wall_ms()
+    records = [Record(i, now_ms, key, bytes(size)) for i, key in enumerate(keys)]
+    return bytearray(encode_batch(records, compression=compression))
+
+
+COMPACTED = {"log_config": {"is_compacted": True}}
+
+
+@pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("count", [10, 20 * AT_ONCE_RECORDS_MAX])
+def test_the_records_at_fault_are_named(tmp_path: Path, count: int, compression: int) -> None:
+    """KIP-467: a producer fails these, and tells the others that they were in bad company."""
+
+    async def test(broker: LeadingBroker) -> None:
+        records = keyed(
+            *(None if n % 5 == 3 else b"k" for n in range(count)), compression=compression
+        )
+        answer = broker.produce(broker.connect(), {0: records}, transactional_id=None)
+        ((read,),) = (topic.partitions for topic in (await answer.value()).topics)
+        assert read.error_code == E.INVALID_RECORD
+        assert [index for index, _ in read.record_errors] == list(range(3, count, 5))
+        (reason,) = {reason for _, reason in read.record_errors}
+        assert reason == "Compacted topic cannot accept message without key in topic partition t-0"
+        assert f"due to {count // 5} record errors in total" in read.error_message
+        assert broker.log().log_end_offset == 0
+        sound = keyed(*[b"k"] * count, compression=compression)
+        answer = broker.produce(broker.connect(), {0: sound}, transactional_id=None)
+        assert await answer.errors() == {0: E.NONE}
+
+    run(tmp_path, test, **COMPACTED)
+
+
+def test_there_is_a_bound_on_how_many_records_are_named(tmp_path: Path) -> None:
+    async def test(broker: LeadingBroker) -> None:
+        records = keyed(*[None] * (NAMED_RECORDS_MAX + 5))
+        answer = broker.produce(broker.connect(), {0: records}, transactional_id=None)
+        (topic,) = (await answer.value()).topics
+        assert len(topic.partitions[0].record_errors) == NAMED_RECORDS_MAX
+
+    run(tmp_path, test, **COMPACTED)
+
+
+def test_one_record_that_unfolds_to_much_is_taken(tmp_path: Path) -> None:
+    async def test(broker: LeadingBroker) -> None:
+        for compression in range(1, 5):
+            records = keyed(b"k", compression=compression, size=500_000)
+            answer = broker.produce(broker.connect(), {0: records}, transactional_id=None)
+            assert not answer.is_there
+            assert await answer.errors() == {0: E.NONE}
+
+    run(tmp_path, test, **COMPACTED)
+
+
+def test_many_records_keep_their_connection_and_nobody_else(tmp_path: Path) -> None:
+    async def test(broker: LeadingBroker) -> None:
+        connection = broker.connect()
+        many = keyed(*[b"k"] * 40_000, compression=4)
+        first = broker.produce(connection, {0: many}, transactional_id=None)
+        second = broker.produce(connection, {0: keyed(b"k")}, transactional_id=None)
+        of_another = broker.produce(broker.connect(), {1: keyed(b"k")}, transactional_id=None)
+        assert of_another.is_there
+        turns = 0
+        while not first.is_there:
+            assert not second.is_there
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns > 2, "other requests had their turns"
+        assert await second.errors() == {0: E.NONE}
+        assert [entry[0] for entry in broker.contents()] == [0, 40_000]
+
+    run(tmp_path, test, partitions=2, **COMPACTED)
+
+
+def test_a_transactional_batch_of_many_records_is_looked_at_before_the_coordinator_is_asked(
+    tmp_path: Path,
+) -> None:
+    async def test(broker: LeadingBroker) -> None:
+        broker.verifier.hold = True
+        connection = broker.connect()
+        first = broker.produce(connection, {0: batch(0, count=5_000)})
+        second = broker.produce(connection, {0: batch(5_000, count=5_000)})
+        while not broker.verifier.questions:
+            await asyncio.sleep(0)
+        assert not first.is_there
+        broker.verifier.hold = False
+        broker.verifier.release()
+        assert await first.errors() == await second.errors() == {0: E.NONE}
+        assert broker.log().log_end_offset == 10_000
+
+    run(tmp_path, test, **COMPACTED)
+
+
+def test_the_records_too_far_from_the_clock_are_named(tmp_path: Path) -> None:
+    async def test(broker: LeadingBroker) -> None:
+        now_ms = SystemClock.wall_ms()
+        times = [now_ms, now_ms + 9_000_000, now_ms - 9_000_000, now_ms]
+        records = encode_batch([Record(i, time_ms, b"k", b"v") for i, time_ms in enumerate(times)])
+        answer = broker.produce(broker.connect(), {0: bytearray(records)}, transactional_id=None)
+        (topic,) = (await answer.value()).topics
+        assert topic.partitions[0].error_code == E.INVALID_TIMESTAMP
+        assert [index for index, _ in topic.partitions[0].record_errors] == [1, 2]
+
+    limits = {"timestamp_before_max_ms": 1_000_000, "timestamp_after_max_ms": 1_000_000}
+    run(tmp_path, test, log_config=limits)
+
+
+@pytest.mark.parametrize("count", [3, 2_000])
+def test_full_validation_refuses_records_that_cannot_be_read(tmp_path: Path, count: int) -> None:
+    async def test(broker: LeadingBroker) -> None:
+        good = keyed(*[None] * count)
+        answer = broker.produce(broker.connect(), {0: good[:]}, transactional_id=None)
+        assert await answer.errors() == {0: E.NONE}
+        good[61] = 0x7F  # the length of the first record
+        rewrite_crc(good)
+        answer = broker.produce(broker.connect(), {0: good}, transactional_id=None)
+        assert await answer.errors() == {0: E.INVALID_RECORD}
+
+    run(tmp_path, test, log_config={"validates_every_record": True})

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import AppendInfo, Origin, UnexpectedAppendOffset
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import (
@@ -138,25 +137,6 @@ def test_a_client_may_not_choose_the_base_offset(logs, batch):
     sent = batch(1, base_offset=9)
     with pytest.raises(InvalidRecord):
         log.append_as_leader(sent, decode_header(sent), leader_epoch=0, now_ms=NOW_MS)
-
-
-def test_a_compacted_topic_takes_only_records_with_keys(logs):
-    log = logs.open(is_compacted=True)
-    logs.lead(log, 2)
-    with pytest.raises(InvalidRecord):
-        logs.lead(log, 2, key=None)
-    log.config = LogConfig()
-    logs.lead(log, 2, key=None)
-
-
-def test_full_validation_refuses_records_that_cannot_be_read(logs, batch):
-    log = logs.open(validates_every_record=True)
-    good = batch(3)
-    assert log.append_as_leader(good, decode_header(good), leader_epoch=0, now_ms=NOW_MS)
-    bad = batch(3)
-    bad[61] = 0x7F  # the length of the first record; the CRC is judged elsewhere
-    with pytest.raises(InvalidRecord):
-        log.append_as_leader(bad, decode_header(bad), leader_epoch=0, now_ms=NOW_MS)
 
 
 def test_a_batch_larger_than_a_segment_is_refused(logs):
