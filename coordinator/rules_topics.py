@@ -168,7 +168,7 @@ def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Topic:
             f"{NEVER_CREATED} is the cluster's own log and cannot be a topic.",
         )
     if wanted.name in tables.topics:
-        raise _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {wanted.name!r} exists already.")
+        raise _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
     if reason := why_invalid(wanted.name):
         raise _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if other := tables.colliding_topic(wanted.name):

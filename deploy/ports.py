@@ -69,12 +69,34 @@ def holder_of(port: int) -> str:
     return "another process"
 
 
+def outgoing_from(port: int) -> str:
+    """In words the connection that keeps a port on which nobody listens; empty if none does."""
+    try:
+        found = [c for c in psutil.net_connections(kind="tcp") if c.laddr and c.laddr.port == port]
+    except psutil.Error:
+        return ""
+    statuses = {connection.status for connection in found}
+    if not found or psutil.CONN_LISTEN in statuses:
+        return ""
+    if statuses == {psutil.CONN_TIME_WAIT}:
+        return "a client's connection that has ended; the kernel keeps its port for a minute"
+    (pid, *_) = [c.pid for c in found if c.pid is not None] or [None]
+    owner = "another process" if pid is None else f"{psutil.Process(pid).name()} (pid {pid})"
+    return f"an outgoing connection of {owner}"
+
+
 def require_free(ports: list[int]) -> None:
     """Failure naming the holder when one of these ports is taken, or is no port."""
     for port in ports:
         if not 0 < port <= HIGHEST_PORT:
             raise Failure(f"{port} is not a port: --port and what follows it go up to 65535.")
         if not is_free(port):
+            if connection := outgoing_from(port):
+                raise Failure(
+                    f"Port {port} is taken by {connection}. The kernel gives ports from "
+                    f"{_first_ephemeral_port()} on to outgoing connections: choose lower ones "
+                    "with --port, or leave --port out to get free ones."
+                )
             raise Failure(
                 f"Port {port} is taken by {holder_of(port)}. "
                 "Stop it, choose others with --port, or leave --port out to get free ones."

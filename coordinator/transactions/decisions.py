@@ -127,6 +127,10 @@ def init_producer_id(
     if record.state in PREPARED:
         return _CONCURRENT
     if record.state == TransactionState.ONGOING:
+        # Kafka aborts first, and looks at the epoch when the producer asks again: so a zombie ends
+        # the transaction of the session that has replaced it.
+        if expected is not None and expected[1] not in (record.producer_epoch, record.client[1]):
+            return _FENCED
         if request.keeps_prepared:
             return _take_over(record, request, now_ms, fresh_producer_id)
         return abort_open(

@@ -202,9 +202,12 @@ def _checked(
         raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
     name = resource.resource_name
     if resource.resource_type == BROKER_RESOURCE:
+        # To delete what is not set succeeds, as with Kafka: its tools end a move of replicas by
+        # deleting the throttles of each broker.
+        given = [operation.key for operation in operations if operation.operation != DELETE]
         if name != WHOLE_CLUSTER:
-            _refuse_single_broker(broker, name, keys)
-        fixed = [key for key in keys if key in BROKER_KEYS and not BROKER_KEYS[key].is_dynamic]
+            _refuse_single_broker(broker, name, given)
+        fixed = [key for key in given if key in BROKER_KEYS and not BROKER_KEYS[key].is_dynamic]
         if fixed:
             raise InvalidRequest(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     elif resource.resource_type == TOPIC_RESOURCE:

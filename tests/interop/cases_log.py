@@ -99,10 +99,10 @@ def produce(peer: RawPeer, version: int) -> Scenario:
         peer.topic_ids[topic],
         [ProducePartition(0, batch()), ProducePartition(5, batch())],
     )
+    yield "one good, one bad", peer.ask(PRODUCE, version, ProduceRequest(None, -1, 1000, [twice]))
     both = [ProducePartition(0, batch()), ProducePartition(0, batch(2))]
     again = ProduceTopic(topic, peer.topic_ids[topic], both)
     yield "a partition twice", peer.ask(PRODUCE, version, ProduceRequest(None, -1, 1000, [again]))
-    yield "one good, one bad", peer.ask(PRODUCE, version, ProduceRequest(None, -1, 1000, [twice]))
 
 
 def produce_batches(peer: RawPeer, version: int) -> Scenario:

@@ -262,3 +262,27 @@ def test_when_the_controller_is_silent_every_resource_hears_of_it() -> None:
     broker.controller.failure = RequestTimedOut()
     changes = [change(TOPIC, name, ("retention.ms", SET, "1")) for name in ("a", "b")]
     assert [code for code, _ in alter(broker, *changes)] == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(TOPIC, "a"), (BROKER, "1"), (BROKER, "")], ids=["topic", "broker", "cluster"]
+)
+def test_to_delete_what_is_not_set_succeeds(kind: int, name: str) -> None:
+    """Kafka's reassignment tool ends by deleting throttles that nobody has set."""
+    broker = FakeBroker()
+    broker.create("a")
+    keys = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.replicas",
+        "retention.ms",
+        "process.roles",
+        "no.such.key",
+    )
+    assert alter(broker, change(kind, name, *((key, UNSET, "") for key in keys))) == [(0, None)]
+
+
+def test_what_a_single_broker_may_not_have_is_named_without_what_is_deleted() -> None:
+    operations = (("log.retention.ms", SET, "5"), ("leader.replication.throttled.rate", UNSET, ""))
+    ((error, message),) = alter(FakeBroker(), change(BROKER, "1", *operations))
+    assert error == ErrorCode.INVALID_REQUEST
+    assert message.startswith("log.retention.ms can be set")
