@@ -48,6 +48,10 @@ _ANSWERED_AGAIN = (
     "an InitProducerId whose answer got lost is answered as often as it is asked; Kafka fences "
     "the second repetition after a change of producer id"
 )
+_FENCED_FIRST = (
+    "an InitProducerId that names an epoch which is not the transaction's is fenced at once; "
+    "Kafka aborts the transaction of the living session first"
+)
 _MISSING_EPOCHS = {  # relations whose epoch is negative, by state and first epoch
     "older": (("none", "0"), ("Empty", "0"), ("*V1", "0"), ("Ongoing V2", "0")),
     "*": (("*", "32766"),),
@@ -69,6 +73,14 @@ MEANT: tuple[Meant, ...] = (
             _LAST_EPOCH, state, "32766", "*", "*", ours="Prepare*| INVALID_PRODUCER_ID_MAPPING"
         )
         for state in ("Prepare* V2", "PrepareAbort by fence *")
+    ),
+    *(
+        Meant(
+            _FENCED_FIRST, "Ongoing*", "*", "InitProducerId of its owner *", relation,
+            "*| CONCURRENT_TRANSACTIONS *", f"*| {error} | {error}",
+        )
+        for relation in ("older", "newer", "client")
+        for error in ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
     ),
     Meant(_KAFKA_FAILS, request="InitProducerId*", kafka="*UNKNOWN_SERVER_ERROR"),
     Meant(

@@ -151,6 +151,20 @@ def test_a_taken_port_is_told_with_its_holder():
     assert ports.is_refused(port)
 
 
+def test_a_port_that_an_outgoing_connection_has_is_told_as_such():
+    """Nobody listens there, so there is nobody to be stopped."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        port = client.getsockname()[1]
+        with pytest.raises(Failure, match=rf"outgoing connection of .*pid {os.getpid()}"):
+            ports.require_free([port])
+        client.close()  # who closes first keeps the port
+        accepted.close()
+        with pytest.raises(Failure, match="connection that has ended"):
+            ports.require_free([port])
+
+
 @pytest.mark.parametrize("port", [0, -1, 65_536, 70_000])
 def test_a_number_that_is_no_port_is_told(port):
     with pytest.raises(Failure, match="not a port"):

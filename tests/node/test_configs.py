@@ -265,7 +265,9 @@ def test_when_the_controller_is_silent_every_resource_hears_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(TOPIC, "a"), (BROKER, "1"), (BROKER, "")], ids=["topic", "broker", "cluster"]
+    ("kind", "name"),
+    [(TOPIC, "a"), (BROKER, "1"), (BROKER, "")],
+    ids=["topic", "broker", "cluster"],
 )
 def test_to_delete_what_is_not_set_succeeds(kind: int, name: str) -> None:
     """Kafka's reassignment tool ends by deleting throttles that nobody has set."""
