@@ -271,6 +271,7 @@ class Broker:
             clock=self._clock,
             partition_exists=lambda topic, index: self.state.partition(topic, index) is not None,
             fault_point=self._fault_point,
+            work=self._work,
         )
         self._fetchers = ReplicaFetchers(
             self.transport,

@@ -13,6 +13,8 @@ The number of producers is bounded; the longest silent are forgotten first.
 from collections import OrderedDict
 from typing import NamedTuple
 
+from ..wire.steps import Steps
+
 PRODUCERS_MAX = 100_000
 
 
@@ -54,10 +56,14 @@ class ConnectionFence:
         self._newest.move_to_end(producer_id)
         return True
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
+    def expiring(self, now_ms: int, expiration_ms: int) -> Steps[None]:
         """Forget the producers that have been silent for `expiration_ms`."""
+        count = 0
         while self._newest:
             producer_id, newest = next(iter(self._newest.items()))
             if now_ms - newest.seen_ms < expiration_ms:
                 return
             del self._newest[producer_id]
+            count += 1
+            if count % 512 == 0:
+                yield

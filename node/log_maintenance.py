@@ -111,11 +111,16 @@ class LogMaintenance:
             return
         written, self._replicas.written = self._replicas.written, set()
         for partition in written:
-            if partition.log.write_back_needed and not partition.log.is_failed:
-                try:
-                    await self._loop.run_in_executor(self._executor, partition.log.start_write_back)
-                except KafkaStorageError:
-                    self._replicas.fail(partition)
+            log = partition.log
+            if log.is_failed:
+                continue
+            try:
+                if log.write_back_needed:
+                    await self._loop.run_in_executor(self._executor, log.start_write_back)
+                if log.snapshot_needed:
+                    await self._replicas.work.run("producer snapshot", log.snapshotting())
+            except KafkaStorageError:
+                self._replicas.fail(partition)
 
     async def _flush_due(self) -> None:
         now_ms = self._replicas.clock.wall_ms()

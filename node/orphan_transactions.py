@@ -17,7 +17,7 @@ opened or went on under this leadership; of others only the number is reported.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -31,6 +31,7 @@ from ..coordinator.transactions.service import TransactionCoordinators, Transact
 from ..replication.background_task import background_task
 from ..replication.messages import PeerMessage
 from ..replication.peer_codec import decode_message, encode_message
+from ..replication.sliced_work import SlicedWork, Steps
 from ..replication.transport import PeerError, PeerTransport
 from ..wire.errors import ErrorCode
 from .hosted_partition import HostedPartition
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 ASK_AFTER_MS = 10_000
 ASK_AGAIN_MS_MAX = 300_000
 QUESTIONS_PER_SCAN = 100
+TRANSACTIONS_PER_STEP = 128
 ASK_TIMEOUT_MS = 2_000
 
 
@@ -98,16 +100,21 @@ class OpenSince:
     def __init__(self) -> None:
         self._since: dict[tuple[HostedPartition, int], tuple[int, int]] = {}  # (seen, next)
 
-    def look(self, open_now: list[OpenTransaction], now_ms: int) -> list[OpenTransaction]:
-        """Those that are due, and from now on due again after twice their age."""
+    def looking(
+        self, open_now: Iterable[OpenTransaction | None], now_ms: int
+    ) -> Steps[list[OpenTransaction]]:
+        """Those that are due, and from now on due again after twice their age. None is passed."""
         since = {}
         due = []
-        for each in open_now:
-            seen_ms, next_ms = self._since.get(each.key, (now_ms, now_ms + ASK_AFTER_MS))
-            if now_ms >= next_ms and len(due) < QUESTIONS_PER_SCAN:
-                due.append(each)
-                next_ms = now_ms + min(max(now_ms - seen_ms, ASK_AFTER_MS), ASK_AGAIN_MS_MAX)
-            since[each.key] = (seen_ms, next_ms)
+        for count, each in enumerate(open_now, 1):
+            if each is not None:
+                seen_ms, next_ms = self._since.get(each.key, (now_ms, now_ms + ASK_AFTER_MS))
+                if now_ms >= next_ms and len(due) < QUESTIONS_PER_SCAN:
+                    due.append(each)
+                    next_ms = now_ms + min(max(now_ms - seen_ms, ASK_AFTER_MS), ASK_AGAIN_MS_MAX)
+                since[each.key] = (seen_ms, next_ms)
+            if count % TRANSACTIONS_PER_STEP == 0:
+                yield
         self._since = since
         return due
 
@@ -135,6 +142,7 @@ class OrphanReaper:
         markers: Markers,
         transport: PeerTransport,
         *,
+        work: SlicedWork,
         node_id: int,
         scan_ms: int,
         hanging_after_ms: int,
@@ -143,6 +151,7 @@ class OrphanReaper:
         self._coordinators = coordinators
         self._markers = markers
         self._transport = transport
+        self._work = work
         self._node_id = node_id
         self._scan_ms = scan_ms
         self._hanging_after_ms = hanging_after_ms
@@ -160,7 +169,8 @@ class OrphanReaper:
     async def scan(self) -> None:
         """Look once."""
         now_ms = self._replicas.clock.monotonic_ms()
-        due = self._open.look(self._open_now(), now_ms)
+        looking = self._open.looking(self._open_now(), now_ms)
+        due = await self._work.run("look for orphaned transactions", looking)
         self.hanging_count = self._open.older_than(self._hanging_after_ms, now_ms)
         for open_one in due:
             try:
@@ -176,16 +186,18 @@ class OrphanReaper:
             except Exception:  # the next look is as good
                 logger.exception("looking for orphaned transactions")
 
-    def _open_now(self) -> list[OpenTransaction]:
-        found = []
+    def _open_now(self) -> Iterator[OpenTransaction | None]:
+        """Those that are open while it is gone through; None where there is nothing any more."""
         for partition in self._replicas:
             if partition.leader is None or partition.log.is_failed:
                 continue
             for first_offset, producer_id in partition.log.producer_state.ongoing():
-                found.append(_snapshot(partition, producer_id, first_offset))
-            if partition.transactional_ids:
-                _forget_ended(partition)
-        return [each for each in found if each is not None]
+                yield _snapshot(partition, producer_id, first_offset)
+            for producer_id in list(partition.transactional_ids):
+                entry = partition.log.producer_state.entry(producer_id)
+                if entry is None or entry.transaction_first_offset < 0:
+                    partition.transactional_ids.pop(producer_id, None)
+                yield None
 
     async def _settle(self, open_one: OpenTransaction) -> None:
         partition = open_one.partition
@@ -246,10 +258,3 @@ def _snapshot(
         first_offset,
         entry.last_data_offset,
     )
-
-
-def _forget_ended(partition: HostedPartition) -> None:
-    open_ids = {producer_id for _, producer_id in partition.log.producer_state.ongoing()}
-    for producer_id in list(partition.transactional_ids):
-        if producer_id not in open_ids:
-            del partition.transactional_ids[producer_id]

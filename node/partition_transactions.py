@@ -31,6 +31,7 @@ class PartitionTransactions:
         self._expiry = ProducerExpiry(
             services.replicas,
             (services.connection_fence, services.offsets_fence),
+            work=services.work,
             expiration_ms=config.producer_id_expiration_ms,
             interval_ms=config.producer_id_expiration_check_interval_ms,
         )
@@ -39,6 +40,7 @@ class PartitionTransactions:
             services.transactions,
             self.markers,
             self._transport,
+            work=services.work,
             node_id=config.node_id,
             scan_ms=scan_ms,
             hanging_after_ms=config.transaction_max_timeout_ms + 2 * scan_ms,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from ..replication.background_task import background_task
+from ..replication.sliced_work import SlicedWork
 from .connection_fence import ConnectionFence
 from .replica_manager import ReplicaManager
 
@@ -24,10 +25,12 @@ class ProducerExpiry:
         replicas: ReplicaManager,
         fences: Sequence[ConnectionFence],
         *,
+        work: SlicedWork,
         expiration_ms: int,
         interval_ms: int,
     ) -> None:
         self._replicas = replicas
+        self._work = work
         self._fences = tuple(fences)
         self._expiration_ms = expiration_ms
         self._interval_ms = interval_ms
@@ -43,11 +46,13 @@ class ProducerExpiry:
         clock = self._replicas.clock
         count = 0
         for partition in self._replicas:
-            if not partition.log.is_failed:
-                count += partition.log.producer_state.expire(clock.wall_ms(), self._expiration_ms)
-                await asyncio.sleep(0)  # a partition may have many: others get their turn
+            log = partition.log
+            if not log.is_failed and len(log.producer_state):
+                forgetting = log.producer_state.expiring(clock.wall_ms(), self._expiration_ms)
+                count += await self._work.run("producer expiry", forgetting)
         for fence in self._fences:
-            fence.expire(clock.monotonic_ms(), self._expiration_ms)
+            forgetting = fence.expiring(clock.monotonic_ms(), self._expiration_ms)
+            await self._work.run("producer expiry", forgetting)
         return count
 
     async def _run(self) -> None:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from ..replication.leader import PeerView
 from ..replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
+from ..replication.sliced_work import SlicedWork
 from ..storage.partition_log import AppendInfo, Origin
 from ..wire.errors import (
     ErrorCode,
@@ -52,7 +53,9 @@ class ReplicaManager:
         clock: Clock,
         partition_exists: MetadataLookup,
         fault_point: Callable[[str], None] = no_fault_point,
+        work: SlicedWork | None = None,
     ) -> None:
+        self.work = work or SlicedWork()
         self.peers = PeerView()
         self.purgatory = Purgatory()
         self.clock = clock

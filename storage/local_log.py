@@ -13,8 +13,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..wire.errors import CorruptMessage
 from ..wire.record_batch import BatchHeader
-from ..wire.steps import run_to_end
+from ..wire.steps import Steps, run_to_end
 from .checkpoint import FaultPoint, LeaderEpochCheckpoint
 from .disk_guard import DiskGuard, disk_errors
 from .log_config import INT_MAX, LogConfig
@@ -23,6 +24,8 @@ from .log_file import Buffer
 from .log_recovery import LoadedLog
 from .log_retention import DeletedFiles
 from .producer_recovery import aborted_entry, load_producers, take_in
+from .producer_snapshot import encode as encode_snapshot
+from .producer_state import ProducerStateTable
 from .segment import Segment
 from .segment_swap import swap_in
 
@@ -30,7 +33,9 @@ from .segment_swap import swap_in
 # than this; a batch costs as much as so many bytes. Kafka has none, and reads a whole segment.
 SNAPSHOT_INTERVAL_BYTES = 16 << 20
 BATCH_COUNTS_AS_BYTES = 16 << 10
-SNAPSHOT_INTERVAL_PRODUCERS_MAX = 1000
+# More producers are encoded in steps, and not more often than each has sent a few batches.
+SNAPSHOT_AT_ONCE_PRODUCERS_MAX = 1000
+SNAPSHOT_BYTES_A_PRODUCER = 4 * BATCH_COUNTS_AS_BYTES
 WRITE_BACK_BYTES = 8 << 20
 
 
@@ -63,6 +68,8 @@ class LocalLog:
         self._latest_epoch = self.leader_epochs.latest_epoch  # read at every append
         self._snapshots = loaded.snapshots
         self._unsaved_bytes = 0
+        self._rebuild: Steps[ProducerStateTable] | None = None  # of the producers, after a cut
+        self.snapshot_needed = False  # and too long for an append: call `snapshotting`
         self._epoch_checkpoint = LeaderEpochCheckpoint(directory, fault_point)
         self._durability = Durability(min(recovery_point, self.log_end_offset), fault_point)
         self._deleted = DeletedFiles()
@@ -177,9 +184,7 @@ class LocalLog:
             self._durability.unsynced_since_ms = self._now_ms
         self._unsaved_bytes += size_bytes + batch_count * BATCH_COUNTS_AS_BYTES
         if self._unsaved_bytes >= SNAPSHOT_INTERVAL_BYTES:
-            self._unsaved_bytes = 0
-            if len(self.producer_state) <= SNAPSHOT_INTERVAL_PRODUCERS_MAX:
-                self._take_snapshot()
+            self._snapshot_soon()
 
     def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Remember that an epoch begins. Recovery would find it in the batches, so no sync."""
@@ -206,7 +211,7 @@ class LocalLog:
             active.delete()
         self._fault_point("log.roll.after-create")
         self.producer_state.skip_to(base_offset)
-        self._take_snapshot()
+        self._snapshot_soon(is_roll=True)
         return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
@@ -218,20 +223,39 @@ class LocalLog:
         self._durability.names_changed()
         return segment
 
-    def _take_snapshot(self) -> None:
-        """Write the producer state down; of snapshots between rolls the last two are kept.
+    def _snapshot_soon(self, *, is_roll: bool = False) -> None:
+        """Write the producer state down, or let `snapshotting` do it where that takes long."""
+        count = len(self.producer_state)
+        if count <= SNAPSHOT_AT_ONCE_PRODUCERS_MAX:
+            self._take_snapshot()
+        elif is_roll or self._unsaved_bytes >= count * SNAPSHOT_BYTES_A_PRODUCER:
+            self.snapshot_needed = True
 
-        With the indexes up to there, so that a start after a kill can go on from it.
-        """
+    def snapshotting(self) -> Steps[None]:
+        """Write the producer state of now down, in steps, while the log goes on."""
+        yield from self.rebuilding()
+        self.snapshot_needed = False
         self._unsaved_bytes = 0
-        self.segments.active.write_out()
         state = self.producer_state
+        cut = state.begin_snapshot()
+        content = yield from cut.encode()
+        if state.cut is cut and state is self.producer_state:  # else the log was cut meanwhile
+            state.cut = None
+            with self._disk:
+                self._write_snapshot(cut.end_offset, content)
+
+    def _take_snapshot(self) -> None:
+        self._unsaved_bytes = 0
+        state = self.producer_state
+        self._write_snapshot(state.end_offset, encode_snapshot(state.snapshot_entries()))
+
+    def _write_snapshot(self, end_offset: int, content: bytes) -> None:
+        """With the indexes up to there, so that a start after a kill can go on from it."""
+        self.segments.active.write_out()
         self._fault_point("log.snapshot.before-write")
-        self._snapshots.write(state.end_offset, state.snapshot_entries())
+        self._snapshots.write(end_offset, content)
         self._fault_point("log.snapshot.after-write")
-        bases = {segment.base_offset for segment in self.segments}
-        between = [offset for offset in self._snapshots.offsets if offset not in bases]
-        self._snapshots.remove(between[:-2])
+        self._snapshots.remove_between({segment.base_offset for segment in self.segments})
 
     def _cut_to(self, offset: int) -> None:
         """Drop every batch that reaches `offset` or lies above; sets `log_end_offset`."""
@@ -248,9 +272,24 @@ class LocalLog:
         if self.leader_epochs.truncate_from_end(self.log_end_offset):
             self._save_epochs()
         self._snapshots.remove_above(self.log_end_offset)
-        self.producer_state = run_to_end(
-            load_producers(self.segments, self._snapshots, self.log_end_offset, self._now_ms)
+        self._rebuild = load_producers(
+            self.segments, self._snapshots, self.log_end_offset, self._now_ms
         )
+
+    def rebuilding(self) -> Steps[None]:
+        """Make the producer state again after a cut, in steps; until then it is that of before.
+
+        Who needs it sooner (an append, a new leader) runs it to its end.
+        """
+        while self._rebuild is not None:
+            with self._disk:
+                try:
+                    next(self._rebuild)
+                except StopIteration as end:
+                    self.producer_state, self._rebuild = end.value, None
+                except CorruptMessage as problem:
+                    raise OSError(f"what a truncation left is damaged: {problem}") from problem
+            yield
 
     def _start_over_at(self, offset: int) -> None:
         """Drop everything; the log is empty and goes on at `offset`."""
@@ -262,6 +301,7 @@ class LocalLog:
         self._durability.cut(0)
         self._new_segment(offset)
         self._snapshots.remove_above(-1)
+        self._rebuild = None
         self.producer_state.clear(offset)
         if self.leader_epochs.clear():
             self._save_epochs()
@@ -342,6 +382,7 @@ class LocalLog:
         """Write down and sync everything, so that a clean start need not recover (blocks)."""
         if self.is_failed:
             return
+        run_to_end(self.rebuilding())
         with self._disk:
             if self.log_end_offset not in self._snapshots.offsets and self.log_end_offset:
                 self._take_snapshot()

@@ -73,9 +73,8 @@ def load_log(
     directory.mkdir(parents=True, exist_ok=True)
     _check_topic(directory, topic_id)
     finish_swaps(directory)
-    segments = _open_segments(directory, config, log_start_offset, now_ms)
+    segments = yield from _open_segments(directory, config, log_start_offset, now_ms)
     snapshots = SnapshotFiles(directory)
-    yield
     lost_pages = (directory / FLUSH_FAILED).exists()
     if lost_pages:
         _drop_caches(segments, recovery_point)
@@ -98,7 +97,7 @@ def load_log(
                 damaged = unsynced or active
         if damaged is not None:
             yield from recovery.read_from(damaged, whole_to=LONG_MAX)
-    loaded = recovery.finish()
+    loaded = yield from recovery.finish()
     if lost_pages:
         (directory / FLUSH_FAILED).unlink()
     return loaded
@@ -165,11 +164,12 @@ class _Recovery:
                 continue
             segment.start_over()
             is_cut = yield from self._read_rest(segment)
+            yield
             end_offset = segment.next_offset
             if segments.after(segment) is not None and not is_cut:
                 segment.become_inactive()
 
-    def finish(self) -> LoadedLog:
+    def finish(self) -> Steps[LoadedLog]:
         """Bring the rest into agreement with where the log ends now."""
         segments, snapshots, producers, epochs = (
             self.segments, self.snapshots, self.producers, self.epochs
@@ -190,7 +190,9 @@ class _Recovery:
         producers.skip_to(log_end_offset)
         if log_end_offset > self.log_start_offset and log_end_offset not in snapshots.offsets:
             segments.active.write_out()
-            snapshots.write(log_end_offset, producers.snapshot_entries())
+            content = yield from producers.begin_snapshot().encode()
+            producers.cut = None
+            snapshots.write(log_end_offset, content)
         bases = {segment.base_offset for segment in segments}
         snapshots.remove([offset for offset in snapshots.offsets[:-1] if offset not in bases])
         snapshots.remove_above(log_end_offset)
@@ -249,7 +251,7 @@ def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
 
 def _open_segments(
     directory: Path, config: LogConfig, log_start_offset: int, now_ms: int
-) -> SegmentList:
+) -> Steps[SegmentList]:
     segments = SegmentList()
     stems: dict[str, set[str]] = {suffix: set() for suffix in SUFFIXES}
     for name in os.listdir(directory):
@@ -262,6 +264,7 @@ def _open_segments(
             (directory / (stem + suffix)).unlink()  # an index without its .log file
     for base_offset in sorted(map(int, logs)) or [log_start_offset]:
         segments.add(Segment(directory, base_offset, config, now_ms))
+        yield
     return segments
 
 
@@ -274,6 +277,7 @@ def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | 
             yield from segment.checking()
         except (CorruptIndex, CorruptTransactionIndex):
             return segment
+        yield
     return None
 
 

@@ -137,6 +137,8 @@ class PartitionLog(LocalLog):
     @property
     def last_stable_offset(self) -> int:
         """What readers of committed data may read up to (exclusive)."""
+        if self._rebuild is not None:
+            run_to_end(self.rebuilding())
         stable = self.producer_state.last_stable_offset(self.high_watermark)
         return max(stable, self.log_start_offset)
 
@@ -163,6 +165,8 @@ class PartitionLog(LocalLog):
         RecordListTooLarge for a batch that no segment can hold.
         """
         self._disk.check()
+        if self._rebuild is not None:
+            run_to_end(self.rebuilding())
         config = self.config
         if len(records) > config.segment_bytes:
             raise RecordListTooLarge(
@@ -206,6 +210,8 @@ class PartitionLog(LocalLog):
         UnexpectedAppendOffset when the first batch does not continue the log.
         """
         self._disk.check()
+        if self._rebuild is not None:
+            run_to_end(self.rebuilding())
         try:
             batches = replicated_batches(records, self.log_end_offset)
         except UnexpectedAppendOffset:
@@ -223,6 +229,7 @@ class PartitionLog(LocalLog):
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
         """Note that a new leader's epoch begins at the log end, batch or not (KIP-101)."""
+        run_to_end(self.rebuilding())
         with self._disk:
             self._note_epoch(leader_epoch, self.log_end_offset)
 
@@ -316,6 +323,10 @@ class PartitionLog(LocalLog):
 
     def truncate_to(self, offset: int) -> None:
         """Cut the log so that it ends at `offset` or, where a batch spans it, before that batch."""
+        run_to_end(self.truncating_to(offset))
+
+    def truncating_to(self, offset: int) -> Steps[None]:
+        """`truncate_to` in steps: the first one cuts, the others make the producer state again."""
         with self._disk:
             if offset >= self.log_end_offset:
                 # An epoch that was assigned here but never written in may contradict the leader's.
@@ -326,6 +337,7 @@ class PartitionLog(LocalLog):
             else:
                 self._cut_to(offset)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        yield from self.rebuilding()
 
     def truncation_end_min(self, offset: int) -> int:
         """How low the log end may come by `truncate_to(offset)`, as far as it was ever synced.
@@ -349,6 +361,7 @@ class PartitionLog(LocalLog):
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log end, unless the active one is empty."""
         self._now_ms = now_ms
+        run_to_end(self.rebuilding())
         with self._disk:
             self._roll(self.log_end_offset)
 
@@ -370,6 +383,7 @@ class PartitionLog(LocalLog):
             if not past:
                 return 0
             if past[-1] is self.segments.active:
+                run_to_end(self.rebuilding())
                 self._roll(self.log_end_offset)
             oldest_kept = self.segments.after(past[-1])
             assert oldest_kept is not None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from ..wire.record_batch import BatchHeader
@@ -13,6 +14,7 @@ NO_EPOCH = -1
 NO_OFFSET = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
+_DROP_AMONG = 1024
 
 
 class Origin(Enum):
@@ -119,6 +121,13 @@ class ProducerEntry:
         self.batches.clear()
         self.next_sequence = 0
 
+    def is_idle(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether it may be forgotten: silent for so long, and with no open transaction."""
+        return (
+            self.transaction_first_offset == NO_OFFSET
+            and now_ms - self.last_seen_ms >= expiration_ms
+        )
+
     def newest_offset(self) -> int:
         """The highest offset in the log that is known to be this producer's."""
         return max(self.last_data_offset, self.last_marker_offset)
@@ -153,6 +162,18 @@ class ProducerEntry:
         entry.last_timestamp = snapshot.timestamp
         entry.last_seen_ms = now_ms
         return entry
+
+
+def drop_longest_idle(entries: dict[int, ProducerEntry]) -> None:
+    """Make room: of some entries, in turn, the longest idle go; never one with a transaction.
+
+    To look at all would take too long for an append. The others move to the end of the line.
+    """
+    some = [entries.pop(producer_id) for producer_id in list(islice(entries, _DROP_AMONG))]
+    idle = [entry for entry in some if entry.transaction_first_offset == NO_OFFSET]
+    idle.sort(key=ProducerEntry.newest_offset)
+    dropped = {entry.producer_id for entry in idle[: len(some) // 16 + 1]}
+    entries.update((e.producer_id, e) for e in some if e.producer_id not in dropped)
 
 
 def refill_windows(

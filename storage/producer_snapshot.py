@@ -7,12 +7,14 @@ a hash map; ours are sorted by producer id, so equal states are equal bytes.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice, starmap
 from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from ..wire.steps import Steps, run_to_end
 from .corrupt_file import CorruptFile
 
 VERSION = 1
@@ -20,6 +22,7 @@ _HEAD = struct.Struct(">hIi")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_END = 6
+_ENTRIES_A_STEP = 128  # some 0.4 ms
 
 
 class CorruptSnapshot(CorruptFile):
@@ -46,12 +49,29 @@ class ProducerSnapshotEntry(NamedTuple):
 def encode(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
     """The content of a snapshot file."""
     ordered = sorted(entries)
-    body = _COUNT.pack(len(ordered)) + b"".join(_ENTRY.pack(*entry) for entry in ordered)
-    return _HEAD.pack(VERSION, crc32c(body), len(ordered)) + body[_COUNT.size :]
+    return run_to_end(encoding(ordered, len(ordered)))
+
+
+def encoding(ordered: Iterable[ProducerSnapshotEntry], count: int) -> Steps[bytes]:
+    """The content of a snapshot file, in steps; the entries come in the order of their ids."""
+    content = bytearray(_HEAD.size)
+    crc = crc32c(_COUNT.pack(count))
+    entries = iter(ordered)
+    while some := b"".join(_ENTRY.pack(*entry) for entry in islice(entries, _ENTRIES_A_STEP)):
+        content += some
+        crc = crc32c(some, crc)
+        yield
+    _HEAD.pack_into(content, 0, VERSION, crc, count)
+    return bytes(content)
 
 
 def decode(data: bytes, path: Path | str = "snapshot") -> list[ProducerSnapshotEntry]:
     """The entries of a snapshot; `path` is named in the CorruptSnapshot it may raise."""
+    return list(decode_entries(data, path))
+
+
+def decode_entries(data: bytes, path: Path | str) -> Iterator[ProducerSnapshotEntry]:
+    """`decode`, an entry at a time; raises at once."""
 
     def corrupt(problem: str) -> CorruptSnapshot:
         remedy = "It may be deleted: the producer state is replayed from an older one and the log"
@@ -66,4 +86,4 @@ def decode(data: bytes, path: Path | str = "snapshot") -> list[ProducerSnapshotE
         raise corrupt("its checksum does not fit")
     if count < 0 or len(data) != _HEAD.size + count * _ENTRY.size:
         raise corrupt(f"it names {count} producers but has {len(data)} bytes")
-    return [ProducerSnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])]
+    return starmap(ProducerSnapshotEntry, _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]))

@@ -17,17 +17,15 @@ leaders, followers and in recovery alike, and refuse nothing. A marker goes in t
 
 Where it differs from Kafka, on purpose: windows are refilled to five batches after a restart; an
 idle producer is one from which this broker has appended nothing for producer.id.expiration.ms of
-its own clock (Kafka compares the client's timestamps, so old data expires its producer at once);
-the number of producers is bounded, the longest idle are dropped first, never with an open
-transaction.
+its own clock (Kafka: the client's timestamps); the number of producers is bounded, the longest idle
+are dropped first, never with an open transaction.
 """
 
-import heapq
 from collections.abc import Iterable
 
 from ..wire.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ..wire.record_batch import BatchHeader
-from ..wire.steps import Steps, run_to_end
+from ..wire.steps import Steps
 from .open_transactions import CompletedTransaction, OpenTransactions
 from .producer_entry import (
     NO_EPOCH,
@@ -35,6 +33,7 @@ from .producer_entry import (
     AppendedBatch,
     Origin,
     ProducerEntry,
+    drop_longest_idle,
     refill_windows,
 )
 from .producer_snapshot import ProducerSnapshotEntry
@@ -46,6 +45,7 @@ from .producer_verdicts import (
     check_marker_is_due,
     judge_marker,
 )
+from .snapshot_cut import SnapshotCut
 from .verification import VerificationGuards
 
 __all__ = [
@@ -70,12 +70,13 @@ class ProducerStateTable:
     arguments are wall clock.
     """
 
-    __slots__ = ("_entries", "_guards", "_transactions", "end_offset", "producers_max")
+    __slots__ = ("_entries", "_guards", "_transactions", "cut", "end_offset", "producers_max")
 
     def __init__(self, end_offset: int = 0, *, producers_max: int = PRODUCERS_MAX) -> None:
         self.end_offset = end_offset
         self.producers_max = producers_max
         self._entries: dict[int, ProducerEntry] = {}
+        self.cut: SnapshotCut | None = None  # that is being encoded
         self._transactions = OpenTransactions()
         self._guards = VerificationGuards(producers_max)
 
@@ -224,6 +225,8 @@ class ProducerStateTable:
         producer_id = header.producer_id
         if producer_id < 0:
             return
+        if self.cut is not None:
+            self.cut.keep(producer_id)
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._add(ProducerEntry(producer_id))
@@ -261,6 +264,8 @@ class ProducerStateTable:
         """
         self.end_offset = offset + 1
         self._guards.pop(producer_id, None)
+        if self.cut is not None:
+            self.cut.keep(producer_id)
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._add(ProducerEntry(producer_id))
@@ -319,28 +324,25 @@ class ProducerStateTable:
 
     # -- limits ------------------------------------------------------------------------------
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def expiring(self, now_ms: int, expiration_ms: int) -> Steps[int]:
         """Forget producers and guards idle for `expiration_ms`; returns how many producers.
 
         Never one with an open transaction. Its next batch is taken with any sequence (KIP-360).
         """
-        idle = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if entry.transaction_first_offset == NO_OFFSET
-            and now_ms - entry.last_seen_ms >= expiration_ms
-        ]
-        for producer_id in idle:
-            del self._entries[producer_id]
+        forgotten = 0
+        for count, producer_id in enumerate(list(self._entries), 1):
+            entry = self._entries.get(producer_id)
+            if entry is not None and entry.is_idle(now_ms, expiration_ms):
+                del self._entries[producer_id]
+                forgotten += 1
+            if count % _ENTRIES_A_STEP == 0:
+                yield
         self._guards.expire(now_ms, expiration_ms)
-        return len(idle)
+        return forgotten
 
     def _add(self, entry: ProducerEntry) -> ProducerEntry:
         if len(self._entries) >= self.producers_max:
-            idle = [e for e in self._entries.values() if e.transaction_first_offset == NO_OFFSET]
-            count = self.producers_max // 16 + 1  # many at once, so that a flood costs O(1) each
-            for longest_idle in heapq.nsmallest(count, idle, key=ProducerEntry.newest_offset):
-                del self._entries[longest_idle.producer_id]
+            drop_longest_idle(self._entries)
         self._entries[entry.producer_id] = entry
         return entry
 
@@ -360,24 +362,24 @@ class ProducerStateTable:
     def clear(self, end_offset: int) -> None:
         """Start over: all that is known is forgotten, the log from `end_offset` on comes next."""
         self._entries.clear()
+        self.cut = None
         self._transactions.load(())
         self._guards.clear()
         self.end_offset = end_offset
+
+    def begin_snapshot(self) -> SnapshotCut:
+        """The entries as of now; it is `cut` until the table is cleared or cut again."""
+        cut = self.cut = SnapshotCut(self._entries, self.end_offset)
+        return cut
 
     def snapshot_entries(self) -> list[ProducerSnapshotEntry]:
         """What a snapshot at `end_offset` holds, by producer id."""
         return [entry.to_snapshot() for entry in self.entries()]
 
-    def load_entries(
-        self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, now_ms: int
-    ) -> None:
-        """Start over from a snapshot taken at `end_offset`."""
-        run_to_end(self.loading_entries(entries, end_offset, now_ms))
-
     def loading_entries(
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, now_ms: int
     ) -> Steps[None]:
-        """`load_entries` in steps."""
+        """Start over from a snapshot taken at `end_offset`."""
         self.clear(end_offset)
         ongoing = []
         for count, entry in enumerate(entries, 1):
@@ -389,7 +391,7 @@ class ProducerStateTable:
         self._transactions.load(ongoing)
 
     def refill_windows(self, headers: Iterable[tuple[int, BatchHeader]]) -> None:
-        """Complete the windows of five after `load_entries`, from the log below the snapshot.
+        """Complete the windows of five after `loading_entries`, from the log below the snapshot.
 
         `headers` are (base offset, header) in rising order, say of the last two segments.
         """

@@ -6,13 +6,12 @@ cannot be read is deleted and an older one serves: the log is replayed from furt
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from .checkpoint import write_atomically
 from .producer_snapshot import CorruptSnapshot, ProducerSnapshotEntry
-from .producer_snapshot import decode as decode_snapshot
-from .producer_snapshot import encode as encode_snapshot
+from .producer_snapshot import decode_entries as decode_snapshot
 
 SUFFIX = ".snapshot"
 
@@ -37,14 +36,14 @@ class SnapshotFiles:
         """The file of the snapshot at `offset`."""
         return self._directory / f"{offset:020d}{SUFFIX}"
 
-    def write(self, offset: int, entries: Iterable[ProducerSnapshotEntry]) -> None:
-        """Write a snapshot; it reaches the disk with the next `flush`."""
+    def write(self, offset: int, content: bytes) -> None:
+        """Write what `producer_snapshot.encode` made; it is on the disk with the next `flush`."""
         path = self.path(offset)
-        write_atomically(path, encode_snapshot(entries), fsync=False)
+        write_atomically(path, content, fsync=False)
         self._offsets.add(offset)
         self._unsynced.append(path)
 
-    def newest(self, at_most: int) -> tuple[int, list[ProducerSnapshotEntry]] | None:
+    def newest(self, at_most: int) -> tuple[int, Iterable[ProducerSnapshotEntry]] | None:
         """The last readable snapshot at or below an offset, as (offset, entries)."""
         for offset in reversed(self.offsets):
             if offset <= at_most and (entries := self._read(offset)) is not None:
@@ -66,6 +65,10 @@ class SnapshotFiles:
         for offset in gone:
             self.path(offset).unlink(missing_ok=True)
 
+    def remove_between(self, base_offsets: Container[int]) -> None:
+        """Delete all but the last two of those that stand at no segment's beginning."""
+        self.remove([offset for offset in self.offsets if offset not in base_offsets][:-2])
+
     def remove_above(self, offset: int) -> None:
         """Delete the snapshots of what lies above the end of the log."""
         self.remove([at for at in self._offsets if at > offset])
@@ -83,7 +86,7 @@ class SnapshotFiles:
             finally:
                 os.close(fd)
 
-    def _read(self, offset: int) -> list[ProducerSnapshotEntry] | None:
+    def _read(self, offset: int) -> Iterable[ProducerSnapshotEntry] | None:
         """What a snapshot says; one that cannot be read is deleted."""
         path = self.path(offset)
         try:

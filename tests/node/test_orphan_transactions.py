@@ -24,6 +24,7 @@ from oncelog.node.orphan_transactions import (
 from oncelog.node.producer_expiry import ProducerExpiry
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer_codec import decode_message, encode_message
+from oncelog.replication.sliced_work import SlicedWork, run_to_end
 from oncelog.replication.transport import PeerUnavailable
 from oncelog.wire.errors import ErrorCode
 
@@ -94,6 +95,7 @@ class Scene:
             self.coordinators,  # type: ignore[arg-type]
             self.broker.markers,
             self.links,  # type: ignore[arg-type]
+            work=SlicedWork(),
             node_id=1,
             scan_ms=1 << 30,
             hanging_after_ms=60_000,
@@ -179,22 +181,24 @@ def test_what_an_answer_means(
 def test_questions_become_rare_and_are_bounded() -> None:
     many = [OpenTransaction(None, n, 0, 0, n, n) for n in range(250)]  # type: ignore[arg-type]
     since = OpenSince()
-    assert since.look(many, 0) == []
-    assert since.look(many, ASK_AFTER_MS - 1) == []
-    assert [len(since.look(many, ASK_AFTER_MS)) for _ in range(4)] == [
+    assert run_to_end(since.looking(many, 0)) == []
+    assert run_to_end(since.looking(many, ASK_AFTER_MS - 1)) == []
+    assert [len(run_to_end(since.looking(many, ASK_AFTER_MS))) for _ in range(4)] == [
         QUESTIONS_PER_SCAN,
         QUESTIONS_PER_SCAN,
         50,
         0,
     ]
     one = many[:1]
-    asked_at = [now for now in range(ASK_AFTER_MS, 2_000_000, 1000) if since.look(one, now)]
+    asked_at = [
+        now for now in range(ASK_AFTER_MS, 2_000_000, 1000) if run_to_end(since.looking(one, now))
+    ]
     gaps = [later - earlier for earlier, later in pairwise(asked_at)]
     assert gaps == sorted(gaps)
     assert gaps[0] >= ASK_AFTER_MS
     assert gaps[-1] == ASK_AGAIN_MS_MAX
     assert since.older_than(1, 2_000_000) == 1
-    assert since.look([], 2_000_000) == []
+    assert run_to_end(since.looking([], 2_000_000)) == []
     assert since.older_than(0, 2_000_000) == 0
 
 
@@ -302,7 +306,9 @@ def test_silent_producers_are_forgotten_but_not_their_transactions(tmp_path: Pat
         assert await plain.errors() == {0: E.NONE}
         fence = broker.services.connection_fence
         assert len(fence) == 1
-        expiry = ProducerExpiry(broker.replicas, [fence], expiration_ms=1_000, interval_ms=1 << 30)
+        expiry = ProducerExpiry(
+            broker.replicas, [fence], work=SlicedWork(), expiration_ms=1_000, interval_ms=1 << 30
+        )
         scene.clock.now_ms += 86_400_000
         assert await expiry.expire() == 1
         assert [entry.producer_id for entry in broker.log().producer_state.entries()] == [7]
@@ -320,9 +326,9 @@ def test_the_fence_forgets_the_longest_silent_and_those_that_expired() -> None:
     assert fence.admits(3, 0, 30, now_ms=30)  # 2 is forgotten
     assert fence.admits(2, 0, 1, now_ms=40)  # 1 is forgotten
     assert (len(fence), fence.refused_count) == (2, 1)
-    fence.expire(now_ms=60, expiration_ms=25)
+    run_to_end(fence.expiring(now_ms=60, expiration_ms=25))
     assert len(fence) == 1
-    fence.expire(now_ms=1000, expiration_ms=25)
+    run_to_end(fence.expiring(now_ms=1000, expiration_ms=25))
     assert len(fence) == 0
 
 

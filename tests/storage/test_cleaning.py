@@ -11,6 +11,7 @@ from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import CorruptMessage, InvalidRecord
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, decode_batch, encode_batch
+from oncelog.wire.steps import run_to_end
 
 CONFIG = LogConfig(
     segment_bytes=1 << 20,
@@ -275,7 +276,7 @@ def test_the_last_batch_of_a_producer_stays_as_an_empty_one(compacted):
     header, _ = compacted.batches()[0]
     assert (header.base_offset, header.record_count, header.last_offset) == (2, 0, 3)
     assert (header.producer_id, header.base_sequence) == (5, 2)
-    compacted.log.producer_state.expire(NOW + 10_000, 10)
+    run_to_end(compacted.log.producer_state.expiring(NOW + 10_000, 10))
     compacted.put((b"b", b"1"))
     compacted.clean()
     assert compacted.batches()[0][0].base_offset == 4
@@ -285,7 +286,7 @@ def test_the_end_of_the_cleaned_range_is_kept(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"2"), producer=(5, 0, 0), transactional=True)
     compacted.mark(5, is_abort=True)
-    compacted.log.producer_state.expire(NOW + 10_000, 10)
+    run_to_end(compacted.log.producer_state.expiring(NOW + 10_000, 10))
     for now_ms in (NOW, NOW + 200, NOW + 400):
         compacted.clean(now_ms)
     assert compacted.batches()[-1][0].last_offset == 2

@@ -16,6 +16,7 @@ from oncelog.wire.errors import (
     TransactionCoordinatorFenced,
 )
 from oncelog.wire.record_batch import BatchHeader
+from oncelog.wire.steps import run_to_end
 
 LAST = 2**31 - 1
 TRANSACTIONAL = 0x10
@@ -207,7 +208,7 @@ def test_a_late_yes_of_the_coordinator_opens_nothing(log, event):
     elif event == "data":
         log.send(0)
     else:
-        log.table.load_entries(log.table.snapshot_entries(), 0, NOW)
+        run_to_end(log.table.loading_entries(log.table.snapshot_entries(), 0, NOW))
     with pytest.raises(InvalidTxnState):
         log.send(0 if event != "data" else 1, transactional=True, guard=guard)
 
@@ -392,7 +393,7 @@ def test_the_retry_of_a_marker_waits_for_the_first_one(log):
     log.open_transaction(0)
     log.mark(epoch=1)
     assert log.table.check_marker(7, 1, 0, transaction_version=2) == MarkerAlreadyWritten(1)
-    log.table.load_entries(log.table.snapshot_entries(), 2, NOW)
+    run_to_end(log.table.loading_entries(log.table.snapshot_entries(), 2, NOW))
     assert log.table.check_marker(7, 1, 0, transaction_version=2) == MarkerAlreadyWritten(None)
 
 
@@ -449,8 +450,8 @@ def test_transactions_may_end_in_another_order_than_they_began(log):
 def test_an_idle_producer_expires_but_never_inside_a_transaction(log):
     log.send(0, producer_id=1)
     log.open_transaction(0, producer_id=2)
-    assert log.table.expire(NOW + 99, 100) == 0
-    assert log.table.expire(NOW + 100, 100) == 1
+    assert run_to_end(log.table.expiring(NOW + 99, 100)) == 0
+    assert run_to_end(log.table.expiring(NOW + 100, 100)) == 1
     assert log.table.entry(1) is None
     assert log.table.entry(2) is not None
     assert log.send(77, producer_id=1) == 2
@@ -458,7 +459,7 @@ def test_an_idle_producer_expires_but_never_inside_a_transaction(log):
 
 def test_a_guard_expires(log):
     guard = log.table.begin_verification(7, 0, 0, now_ms=NOW)
-    log.table.expire(NOW + 100, 100)
+    run_to_end(log.table.expiring(NOW + 100, 100))
     with pytest.raises(InvalidTxnState):
         log.send(0, transactional=True, guard=guard)
 
@@ -487,7 +488,7 @@ def test_too_many_guards_push_the_oldest_out():
 
 def reloaded(log: Log) -> Log:
     copy = Log()
-    copy.table.load_entries(log.table.snapshot_entries(), log.table.end_offset, NOW)
+    run_to_end(copy.table.loading_entries(log.table.snapshot_entries(), log.table.end_offset, NOW))
     return copy
 
 

@@ -7,6 +7,7 @@ from oncelog.storage.producer_snapshot import decode, encode
 from oncelog.storage.producer_state import Duplicate, ProducerStateTable
 from oncelog.wire.errors import InvalidProducerEpoch, KafkaError
 from oncelog.wire.record_batch import BatchHeader
+from oncelog.wire.steps import run_to_end
 
 WRAP = 2**31
 NOW = 5
@@ -97,7 +98,7 @@ def test_the_table_answers_as_a_list_of_everything_would(history, high_watermark
     for step in history:
         if step[0] == "reload":
             entries = decode(encode(table.snapshot_entries()))
-            table.load_entries(entries, table.end_offset, NOW)
+            run_to_end(table.loading_entries(entries, table.end_offset, NOW))
             table.refill_windows(written)
             continue
         if step[0] == "marker":

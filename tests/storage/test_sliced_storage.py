@@ -1,0 +1,167 @@
+"""Work of a log that grows with what it holds: in steps, while others go on."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from oncelog.storage import local_log
+from oncelog.storage.producer_snapshot import decode, encode
+from oncelog.storage.producer_state import ProducerStateTable
+from oncelog.wire.record_batch import decode_header
+from oncelog.wire.steps import run_to_end
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def header(batch):
+    """The header of a producer's batch."""
+    one = decode_header(batch(producer_id=0, producer_epoch=0, base_sequence=0))
+
+    def make(producer_id, sequence=0):
+        return one._replace(producer_id=producer_id, base_sequence=sequence)
+
+    return make
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_snapshot_is_that_of_one_moment_whatever_happens_meanwhile(header, seed):
+    choices = random.Random(seed)
+    table = ProducerStateTable()
+    ids = choices.sample(range(100_000), 5_000)
+    for offset, producer_id in enumerate(ids):
+        table.append(header(producer_id), offset, NOW_MS)
+    expected = encode(table.snapshot_entries())
+    cut = table.begin_snapshot()
+    steps, offset, count = cut.encode(), table.end_offset, 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            content = end.value
+            break
+        count += 1
+        for _ in range(50):
+            producer_id = choices.choice([*ids[:500], choices.randrange(200_000)])
+            entry = table.entry(producer_id)
+            sequence = entry.next_sequence if entry else 0
+            table.append(header(producer_id, sequence), offset, NOW_MS)
+            table.append_marker(
+                ids[offset % 5_000], 7, 0, is_aborted=True, offset=offset + 1, timestamp=1,
+                now_ms=NOW_MS,
+            )  # fmt: skip
+            offset += 2
+        if count == 10:
+            run_to_end(table.expiring(NOW_MS + 10_000, 5_000))
+    assert content == expected
+    assert count > 5_000 // 128
+
+
+def test_a_flood_of_producers_drops_few_at_a_time_and_none_that_is_busy(header):
+    table = ProducerStateTable(producers_max=5_000)
+    transactional = header(1)._replace(attributes=0x10)
+    table.append(transactional, 0, NOW_MS)
+    before, most = 1, 0
+    for offset in range(1, 40_000, 2):
+        table.append(header(2, offset // 2), offset, NOW_MS)
+        table.append(header(offset + 2), offset + 1, NOW_MS)
+        most, before = max(most, before - len(table)), len(table)
+        assert len(table) <= 5_000
+    assert most <= 1024 // 16 + 1
+    assert table.entry(1).transaction_first_offset == 0
+    assert len(table.entry(2).batches) == 5
+    assert all(table.entry(offset + 2) for offset in range(39_001, 40_000, 2))
+
+
+def test_producers_expire_a_few_at_a_time(header):
+    table = ProducerStateTable()
+    for offset in range(3_000):
+        table.append(header(offset), offset, NOW_MS)
+    steps, sizes = table.expiring(NOW_MS + 10, 10), [3_000]
+    for _ in steps:
+        sizes.append(len(table))
+        table.append(header(2_999), 3_000, NOW_MS + 5)
+    assert len(table) == 1
+    assert max(before - after for before, after in pairwise(sizes)) <= 256
+
+
+def many_producers(logs, log, count):
+    for producer_id in range(count):
+        logs.lead(log, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+
+def test_many_producers_are_not_written_down_in_an_append(logs, monkeypatch):
+    monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 10)
+    log = logs.open()
+    many_producers(logs, log, 300)
+    log.roll(NOW_MS)
+    assert log.snapshot_needed
+    assert not list(logs.directory.glob("*.snapshot"))
+    steps = log.snapshotting()
+    next(steps)
+    logs.lead(log, producer_id=5, producer_epoch=0, base_sequence=1)
+    run_to_end(steps)
+    assert not log.snapshot_needed
+    (path,) = logs.directory.glob("*.snapshot")
+    assert path.name == f"{300:020d}.snapshot"
+    assert {entry.last_sequence for entry in decode(path.read_bytes())} == {0}
+    assert logs.open().producer_state.entry(5).last_sequence == 1
+
+
+def test_a_snapshot_of_what_was_cut_meanwhile_is_not_written(logs, monkeypatch):
+    monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 10)
+    for cut in ("truncate_to", "truncate_fully_and_start_at"):
+        log = logs.open()
+        many_producers(logs, log, 300)
+        steps = log.snapshotting()
+        next(steps)
+        getattr(log, cut)(100)
+        run_to_end(steps)
+        assert not list(logs.directory.glob("*.snapshot"))
+
+
+def test_many_producers_are_written_down_again_only_after_many_batches(logs, monkeypatch):
+    monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 10)
+    monkeypatch.setattr(local_log, "SNAPSHOT_INTERVAL_BYTES", 1 << 20)
+    log = logs.open()
+    many_producers(logs, log, 300)
+    assert not log.snapshot_needed
+    for _ in range(4 * 300):
+        logs.lead(log)
+    assert log.snapshot_needed
+
+
+def state(log):
+    producers = log.producer_state
+    return producers.snapshot_entries(), [
+        (entry.producer_id, entry.batches) for entry in producers.entries()
+    ]
+
+
+@pytest.mark.parametrize("who", ["steps", "leader", "follower", "reader", "roll", "close"])
+def test_after_a_truncation_nobody_sees_producers_that_are_gone(logs, batch, who):
+    """The cut is one step; the rest is made anew in steps, or at once by who needs it sooner."""
+    log = logs.open()
+    for sequence in range(1_000):
+        logs.lead(log, producer_id=sequence % 3, producer_epoch=0, base_sequence=sequence // 3)
+    steps = log.truncating_to(700)
+    next(steps)
+    assert log.log_end_offset == 700
+    match who:
+        case "steps":
+            run_to_end(steps)
+        case "leader":
+            log.assign_leader_epoch(5)
+        case "follower":
+            log.append_as_follower(batch(base_offset=700), now_ms=NOW_MS)
+        case "reader":
+            assert log.last_stable_offset == 0
+        case "roll":
+            log.roll(NOW_MS)
+        case "close":
+            log.close()
+    assert log.producer_state.entry(0).last_sequence == 233
+    found = state(log)
+    run_to_end(steps)
+    assert state(log) == found == state(logs.open())
