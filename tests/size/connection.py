@@ -7,7 +7,7 @@ from typing import Any
 from oncelog.wire.framing import encode_request_header, response_header_bytes
 from oncelog.wire.messages import control, fetch, produce
 
-PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
 TIMEOUT_S = 120.0
 Address = tuple[str, int]
 

@@ -1,18 +1,24 @@
 """Snapshots of the transaction shards while they are large."""
 
 import time
+from pathlib import Path
 
 from .stage import Stage
 from .transactional_ids import ids_of_shards, initialize
 
 SHARDS = 4
 STEP = 2_000
+QUIET_S = 3.0
 
 
 def journal(stage: Stage) -> None:
     per_shard = stage.size(100_000, 3_000)
     ids = ids_of_shards(SHARDS, per_shard, "app")
     initialize(stage.cluster, ids)
+    last_s = 0.0
+    while (newest_s := max((f.stat().st_mtime for f in _snapshots(stage)), default=0)) != last_s:
+        last_s = newest_s
+        time.sleep(QUIET_S)  # what is still being written is not of the watched time
     with stage.watched(f"the journal rolls with {SHARDS} x {per_shard:,} transactional ids"):
         began_s = time.time()
         rounds = 0
@@ -26,9 +32,12 @@ def journal(stage: Stage) -> None:
 
 def _has_rolled(stage: Stage, since_s: float) -> bool:
     """Whether every shard on every node has a new snapshot."""
-    files = [
-        stage.cluster.node(node_id).directory / "raft" / f"group-{group}.snapshot"
-        for node_id in stage.cluster.node_ids
-        for group in range(1, SHARDS + 1)
-    ]
-    return all(file.exists() and file.stat().st_mtime > since_s for file in files)
+    new = [file for file in _snapshots(stage) if file.stat().st_mtime > since_s]
+    return len(new) == SHARDS * len(stage.cluster.node_ids)
+
+
+def _snapshots(stage: Stage) -> list[Path]:
+    """The files of the transaction shards; the metadata group is number 0."""
+    directories = [stage.cluster.node(i).directory / "raft" for i in stage.cluster.node_ids]
+    files = [d / f"group-{group}.snapshot" for d in directories for group in range(1, SHARDS + 1)]
+    return [file for file in files if file.exists()]

@@ -109,7 +109,7 @@ class Stage:
                 p.leader >= 0 and len(p.isr) == rf for p in found
             )
 
-        self.wait(f"all replicas of {topic} in sync", holds, ISR_TIMEOUT_S, every_s=0.2)
+        self.wait(f"all replicas of {topic} in sync", holds, ISR_TIMEOUT_S, every_s=0.25)
 
     def address(self, node_id: int) -> Address:
         entry = self.cluster.file.entry(node_id)
