@@ -56,8 +56,11 @@ def create_more(stage: Stage, factor: float) -> None:
 def _make_wide(stage: Stage, factor: float) -> dict[str, int]:
     each = max(1, int(10_000 * factor) // COMMANDS)
     topics = {f"wide-{number}": each for number in range(COMMANDS)}
+    began = time.monotonic()
     for topic in topics:
         stage.create(topic, each)
+    seconds = time.monotonic() - began
+    stage.note(f"{each * COMMANDS:,} partitions by {COMMANDS} commands in {seconds:.1f} s")
     return topics
 
 

@@ -20,7 +20,7 @@ from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 
-from .connection import CREATE_TOPICS, PRODUCE, Address, Connection
+from .connection import CREATE_TOPICS, LIST_OFFSETS, PRODUCE, Address, Connection
 
 SETTLE_S, SETTLE_SHORT_S = 2.0, 0.5  # what a heavy thing sets off may come a session timeout later
 ISR_TIMEOUT_S, PRODUCE_TIMEOUT_S = 120.0, 30.0
@@ -84,7 +84,7 @@ class Stage:
     # -- what cases need
 
     def create(self, topic: str, partitions: int, rf: int = 3, **configs: Any) -> None:
-        """A topic whose replicas are all in sync; underscores in names stand for dots."""
+        """A topic whose partitions all serve; underscores in names stand for dots."""
         texts = [{"name": k.replace("_", "."), "value": str(v)} for k, v in configs.items()]
         wanted = {
             "name": topic, "num_partitions": partitions, "replication_factor": rf,
@@ -96,6 +96,17 @@ class Stage:
         if answer.topics[0].error_code:
             raise RuntimeError(f"{topic} was not created: {answer.topics[0].error_message}")
         self.wait_in_sync(topic, partitions, rf)
+        for node_id, led in self.leaders(topic).items():
+            serves = partial(self._serves, node_id, topic, led)
+            self.wait(f"all partitions of {topic} serve", serves, ISR_TIMEOUT_S, every_s=0.25)
+
+    def _serves(self, node_id: int, topic: str, led: list[int]) -> bool:
+        """Whether a node answers as the leader of all of these."""
+        ends = [{"partition_index": p, "timestamp": -1} for p in led]
+        asked = {"replica_id": -1, "topics": [{"name": topic, "partitions": ends}]}
+        with contextlib.closing(Connection(self.address(node_id))) as connection:
+            answer = connection.ask(LIST_OFFSETS, 2, {**asked, "isolation_level": 0})
+        return all(p.error_code == 0 for p in answer.topics[0].partitions)
 
     def wait_in_sync(self, topic: str, partitions: int, rf: int = 3) -> None:
         """Every partition has a leader and all replicas; asked rarely, for the answer is large."""
