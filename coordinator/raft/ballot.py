@@ -12,12 +12,19 @@ a new cluster and nothing was promised. Otherwise the highest term T among the a
 that could have been forgotten: any candidate that had our vote, and any leader that had our
 acknowledgement, was in a term <= T when it answered. So the vote in T is spent, and the node is
 a voter again once its log is level with the leader of a term >= T, which holds all commits.
-from a majority would not do: Michael et al., DISC 2017.)
+(Answers from a majority would not do: Michael et al., DISC 2017.)
+
+A disk that was put back to an older state forgets as a wiped one does, but does not know it. The
+leader notices when such a node refuses what it has acknowledged in this very term, and says so;
+from then on it is a voter without memory. (While that leader is down nobody can know.)
 """
+
+import logging
 
 from .context import GroupContext
 from .library import LEADER
 from .messages import (
+    BrokenPromise,
     Census,
     CensusAnswer,
     Message,
@@ -28,6 +35,8 @@ from .messages import (
     Vote,
     VoteRequest,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class Ballot:
@@ -138,6 +147,8 @@ class Ballot:
             case TimeoutNow():
                 if message.term == core.term and peer == core.leader_id:
                     self._stand(now_ms)
+            case BrokenPromise():
+                self._on_broken_promise(peer, message, now_ms)
             case Census():
                 self._post(peer, CensusAnswer(message.nonce, core.term, self._log.last_index))
             case CensusAnswer():
@@ -194,6 +205,35 @@ class Ballot:
         if vote.term == self._core.term and peer not in self._voters:
             self._voters.add(peer)
             self._core.handle(peer, {"type": "response_vote", "term": vote.term})
+
+    def _on_broken_promise(self, peer: int, promise: BrokenPromise, now_ms: float) -> None:
+        """Stop voting if the log lacks what this node has acknowledged in the term of its leader.
+
+        In one term a log only grows behind what was compared, so a late message is told from that.
+        """
+        log, core = self._log, self._core
+        if promise.term != core.term or peer != core.leader_id or not log.is_voter:
+            return
+        if log.last_index >= promise.match_index:
+            return
+        logger.critical(
+            "node %d has acknowledged entries up to %d of Raft group %d, and its log ends at %d: "
+            "its disk was put back to an older state, or lost what it said was synced. The node "
+            "neither votes nor counts for commits until every other voter has answered it and the "
+            "leader has sent it the log. Never put back the raft directory of one node: move it "
+            "aside instead.",
+            self._node_id,
+            promise.match_index,
+            log.group_id,
+            log.last_index,
+        )
+        log.become_non_voter()
+        self._nonce = self._random.getrandbits(62)
+        self._answers.clear()
+        self._fence_term = None
+        self._asked_term = 0
+        self.deadline_ms = now_ms + self._settings.census_interval_ms
+        self._take_census(now_ms)
 
     def _on_census_answer(self, peer: int, answer: CensusAnswer, now_ms: float) -> None:
         """Collect the answers of this incarnation until all are there."""

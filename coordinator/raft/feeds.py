@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .context import GroupContext
-from .messages import Append, AppendReply, Commit, SnapshotChunk, SnapshotReply
+from .messages import Append, AppendReply, BrokenPromise, Commit, SnapshotChunk, SnapshotReply
 from .records import Snapshot
 
 
@@ -31,6 +31,7 @@ class Feed:
 
     next_index: int
     match_index: int = 0  # acknowledged in this term, voter or not
+    is_voter: bool = True  # as far as it has said
     is_probing: bool = False
     is_waiting: bool = False  # for the answer to a probe; a heartbeat ends the wait
     probed_index: int = 0
@@ -98,6 +99,9 @@ class Feeds:
         """Take an acknowledgement, or a refusal, of this term."""
         feed = self.by_peer[peer]
         feed.last_contact_ms = now_ms
+        feed.is_voter = reply.is_voter
+        if not reply.is_voter:
+            self._core.forget_match(peer)
         if not reply.success:
             if feed.transfer is None:
                 self._refused(peer, feed, reply)
@@ -120,6 +124,10 @@ class Feeds:
     def _refused(self, peer: int, feed: Feed, reply: AppendReply) -> None:
         if not reply.is_voter:  # its disk was wiped: it has not what it acknowledged before
             feed.match_index = min(feed.match_index, reply.next_index - 1)
+        elif reply.next_index <= feed.match_index:
+            # A refusal that is late; or its disk was put back to an older state, and it counts for
+            # what it does not have. It alone can tell, and stops voting then.
+            self._post(peer, BrokenPromise(self._core.term, feed.match_index))
         next_index = min(reply.next_index, self._log.last_index + 1)
         next_index = max(next_index, feed.match_index + 1)
         if feed.is_probing and feed.is_waiting and feed.probed_index == next_index:
@@ -158,8 +166,10 @@ class Feeds:
             feed.is_waiting = False
 
     def has_quorum_since(self, moment_ms: float, majority: int) -> bool:
-        """Whether a majority, the leader included, has answered since then."""
-        heard = sum(feed.last_contact_ms >= moment_ms for feed in self.by_peer.values())
+        """Whether a majority of voters, the leader included, has answered since then."""
+        heard = sum(
+            feed.is_voter and feed.last_contact_ms >= moment_ms for feed in self.by_peer.values()
+        )
         return heard + 1 >= majority
 
     def _pump(self, peer: int, feed: Feed) -> bool:

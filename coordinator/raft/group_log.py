@@ -88,6 +88,11 @@ class GroupLog(LibraryJournal):
         self.is_voter = True
         self._journal.append_voter(self.group_id)
 
+    def become_non_voter(self) -> None:
+        """Remember that this node may not vote until it has its memory back."""
+        self.is_voter = False
+        self._journal.append_non_voter(self.group_id)
+
     # What PySyncObj calls, under its names. `entryFrom` and `[...]` count from the base tuple.
 
     def add(self, command: bytes, idx: int, term: int) -> None:

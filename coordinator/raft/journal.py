@@ -123,6 +123,11 @@ class Journal:
         self._append(RecordKind.VOTER, group_id, 0, 0)
         self._groups[group_id] = self._groups[group_id]._replace(is_voter=True)
 
+    def append_non_voter(self, group_id: int) -> None:
+        """Remember that this node may not vote in the group until it has its memory back."""
+        self._append(RecordKind.NON_VOTER, group_id, 0, 0)
+        self._groups[group_id] = self._groups[group_id]._replace(is_voter=False)
+
     def seal(self) -> None:
         """Prove, on a log at rest, that its last frame was synced; once until the next record."""
         if not self._sealed and self._segment:

@@ -103,6 +103,10 @@ class RaftCore(SyncObj):
         """The last entry that a follower has acknowledged in this term (leader only)."""
         return self._SyncObj__raftMatchIndex.get(self._nodes[peer], 0)
 
+    def forget_match(self, peer: int) -> None:
+        """Do not count what a follower has acknowledged: it may not have it any more."""
+        self._SyncObj__raftMatchIndex[self._nodes[peer]] = 0
+
     def handle(self, peer: int, message: LibraryMessage) -> None:
         """Let the library take a message of this or a higher term."""
         self._SyncObj__onMessageReceived(self._nodes[peer], message)

@@ -118,6 +118,13 @@ class CensusAnswer(NamedTuple):
     last_index: int
 
 
+class BrokenPromise(NamedTuple):
+    """Leader to follower: in this term you have acknowledged the log up to `match_index`."""
+
+    term: int
+    match_index: int
+
+
 Message = (
     Append
     | AppendReply
@@ -132,6 +139,7 @@ Message = (
     | SnapshotReply
     | Census
     | CensusAnswer
+    | BrokenPromise
 )
 _KINDS: dict[int, type] = {
     1: Append,
@@ -147,6 +155,7 @@ _KINDS: dict[int, type] = {
     11: SnapshotReply,
     12: Census,
     13: CensusAnswer,
+    14: BrokenPromise,
 }
 _NUMBERS = {message: number for number, message in _KINDS.items()}
 _TYPES = {

@@ -39,6 +39,7 @@ class RecordKind(IntEnum):
     RESET = 7  # (index, term): as BASE, but the rest is gone too (a snapshot was installed)
     VOTER = 8  # the group may vote here
     SEAL = 9  # proves that the frame before it had been synced
+    NON_VOTER = 10  # the group may not vote here any more: this disk has forgotten what it promised
 
 
 class Record(NamedTuple):

@@ -149,6 +149,8 @@ def _replay_group(group: RecoveredGroup, record: Record) -> None:
             group.state = state._replace(base_index=index, base_term=term, end_index=index)
         case RecordKind.VOTER:
             group.state = state._replace(is_voter=True)
+        case RecordKind.NON_VOTER:
+            group.state = state._replace(is_voter=False)
         case _:
             raise ValueError(f"record kind {record.kind} is of a newer version")
 

@@ -1,5 +1,6 @@
 """Who leads, who may vote, and what disturbs nobody."""
 
+import copy
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -272,4 +273,54 @@ def test_a_wiped_voter_counts_for_no_commit_until_it_is_level() -> None:
     assert command not in cluster.history.acknowledged
     cluster.start(third)
     assert cluster.run(10, cluster.all_vote)
+    cluster.check_end()
+
+
+def test_a_voter_whose_disk_was_put_back_stops_counting_until_it_is_level() -> None:
+    """It refused what it had acknowledged, for ever, and counted for commits of what it lacked."""
+    cluster, leader = started(size=5, settings=replace(STEADY, snapshot_entries=10**6))
+    restored, *others = (i for i in cluster.ids if i != leader)
+    for _ in range(20):
+        cluster.submit(leader, 0)
+    cluster.run(1)
+    cluster.crash(restored)
+    older = copy.deepcopy(cluster.disks[restored]._segments)
+    cluster.start(restored)
+    cluster.run(2)
+    for _ in range(20):
+        cluster.submit(leader, 0)
+    cluster.run(1)
+    cluster.crash(restored)
+    cluster.disks[restored]._segments = older
+    cluster.crash(others[0])  # its census cannot end
+    cluster.start(restored)
+    group = cluster.nodes[restored].engine.groups[0]
+    assert cluster.run(2, lambda: not group.status().is_voter), "it knows, and its disk does"
+    assert cluster.leader(0) == leader
+    counted = cluster.nodes[leader].engine.groups[0]._core
+    assert cluster.run(2, lambda: group.applied_index >= 40), "it is sent the log"
+    assert counted.match_index(restored) == 0
+    cluster.crash(others[1])
+    command = cluster.submit(leader, 0, timeout_ms=60_000)
+    cluster.run(0.4)
+    assert command not in cluster.history.acknowledged, "two of five are no majority"
+    cluster.crash(restored)
+    cluster.start(restored)
+    assert not cluster.nodes[restored].engine.groups[0].status().is_voter
+    cluster.start(others[0])
+    cluster.start(others[1])
+    assert cluster.run(10, cluster.all_vote)
+    cluster.check_end()
+
+
+def test_a_leader_that_hears_no_majority_of_voters_resigns() -> None:
+    """A follower without a voter's memory answers, and commits nothing."""
+    cluster, leader = started()
+    wiped, third = (i for i in cluster.ids if i != leader)
+    cluster.crash(wiped, wipe=True)
+    cluster.crash(third)
+    cluster.start(wiped)
+    assert cluster.run(5, lambda: cluster.leader(0) is None)
+    cluster.start(third)
+    assert cluster.run(10, lambda: cluster.all_vote() and cluster.leader(0) is not None)
     cluster.check_end()
