@@ -42,8 +42,8 @@ ELECTIONS_NAME_BYTES_MAX = 40_000  # and their topics' names must fit into one c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """cluster_id and defaults: of this node's configuration; they name the cluster if nothing
-    has yet, and every new leader of the group brings the defaults up to date."""
+    """cluster_id and defaults: of this node; they name the cluster if nothing has yet, and every
+    new leader of the group brings the defaults up to date."""
 
     cluster_id: str
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class Controller:
 
     def _cluster_command(self) -> Command | None:
         defaults = dict(self._settings.defaults)
-        if not self._state.cluster_id:
+        if not self._state.cluster_id and self._settings.cluster_id:
             return SetClusterId(self._settings.cluster_id, defaults)
         if self._state.defaults != defaults:
             return SetDefaults(defaults)

@@ -35,9 +35,11 @@ from .controller_messages import MESSAGE_OF, ControllerReply, ReplyStatus
 from .controller_ports import Links, MetadataGroup
 from .controller_service import ControllerService
 from .producer_ids import ProducerIdBlock
+from .quorum import Quorum
 from .results import Result, decode_result, merge_results
 
 ATTEMPT_MS = 1_000  # then it is asked anew, perhaps of another leader
+HEARTBEAT_ATTEMPTS = 4
 BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 200
 DEFAULT_TIMEOUT_MS = 30_000
 OPERATION_ID_BYTES = 16
@@ -100,8 +102,16 @@ class ControllerClient:
         """Raises RequestTimedOut when no controller answered."""
         deadline_ms = self._now_ms() + timeout_ms
         payload = encode_message(heartbeat)
-        answer = await self._request(PeerMessage.HEARTBEAT, payload, deadline_ms)
+        # One that waited for a paused leader would not be there for the next one.
+        attempt_ms = max(1, timeout_ms // HEARTBEAT_ATTEMPTS)
+        answer = await self._request(PeerMessage.HEARTBEAT, payload, deadline_ms, attempt_ms)
         return decode_message(HeartbeatReply, answer)
+
+    async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
+        """The metadata group as its leader sees it. Raises RequestTimedOut."""
+        deadline_ms = self._now_ms() + timeout_ms
+        answer = await self._request(PeerMessage.DESCRIBE_QUORUM, b"", deadline_ms)
+        return decode_message(Quorum, answer)
 
     async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int = 5_000) -> int:
         """An id that no producer has had. Raises RequestTimedOut, or what the controller says."""
@@ -128,14 +138,16 @@ class ControllerClient:
             heapq.heappush(self._waiting, (index, next(self._numbers), future))
             await self._until(future, deadline_ms)
 
-    async def _request(self, kind: int, payload: bytes, deadline_ms: int) -> bytes:
+    async def _request(
+        self, kind: int, payload: bytes, deadline_ms: int, attempt_ms: int = ATTEMPT_MS
+    ) -> bytes:
         backoff_ms = BACKOFF_MS_FIRST
         leader = self._group.leader_id
         reason = "the cluster has no controller"
         while (remaining_ms := deadline_ms - self._now_ms()) > 0:
             redirect = -1
             if leader is not None:
-                reply = await self._ask(leader, kind, payload, min(remaining_ms, ATTEMPT_MS))
+                reply = await self._ask(leader, kind, payload, min(remaining_ms, attempt_ms))
                 if reply.status == ReplyStatus.DONE:
                     return reply.payload
                 reason = reply.reason or f"node {leader} is not the controller"

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from .quorum import GroupView
+
 Reply = Callable[[bytes, Sequence[Any]], object]
 
 
@@ -20,8 +22,17 @@ class MetadataGroup(Protocol):
         ...
 
     @property
+    def term(self) -> int:
+        """The current term."""
+        ...
+
+    @property
     def applied_index(self) -> int:
         """The last index that this node's state knows."""
+        ...
+
+    def status(self) -> GroupView:
+        """Where it stands; how far the voters are on the leader only."""
         ...
 
     async def submit(self, command: bytes, *, timeout_ms: float = ...) -> Any:

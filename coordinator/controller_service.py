@@ -18,6 +18,7 @@ from .commands import Command, decode_command, encode_command
 from .controller import Controller, ControllerSettings, Heartbeat
 from .controller_messages import MESSAGE_OF, ControllerReply, ReplyStatus, may_ask
 from .controller_ports import Links, MetadataGroup, Reply
+from .quorum import quorum_of
 from .raft.outcomes import DefinitelyNot, OutcomeUnknown
 from .results import Result, encode_result
 
@@ -57,7 +58,8 @@ class ControllerService:
         group.on_elected(self._elected)
         group.on_resigned(self._resigned)
         links.on_peer_change(self._link_changed)
-        for kind in (PeerMessage.HEARTBEAT, *sorted(set(MESSAGE_OF.values()))):
+        questions = PeerMessage.HEARTBEAT, PeerMessage.DESCRIBE_QUORUM
+        for kind in (*questions, *sorted(set(MESSAGE_OF.values()))):
             links.on_request(kind, self._handler(kind))
 
     def start(self) -> None:
@@ -85,6 +87,9 @@ class ControllerService:
             reply = self.controller.heartbeat(heartbeat, self._now_ms())
             self._tick()
             return ControllerReply(ReplyStatus.DONE, encode_message(reply))
+        if kind == PeerMessage.DESCRIBE_QUORUM:
+            quorum = quorum_of(self._group.status(), self._now_ms())
+            return ControllerReply(ReplyStatus.DONE, encode_message(quorum))
         command, _ = decode_command(payload)
         if not may_ask(kind, command):
             raise InvalidRequest(f"A broker does not propose {type(command).__name__}.")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..node.cluster_id import new_cluster_id
 from . import layout, ports, properties
 from .failure import Failure
 from .layout import ClusterFile, NodeEntry
@@ -59,7 +60,7 @@ class ClusterPlan:
     def new_file(self) -> ClusterFile:
         """A new cluster."""
         entries = self._entries(range(self.first_id, self.first_id + self.nodes))
-        cluster_id = layout.new_cluster_id()
+        cluster_id = new_cluster_id()
         peers = str(layout.peer_directory_for(cluster_id))
         return ClusterFile(cluster_id, peers, self.profile, entries, self.settings)
 

@@ -6,7 +6,6 @@ file lock, released by the kernel when its holder dies. The peers' sockets need 
 bytes), so they live outside, in a folder of mode 0700 whose name is in cluster.json.
 """
 
-import base64
 import contextlib
 import fcntl
 import hashlib
@@ -15,7 +14,6 @@ import os
 import shutil
 import stat
 import tempfile
-import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -66,14 +64,6 @@ class ClusterFile:
                 return node
         have = ", ".join(str(i) for i in self.node_ids)
         raise Failure(f"There is no node {node_id}; the cluster has nodes {have}.")
-
-
-def new_cluster_id() -> str:
-    """22 characters, as Kafka's random ids; never begins with a dash, which tools take badly."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):
-            return text
 
 
 def node_directory(data: Path, node_id: int) -> Path:

@@ -33,6 +33,7 @@ from ..storage.log_directory import LogDirectory
 from ..storage.topic_configs import validate_topic_configs
 from .admin_socket import AdminSocket
 from .api_table import prepare_codecs, served_apis
+from .cluster_id import new_cluster_id
 from .config import BrokerConfig
 from .cut_off import CutOff
 from .dispatch import Dispatcher
@@ -240,7 +241,7 @@ class Broker:
             group=self._group,
             links=transport,
             settings=ControllerSettings(
-                cluster_id=config.cluster_id,
+                cluster_id=config.cluster_id or new_cluster_id(self._outside.random_bytes),
                 defaults=config.cluster_defaults,
                 session_timeout_ms=config.broker_session_timeout_ms,
                 rebalances_leaders=config.auto_leader_rebalance_enable,

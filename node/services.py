@@ -5,12 +5,12 @@ coordinator.controller_client.ControllerClient, `MetadataGroup` by coordinator.r
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..coordinator.cluster_state import ClusterState
 from ..coordinator.commands import Command
+from ..coordinator.quorum import Quorum
 from ..coordinator.results import Result
 from ..coordinator.transactions.service import TransactionCoordinators
 from ..coordinator.transactions.verifier import TransactionVerifier
@@ -38,35 +38,13 @@ class Controller(Protocol):
         """
         ...
 
+    async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
+        """The metadata group as its leader sees it. Raises what `submit` raises."""
+        ...
+
     async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int) -> int:
         """An id that no producer has had (KIP-98). Raises what `submit` raises."""
         ...
-
-
-class VoterView(Protocol):
-    """One voter of the metadata group; times are monotonic ms, -1 unknown."""
-
-    @property
-    def node_id(self) -> int: ...  # noqa: D102
-    @property
-    def log_end(self) -> int: ...  # noqa: D102
-    @property
-    def last_contact_ms(self) -> float: ...  # noqa: D102
-    @property
-    def last_caught_up_ms(self) -> float: ...  # noqa: D102
-
-
-class GroupStatus(Protocol):
-    """Where the metadata group stands, as far as this node knows."""
-
-    @property
-    def leader_id(self) -> int | None: ...  # noqa: D102
-    @property
-    def term(self) -> int: ...  # noqa: D102
-    @property
-    def commit_index(self) -> int: ...  # noqa: D102
-    @property
-    def voters(self) -> Sequence[VoterView]: ...  # noqa: D102
 
 
 class MetadataGroup(Protocol):
@@ -75,10 +53,6 @@ class MetadataGroup(Protocol):
     @property
     def leader_id(self) -> int | None:
         """Who leads it, None while nobody is known to."""
-        ...
-
-    def status(self) -> GroupStatus:
-        """For DescribeQuorum."""
         ...
 
 

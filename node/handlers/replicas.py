@@ -5,10 +5,8 @@ AlterPartitionReassignments 0-1   KIP-455; v1 can forbid another replication fac
 ListPartitionReassignments 0      KIP-455.
 DescribeLogDirs 1-5               v3 top-level error, v4 size of the volume (KIP-827), v5 cordoned.
 DescribeQuorum 0-2                KIP-595; v1 times (KIP-836), v2 nodes (KIP-853). The quorum is the
-                                  Raft group of the metadata; its offsets are log indexes.
-
-Simplification: a broker that does not lead the quorum says what it knows itself: who leads, but
-not how far the other voters are (-1).
+                                  Raft group of the metadata; its offsets are log indexes. Any
+                                  broker answers, as in Kafka: it asks the leader.
 """
 
 import shutil
@@ -23,6 +21,7 @@ from ...coordinator.commands import (
     ElectLeaders,
     Reassignment,
 )
+from ...coordinator.quorum import UNKNOWN, Quorum
 from ...coordinator.results import Item
 from ...wire.errors import (
     ErrorCode,
@@ -33,7 +32,6 @@ from ...wire.errors import (
 )
 from ...wire.framing import RequestHeader
 from ..dispatch import Api, RequestContext, Values, control_api
-from ..services import BrokerServices
 from .cluster import code_and_message
 from .topics import timeout_of
 
@@ -189,13 +187,24 @@ def describe_log_dirs(context: RequestContext, header: RequestHeader, request: A
     }
 
 
-def describe_quorum(context: RequestContext, header: RequestHeader, request: Any) -> Values:
-    """Who leads the metadata, and how far its voters are."""
+async def describe_quorum(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Who leads the metadata, and how far its voters are; only its leader knows, so it is asked."""
+    broker = context.broker
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = topic.topic_name, partition.partition_index
+            if key == (METADATA_TOPIC, 0) and key not in rows:
+                timeout_ms = broker.config.request_timeout_ms
+                quorum = await broker.controller.describe_quorum(timeout_ms=timeout_ms)
+                rows[key] = _quorum_partition(quorum, broker.clock.wall_ms())
+    unknown = code_and_message(UnknownTopicOrPartition())
     topics = [
         {
             "topic_name": topic.topic_name,
             "partitions": [
-                _quorum_partition(context.broker, topic.topic_name, partition.partition_index)
+                {"partition_index": partition.partition_index}
+                | rows.get((topic.topic_name, partition.partition_index), unknown)
                 for partition in topic.partitions
             ],
         }
@@ -207,7 +216,7 @@ def describe_quorum(context: RequestContext, header: RequestHeader, request: Any
         for partition in topic["partitions"]
         for voter in partition.get("current_voters", ())
     }
-    brokers = context.broker.state.brokers
+    brokers = broker.state.brokers
     return {
         "topics": topics,
         "nodes": [
@@ -227,28 +236,22 @@ def describe_quorum(context: RequestContext, header: RequestHeader, request: Any
     }
 
 
-def _quorum_partition(broker: BrokerServices, topic: str, index: int) -> dict[str, Any]:
-    if topic != METADATA_TOPIC or index != 0:
-        return {"partition_index": index, **code_and_message(UnknownTopicOrPartition())}
-    status = broker.metadata_group.status()
-    wall_from_monotonic_ms = broker.clock.wall_ms() - broker.clock.monotonic_ms()
-
-    def wall_ms(monotonic_ms: float) -> int:
-        return -1 if monotonic_ms < 0 else round(monotonic_ms) + wall_from_monotonic_ms
+def _quorum_partition(quorum: Quorum, now_ms: int) -> dict[str, Any]:
+    def wall_ms(age_ms: int) -> int:
+        return UNKNOWN if age_ms == UNKNOWN else now_ms - age_ms
 
     return {
-        "partition_index": index,
-        "leader_id": -1 if status.leader_id is None else status.leader_id,
-        "leader_epoch": status.term,
-        "high_watermark": status.commit_index + 1,
+        "leader_id": quorum.leader_id,
+        "leader_epoch": quorum.term,
+        "high_watermark": quorum.commit_index + 1,
         "current_voters": [
             {
                 "replica_id": voter.node_id,
                 "log_end_offset": voter.log_end,
-                "last_fetch_timestamp": wall_ms(voter.last_contact_ms),
-                "last_caught_up_timestamp": wall_ms(voter.last_caught_up_ms),
+                "last_fetch_timestamp": wall_ms(voter.contact_age_ms),
+                "last_caught_up_timestamp": wall_ms(voter.caught_up_age_ms),
             }
-            for voter in status.voters
+            for voter in quorum.voters
         ],
         "observers": [],
     }

@@ -10,6 +10,7 @@ from oncelog.coordinator.controller import ControllerSettings
 from oncelog.coordinator.controller_client import ControllerClient
 from oncelog.coordinator.controller_service import ControllerService
 from oncelog.coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
+from oncelog.coordinator.raft.status import RaftStatus, VoterStatus
 from oncelog.replication.transport import PeerTimeout, PeerUnavailable
 
 
@@ -42,6 +43,15 @@ class Group:
 
     def on_applied(self, callback: Callable[[int], None]) -> None:
         self.applied.append(callback)
+
+    def status(self) -> RaftStatus:
+        end = len(self.cluster.log) + 1
+        now_ms = asyncio.get_running_loop().time() * 1_000
+        voters = [
+            VoterStatus(node, end if self.is_leader else -1, now_ms if self.is_leader else -1, -1)
+            for node in self.cluster.groups
+        ]
+        return RaftStatus(self.leader_id, 1, end - 1, self.applied_index, 1, end, True, voters)
 
     async def submit(self, command: bytes, *, timeout_ms: float = 0) -> Any:
         await asyncio.sleep(0)
@@ -99,7 +109,8 @@ class Links:
             if not future.done():
                 future.set_result((answer, list(frames)))
 
-        self.cluster.links[peer].handlers[kind](self.node_id, header, [], reply)
+        if peer not in self.cluster.silent:
+            self.cluster.links[peer].handlers[kind](self.node_id, header, [], reply)
         try:
             return await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
@@ -120,6 +131,7 @@ class SmallCluster:
         self.leader_id: int | None = None
         self.leader_known_by: dict[int, int | None] = {}
         self.down: set[int] = set()
+        self.silent: set[int] = set()  # paused: nothing is answered
         self.lost_answers = 0
         self.requests: list[tuple[int, int, int]] = []
         self.groups: dict[int, Group] = {}

@@ -282,6 +282,14 @@ def test_the_cluster_gets_its_name_and_its_defaults() -> None:
     assert watch.cluster.state.cluster_id == "x"
 
 
+def test_a_cluster_without_a_name_is_not_named_again_and_again() -> None:
+    """An empty cluster.id was proposed on every tick: 22 entries a second, for ever."""
+    watch = Watch(MetadataCluster(()), cluster_id="")
+    watch.cluster.state.cluster_id = ""
+    watch.run(TICK_MS)
+    assert watch.run(20 * TICK_MS) == []
+
+
 def test_nothing_is_due_where_the_group_is_not_led() -> None:
     cluster = MetadataCluster()
     controller = Controller(cluster.state, ControllerSettings(cluster_id="other"))

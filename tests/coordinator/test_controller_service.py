@@ -316,3 +316,35 @@ def test_a_stopped_service_sends_on_and_proposes_nothing() -> None:
 
 def test_a_result_without_items_is_whole() -> None:
     assert decode_result(b"\x90") == Result()
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_the_quorum_is_described_by_its_leader_whoever_is_asked(asked: int) -> None:
+    """A follower does not know how far the others are; it said -1, and the tool a lag of -10."""
+
+    async def scenario(cluster: SmallCluster) -> None:
+        await bring_up(cluster, 1, 2, 3)
+        quorum = await cluster.clients[asked].describe_quorum(timeout_ms=1_000)
+        assert quorum.leader_id == 1
+        assert {voter.node_id for voter in quorum.voters} == {1, 2, 3}
+        assert all(voter.log_end == len(cluster.log) + 1 for voter in quorum.voters)
+        assert all(0 <= voter.contact_age_ms < 10_000 for voter in quorum.voters)
+        assert all(voter.caught_up_age_ms == -1 for voter in quorum.voters)
+
+    run(scenario)
+
+
+def test_a_heartbeat_that_a_paused_controller_does_not_answer_goes_to_the_next() -> None:
+    """It was waited for as long as a whole second, of a session of one and a half."""
+
+    async def scenario(cluster: SmallCluster) -> None:
+        await bring_up(cluster, 2)
+        heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
+        cluster.silent.add(1)
+        asked = asyncio.ensure_future(cluster.clients[2].heartbeat(heartbeat, timeout_ms=1_200))
+        await asyncio.sleep(0.02)
+        cluster.elect(3)
+        async with asyncio.timeout(0.8):
+            assert (await asked).error == ErrorCode.NONE
+
+    run(scenario)

@@ -12,6 +12,7 @@ from oncelog.deploy import fault_plan, layout, ports, properties, targets
 from oncelog.deploy.cluster_plan import ClusterPlan
 from oncelog.deploy.failure import Failure
 from oncelog.deploy.layout import ClusterFile, NodeEntry
+from oncelog.node.cluster_id import new_cluster_id
 
 
 def test_a_seed_gives_the_same_faults_and_all_kinds():
@@ -126,7 +127,7 @@ def test_two_commands_do_not_work_on_one_directory(tmp_path):
 
 
 def test_the_peers_sockets_get_a_short_private_folder(tmp_path):
-    path = layout.peer_directory_for(layout.new_cluster_id())
+    path = layout.peer_directory_for(new_cluster_id())
     assert len(os.fsencode(path)) + len(layout.LONGEST_SOCKET_NAME) <= layout.SOCKET_PATH_BYTES_MAX
     mine = tmp_path / "oncelog-test"
     layout.make_peer_directory(mine)

@@ -18,7 +18,7 @@ from oncelog.coordinator.config_checks import (
     refuse_invalid_configs,
     with_refusals,
 )
-from oncelog.coordinator.raft.status import RaftStatus, VoterStatus
+from oncelog.coordinator.quorum import Quorum, QuorumVoter
 from oncelog.coordinator.results import Result
 from oncelog.node.api_table import control_plane_apis
 from oncelog.node.config import BrokerConfig
@@ -83,6 +83,11 @@ class FakeController:
         allowed, refused = refuse_invalid_configs(self.state, command, JUDGES)
         return with_refusals(command, self.apply(allowed), refused)
 
+    async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
+        if self.failure is not None:
+            raise self.failure
+        return Quorum(1, 7, 40, tuple(QuorumVoter(node, 41, 5, 5) for node in (1, 2, 3)))
+
     async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int) -> int:
         if self.failure is not None:
             raise self.failure
@@ -94,10 +99,6 @@ class FakeGroup:
     """A metadata group that node 1 leads."""
 
     leader_id: int | None = 1
-
-    def status(self) -> RaftStatus:
-        voters = [VoterStatus(node, 41, 1000, 1000) for node in (1, 2, 3)]
-        return RaftStatus(self.leader_id, 7, 40, 40, 1, 41, True, voters)
 
 
 class FakeBroker:

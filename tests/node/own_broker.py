@@ -47,13 +47,13 @@ class HeldExecutor(ThreadPoolExecutor):
 class OwnBroker(Broker):
     """Node 1, the only voter, on `root/data`."""
 
-    def __init__(self, root: Path, **surroundings: Any) -> None:
+    def __init__(self, root: Path, *, cluster_id: str = "c", **surroundings: Any) -> None:
         self.directories = HeldExecutor()
         self.root = root
         config = BrokerConfig.from_properties(
             {
                 "node.id": "1",
-                "cluster.id": "c",
+                "cluster.id": cluster_id,
                 "listeners": "PLAINTEXT://127.0.0.1:0",
                 "log.dirs": str(root / "data"),
                 "oncelog.voters": "1",

@@ -1,0 +1,78 @@
+"""How far the voters of the metadata group are, as its leader tells other brokers.
+
+Monotonic clocks of two nodes have nothing in common, so times travel as ages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+UNKNOWN = -1
+
+
+class VoterView(Protocol):
+    """See coordinator.raft.status.VoterStatus; times are monotonic ms, -1 unknown."""
+
+    @property
+    def node_id(self) -> int: ...  # noqa: D102
+    @property
+    def log_end(self) -> int: ...  # noqa: D102
+    @property
+    def last_contact_ms(self) -> float: ...  # noqa: D102
+    @property
+    def last_caught_up_ms(self) -> float: ...  # noqa: D102
+
+
+class GroupView(Protocol):
+    """See coordinator.raft.status.RaftStatus."""
+
+    @property
+    def leader_id(self) -> int | None: ...  # noqa: D102
+    @property
+    def term(self) -> int: ...  # noqa: D102
+    @property
+    def commit_index(self) -> int: ...  # noqa: D102
+    @property
+    def voters(self) -> Sequence[VoterView]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumVoter:
+    """log_end: the index behind its last entry. The ages are UNKNOWN where it never was so."""
+
+    node_id: int
+    log_end: int
+    contact_age_ms: int
+    caught_up_age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The metadata group, seen by its leader."""
+
+    leader_id: int
+    term: int
+    commit_index: int
+    voters: tuple[QuorumVoter, ...]
+
+
+def quorum_of(status: GroupView, now_ms: float) -> Quorum:
+    """The answer of the leader at this moment of its monotonic clock."""
+
+    def age_ms(moment_ms: float) -> int:
+        return UNKNOWN if moment_ms < 0 else max(0, round(now_ms - moment_ms))
+
+    return Quorum(
+        leader_id=UNKNOWN if status.leader_id is None else status.leader_id,
+        term=status.term,
+        commit_index=status.commit_index,
+        voters=tuple(
+            QuorumVoter(
+                voter.node_id,
+                voter.log_end,
+                age_ms(voter.last_contact_ms),
+                age_ms(voter.last_caught_up_ms),
+            )
+            for voter in status.voters
+        ),
+    )
