@@ -6,11 +6,12 @@ readable. A request with few records is judged where it is appended. One with ma
 behind it on its connection waits, as the order of appends demands.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ...storage.batch_checks import TimestampOutOfRange
 from ...storage.log_config import LogConfig
-from ...wire.errors import InvalidRecord, KafkaError, NotLeaderOrFollower
+from ...wire.errors import InvalidRecord, KafkaError, NotLeaderOrFollower, error_for
 from ...wire.messages.produce import ProducePartition, ProduceRequest
 from ...wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, decode_header
 from ...wire.record_walk import records_without_key
@@ -25,8 +26,23 @@ AT_ONCE_RECORDS_MAX = 250  # of a request; about 0.3 ms, and 8 MB to unfold at w
 AT_ONCE_BYTES_MAX = 64 * 1024
 NAMED_RECORDS_MAX = 10_000  # in one answer
 SHOWN_RECORDS = 3
-# What is wrong, if anything, by the identity of the request's ProducePartition.
-Verdicts = Mapping[int, KafkaError | None]
+
+
+class Refusal(NamedTuple):
+    """What an error said; an error that is kept would keep the frames it was raised in."""
+
+    number: int
+    message: str
+    record_errors: Sequence[tuple[int, str | None]]
+
+    @classmethod
+    def of(cls, error: KafkaError) -> "Refusal":
+        """What it says."""
+        return cls(error.number, str(error), error.record_errors)
+
+
+# By the identity of the request's ProducePartition; None: nothing is wrong.
+Verdicts = Mapping[int, Refusal | None]
 NONE_CHECKED: Verdicts = {}
 
 
@@ -47,7 +63,7 @@ def check_at_once(replicas: ReplicaManager, request: ProduceRequest) -> Verdicts
                 return None
             run_to_end(_check(data, header, partition))
         except KafkaError as error:
-            refusal = error
+            refusal = Refusal.of(error)
         verdicts = {**verdicts, id(wanted): refusal}
     return verdicts
 
@@ -55,7 +71,7 @@ def check_at_once(replicas: ReplicaManager, request: ProduceRequest) -> Verdicts
 async def check_in_slices(context: RequestContext, request: ProduceRequest) -> Verdicts:
     """The same, however long it takes."""
     broker = context.broker
-    verdicts: dict[int, KafkaError | None] = {}
+    verdicts: dict[int, Refusal | None] = {}
     for partition, wanted, header in list(_to_be_checked(broker.replicas, request)):
         refusal = None
         try:
@@ -65,7 +81,7 @@ async def check_in_slices(context: RequestContext, request: ProduceRequest) -> V
                     f"records produced to {partition}", _check(data, header, partition)
                 )
         except KafkaError as error:
-            refusal = error
+            refusal = Refusal.of(error)
         verdicts[id(wanted)] = refusal
     return verdicts
 
@@ -76,7 +92,9 @@ def raise_refusal(partition: HostedPartition, wanted: ProducePartition, verdicts
         raise NotLeaderOrFollower(f"{partition} has changed since its records were looked at")
     refusal = verdicts[id(wanted)]
     if refusal is not None:
-        raise refusal
+        error = error_for(refusal.number, refusal.message)
+        error.record_errors = refusal.record_errors
+        raise error
 
 
 def name_records_out_of_range(error: TimestampOutOfRange, wanted: ProducePartition) -> None:
