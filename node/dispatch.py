@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from inspect import iscoroutine
+from inspect import iscoroutine, isgenerator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..wire.errors import KafkaError, UnknownServerError
@@ -27,7 +27,9 @@ from ..wire.framing import (
     peek_api,
 )
 from ..wire.messages import control
+from ..wire.messages.apis import API_NAMES
 from ..wire.primitives import MalformedFrame
+from ..wire.steps import Steps
 
 if TYPE_CHECKING:
     from .handlers.produce_line import ProduceLine
@@ -149,7 +151,9 @@ class Api(NamedTuple):
 
 
 Values = Mapping[str, Any]
-Decide = Callable[[RequestContext, RequestHeader, Any], Values | Coroutine[Any, Any, Values]]
+Decide = Callable[
+    [RequestContext, RequestHeader, Any], Values | Coroutine[Any, Any, Values] | Steps[Values]
+]
 
 
 def control_api(
@@ -160,7 +164,9 @@ def control_api(
 ) -> Api:
     """A row for an API of the control plane, whose messages the codec library carries.
 
-    decide: (context, header, request) -> the fields of the answer, or a coroutine of them.
+    decide: (context, header, request) -> the fields of the answer, or a coroutine of them, or
+    steps (`wire.steps`): what is done at their first yield is answered at once, else they go on in
+    slices.
     on_error: (request, error) -> the fields of the answer that says so, in Kafka's shape.
     """
 
@@ -168,11 +174,19 @@ def control_api(
         version = header.api_version
         request = control.decode_request(key, version, body)
         values = decide(context, header, request)
-        if iscoroutine(values):
+        if isgenerator(values):
+            try:
+                next(values)
+            except StopIteration as end:
+                values = end.value
+            else:
+                values = context.broker.work.run(API_NAMES[key], values)
+                return finish(values, version)
+        elif iscoroutine(values):
             return finish(values, version)
         return [control.encode_response(key, version, values)]  # type: ignore[arg-type]
 
-    async def finish(values: Coroutine[Any, Any, Values], version: int) -> list[Buffer]:
+    async def finish(values: Awaitable[Values], version: int) -> list[Buffer]:
         return [control.encode_response(key, version, await values)]
 
     def answer_error(

@@ -1,4 +1,4 @@
-"""Reading from a log's segments: whole batches from an offset, and offsets by timestamp.
+"""Reading from a log's segments: whole batches from an offset, and batches by timestamp.
 
 Bytes come from the page cache by pread, positions from what the last reads left behind or from
 the sparse index. A read never crosses a segment's end, as in Kafka.
@@ -7,14 +7,13 @@ the sparse index. A read never crosses a segment's end, as in Kafka.
 import struct
 from typing import NamedTuple
 
-from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, decode_header
-from ..wire.records import Record, decode_batch
-from .index import NO_TIMESTAMP
+from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, BatchHeader, decode_header
 from .log_file import Buffer, scan_headers
 from .segment import Segment
 from .segment_list import SegmentList
 
 _batch_length = struct.Struct(">i")
+HEADERS_PER_STEP = 64  # of a search; about 0.3 ms
 _LENGTH_AT = 8  # where the length of a batch stands in it
 
 
@@ -28,12 +27,11 @@ class LogRead(NamedTuple):
     next_offset: int
 
 
-class TimestampedOffset(NamedTuple):
-    """A record found by time; the epoch is that of its batch."""
+class TimedBatch(NamedTuple):
+    """A batch whose largest timestamp is large enough."""
 
-    offset: int
-    timestamp: int
-    leader_epoch: int
+    header: BatchHeader
+    data: memoryview
 
 
 def read_batches(
@@ -114,41 +112,27 @@ def _read_at_most(
     return (data if end == len(data) else memoryview(data)[:end]), next_offset
 
 
-def find_by_timestamp(
-    segments: SegmentList, timestamp_ms: int, log_start_offset: int
-) -> TimestampedOffset | None:
-    """The first record at or above `log_start_offset` that is not older than `timestamp_ms`."""
-    for segment in segments:
+def batch_not_older(
+    segments: SegmentList, timestamp_ms: int, offset: int
+) -> "TimedBatch | int | None":
+    """The next batch that may hold a record at or above `offset` which is not older than that.
+
+    None when there is none; an offset to look on from after HEADERS_PER_STEP batches that were.
+    """
+    for segment in segments.from_floor(offset):
         if segment.size_bytes == 0 or segment.max_timestamp < timestamp_ms:
             continue
         _, near_offset = segment.time_index.lookup(timestamp_ms)
-        _, start = segment.offset_index.lookup(max(near_offset, log_start_offset))
+        _, start = segment.offset_index.lookup(max(near_offset, offset))
+        looked_at = 0
         for position, header in scan_headers(segment.file, start, segment.size_bytes):
-            if header.max_timestamp >= timestamp_ms and header.last_offset >= log_start_offset:
-                for record in _records_at(segment, position, header.size_bytes):
-                    if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-                        return TimestampedOffset(
-                            record.offset, record.timestamp, header.partition_leader_epoch
-                        )
+            if header.last_offset < offset:
+                continue  # at most what lies between two entries of the index
+            if header.max_timestamp >= timestamp_ms:
+                return TimedBatch(
+                    header, memoryview(segment.file.read(position, header.size_bytes))
+                )
+            looked_at += 1
+            if looked_at == HEADERS_PER_STEP:
+                return header.next_offset
     return None
-
-
-def find_max_timestamp(segments: SegmentList) -> TimestampedOffset | None:
-    """The first record that bears the largest timestamp of the log (KIP-734)."""
-    newest = max(segments, key=lambda segment: segment.max_timestamp)
-    timestamp_ms = newest.max_timestamp
-    if timestamp_ms == NO_TIMESTAMP:
-        return None
-    _, start = newest.offset_index.lookup(newest.offset_of_max_timestamp)
-    for position, header in scan_headers(newest.file, start, newest.size_bytes):
-        if header.max_timestamp == timestamp_ms:
-            for record in _records_at(newest, position, header.size_bytes):
-                if record.timestamp == timestamp_ms:
-                    return TimestampedOffset(
-                        record.offset, timestamp_ms, header.partition_leader_epoch
-                    )
-    return None
-
-
-def _records_at(segment: Segment, position: int, size_bytes: int) -> list[Record]:
-    return decode_batch(segment.file.read(position, size_bytes))

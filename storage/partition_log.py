@@ -33,9 +33,8 @@ from .local_log import LocalLog
 from .log_config import LogConfig
 from .log_read import (
     LogRead,
-    TimestampedOffset,
-    find_by_timestamp,
-    find_max_timestamp,
+    TimedBatch,
+    batch_not_older,
     read_batches,
 )
 from .log_recovery import load_log
@@ -48,7 +47,7 @@ __all__ = [
     "LogRead",
     "Origin",
     "PartitionLog",
-    "TimestampedOffset",
+    "TimedBatch",
     "UnexpectedAppendOffset",
 ]
 
@@ -274,15 +273,15 @@ class PartitionLog(LocalLog):
                     break
         return found
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
-        """The first record that is not older than a timestamp, None when all are."""
+    def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
+        """One step of a search by time, see log_read. `offset` is at or above the log start."""
         with self._disk:
-            return find_by_timestamp(self.segments, timestamp_ms, self.log_start_offset)
+            return batch_not_older(self.segments, timestamp_ms, offset)
 
-    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The record with the largest timestamp (KIP-734), None when there is none."""
-        with self._disk:
-            return find_max_timestamp(self.segments)
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the log; -1 when there is none."""
+        return max(segment.max_timestamp for segment in self.segments)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Where an epoch ends in this log: (largest epoch not above it, end offset).

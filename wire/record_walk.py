@@ -64,6 +64,37 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[list[int]]:
     return without_key
 
 
+def first_record_not_older(
+    data: bytes, header: BatchHeader, timestamp_ms: int, offset: int
+) -> Steps[tuple[int, int] | None]:
+    """(offset, timestamp) of the first record at or above `offset` that is not older than that.
+
+    Looks no further than it must, and not into keys and values. Raises InvalidRecord.
+    """
+    if header.is_log_append_time and header.max_timestamp < timestamp_ms:
+        return None
+    at = 0
+    try:
+        for index in range(header.record_count):
+            if index % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
+                yield
+            length, at = varint_at(data, at)
+            end = at + length
+            delta, at = varint_at(data, at + 1)
+            timestamp = header.base_timestamp + delta
+            if header.is_log_append_time:
+                timestamp = header.max_timestamp
+            delta, at = varint_at(data, at)
+            if timestamp >= timestamp_ms and header.base_offset + delta >= offset:
+                return header.base_offset + delta, timestamp
+            if end < at:
+                raise InvalidRecord("a record goes beyond its fields")
+            at = end
+    except IndexError as error:
+        raise InvalidRecord(f"the records of a batch are broken: {error}") from error
+    return None
+
+
 def _after_bytes(data: bytes, at: int, end: int) -> int:
     number = data[at]
     if number < 0x80:

@@ -7,7 +7,9 @@ followers).
 """
 
 import asyncio
-from typing import Any
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
 
 from ...coordinator.cluster_model import INTERNAL_TOPICS
 from ...wire.errors import (
@@ -23,8 +25,10 @@ from ...wire.errors import (
     UnsupportedVersion,
 )
 from ...wire.framing import RequestHeader
+from ...wire.steps import Steps
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..hosted_partition import HostedPartition
+from ..time_search import find_by_time
 
 LIST_OFFSETS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 21, 23
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -37,6 +41,7 @@ _SINCE_VERSION = {
 }
 DEBUGGING_REPLICA = -2
 READ_COMMITTED = 1
+ENTRIES_PER_STEP = 100  # about 0.4 ms
 _POLL_S = 0.01
 Found = tuple[int, int, int]  # offset, timestamp, leader epoch; -1 where unknown
 _NOTHING: Found = (-1, -1, -1)
@@ -45,54 +50,124 @@ _NOTHING: Found = (-1, -1, -1)
 # -- ListOffsets
 
 
-def list_offsets(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def list_offsets(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Steps[Values] | Coroutine[Any, Any, Values]:
     """An offset for each asked timestamp."""
-    asked = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
-    twice = {key for key in asked if asked.count(key) > 1} if len(asked) < 1000 else set()
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    _listed(context, header.api_version, request, topic.name, wanted, twice)
-                    for wanted in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+    searches: list[_Search] = []
+    answers = _answers(context, header.api_version, request, searches)
+    if any(_is_searched(p.timestamp) for t in request.topics for p in t.partitions):
+        return _with_searches(context, header.api_version, answers, searches)
+    return answers
 
 
-def _listed(
-    context: RequestContext,
-    version: int,
-    request: Any,
-    name: str,
-    wanted: Any,
-    twice: set[tuple[str, int]],
-) -> dict[str, Any]:
-    index = wanted.partition_index
-    try:
-        if (name, index) in twice:
-            raise InvalidRequest("the request names a partition twice")
-        if version < _SINCE_VERSION.get(wanted.timestamp, 0) or wanted.timestamp < (
-            EARLIEST_PENDING_UPLOAD
-        ):
-            raise UnsupportedVersion
-        partition = context.broker.replicas.partition(name, index)
-        isolation = getattr(request, "isolation_level", 0) == READ_COMMITTED
-        epoch = getattr(wanted, "current_leader_epoch", -1)
-        is_debugging = request.replica_id == DEBUGGING_REPLICA
-        offset, timestamp, leader_epoch = _find(
-            partition, wanted.timestamp, isolation, epoch, is_debugging
-        )
-    except KafkaError as error:
-        code = error.number
-        if version < 5 and code == ErrorCode.OFFSET_NOT_AVAILABLE:
-            code = LeaderNotAvailable.code
-        return {"partition_index": index, "error_code": code}
+class _Search(NamedTuple):
+    """A partition whose records must be looked at, and where the answer goes."""
+
+    answer: dict[str, Any]
+    partition: HostedPartition
+    timestamp: int
+    read_committed: bool
+    current_leader_epoch: int
+    is_debugging: bool
+
+
+def _is_searched(timestamp: int) -> bool:
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+def _answers(
+    context: RequestContext, version: int, request: Any, searches: list[_Search]
+) -> Steps[Values]:
+    times = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    topics: list[dict[str, Any]] = []
+    answered = 0
+    for topic in request.topics:
+        partitions: list[dict[str, Any]] = []
+        topics.append({"name": topic.name, "partitions": partitions})
+        for wanted in topic.partitions:
+            answered += 1
+            if answered % ENTRIES_PER_STEP == 0:
+                yield
+            answer: dict[str, Any] = {"partition_index": wanted.partition_index}
+            partitions.append(answer)
+            try:
+                if times[topic.name, wanted.partition_index] > 1:
+                    raise InvalidRequest("the request names a partition twice")
+                search = _begin(context, version, request, topic.name, wanted, answer)
+                if _is_searched(wanted.timestamp):
+                    searches.append(search)
+                else:
+                    answer |= _found(_known(search))
+            except KafkaError as error:
+                answer |= _refused(version, error)
+    return {"topics": topics}
+
+
+async def _with_searches(
+    context: RequestContext, version: int, answers: Steps[Values], searches: list[_Search]
+) -> Values:
+    values = await context.broker.work.run("ListOffsets", answers)
+    for search in searches:
+        try:
+            search.answer.update(_found(await _searched(context, search)))
+        except KafkaError as error:
+            search.answer.update(_refused(version, error))
+    return values
+
+
+def _begin(
+    context: RequestContext, version: int, request: Any, name: str, wanted: Any, answer: Any
+) -> _Search:
+    timestamp = wanted.timestamp
+    if version < _SINCE_VERSION.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
+        raise UnsupportedVersion
+    partition = context.broker.replicas.partition(name, wanted.partition_index)
+    epoch = getattr(wanted, "current_leader_epoch", -1)
+    partition.leading(epoch)
+    isolation = getattr(request, "isolation_level", 0) == READ_COMMITTED
+    is_debugging = request.replica_id == DEBUGGING_REPLICA
+    return _Search(answer, partition, timestamp, isolation, epoch, is_debugging)
+
+
+def _known(search: _Search) -> Found:
+    """What is asked for by a name and not by a time."""
+    partition, log = search.partition, search.partition.log
+    epoch = partition.leading(search.current_leader_epoch).leader_epoch
+    if search.timestamp == LATEST:
+        if search.is_debugging:
+            return log.log_end_offset, -1, epoch
+        latest = partition.latest_offset(search.read_committed, search.current_leader_epoch)
+        return latest, -1, epoch
+    if search.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        first_epoch = log.leader_epochs.epoch_for(log.log_start_offset)
+        return log.log_start_offset, -1, -1 if first_epoch is None else first_epoch
+    return _NOTHING
+
+
+async def _searched(context: RequestContext, search: _Search) -> Found:
+    partition, log = search.partition, search.partition.log
+    timestamp, offset = search.timestamp, log.log_start_offset
+    if timestamp == MAX_TIMESTAMP:
+        timestamp, offset = log.max_timestamp, 0
+        if timestamp < 0:
+            return _NOTHING
+    found = await find_by_time(context.broker, partition, timestamp, offset)
+    leader = partition.leading(search.current_leader_epoch)
+    upper = (
+        log.log_end_offset if search.is_debugging else partition.readable_end(search.read_committed)
+    )
+    if found is None or found.offset >= upper:
+        # What lies beyond may still be found once the new leader knows its high watermark.
+        if found is not None and leader.high_watermark < leader.epoch_start_offset:
+            partition.latest_offset(search.read_committed, search.current_leader_epoch)
+        return _NOTHING
+    return found.offset, found.timestamp, found.leader_epoch
+
+
+def _found(found: Found) -> dict[str, Any]:
+    offset, timestamp, leader_epoch = found
     return {
-        "partition_index": index,
         "error_code": ErrorCode.NONE,
         "timestamp": timestamp,
         "offset": offset,
@@ -100,36 +175,11 @@ def _listed(
     }
 
 
-def _find(
-    partition: HostedPartition,
-    timestamp: int,
-    read_committed: bool,
-    current_leader_epoch: int,
-    is_debugging: bool,
-) -> Found:
-    leader = partition.leading(current_leader_epoch)
-    log = partition.log
-    if timestamp == LATEST:
-        if is_debugging:
-            return log.log_end_offset, -1, leader.leader_epoch
-        latest = partition.latest_offset(read_committed, current_leader_epoch)
-        return latest, -1, leader.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.leader_epochs.epoch_for(log.log_start_offset)
-        return log.log_start_offset, -1, -1 if epoch is None else epoch
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _NOTHING
-    if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
-    else:
-        found = log.offset_for_timestamp(timestamp)
-    upper = log.log_end_offset if is_debugging else partition.readable_end(read_committed)
-    if found is None or found.offset >= upper:
-        # What lies beyond may still be found once the new leader knows its high watermark.
-        if found is not None and leader.high_watermark < leader.epoch_start_offset:
-            partition.latest_offset(read_committed, current_leader_epoch)
-        return _NOTHING
-    return found.offset, found.timestamp, found.leader_epoch
+def _refused(version: int, error: KafkaError) -> dict[str, Any]:
+    code = error.number
+    if version < 5 and code == ErrorCode.OFFSET_NOT_AVAILABLE:
+        code = LeaderNotAvailable.code
+    return {"error_code": code}
 
 
 def _list_offsets_error(request: Any, error: KafkaError) -> Values:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from oncelog.storage.log_read import HEADERS_PER_STEP
 from oncelog.storage.partition_log import AppendInfo, Origin, UnexpectedAppendOffset
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import (
@@ -18,8 +19,10 @@ from oncelog.wire.errors import (
     OutOfOrderSequenceNumber,
     RecordListTooLarge,
 )
-from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.record_batch import HEADER_BYTES, decode_header, iterate_batches
+from oncelog.wire.record_walk import first_record_not_older
 from oncelog.wire.records import decode_batch
+from oncelog.wire.steps import run_to_end
 
 NOW_MS = 1_700_000_000_000
 
@@ -119,7 +122,7 @@ def test_append_time_replaces_the_timestamps_and_mends_the_checksum(logs):
     header = decode_header(read.data)
     assert header.is_log_append_time
     assert [record.timestamp for record in decode_batch(read.data)] == [NOW_MS + 1] * 2
-    assert log.offset_of_max_timestamp().timestamp == NOW_MS + 1
+    assert log.max_timestamp == NOW_MS + 1
 
 
 @pytest.mark.parametrize("distance", [-1001, 501])
@@ -282,6 +285,21 @@ def test_reads_outside_of_the_log_are_refused(logs):
     assert not log.read(4, 100, upper_offset=4).data
 
 
+def by_time(log, timestamp_ms, from_offset=0):
+    """(offset, timestamp) of the first record that is not older."""
+    step = from_offset
+    while step is not None:
+        step = log.batch_not_older(timestamp_ms, step)
+        if not isinstance(step, int | None):
+            header, data = step
+            records = data[HEADER_BYTES:]
+            search = first_record_not_older(bytes(records), header, timestamp_ms, from_offset)
+            if (found := run_to_end(search)) is not None:
+                return found
+            step = header.next_offset
+    return None
+
+
 def test_records_are_found_by_time(logs):
     log = logs.open(segment_bytes=300, index_interval_bytes=50)
     times = [10, 20, 15, 40, 30, 50, 50, 60]
@@ -290,21 +308,29 @@ def test_records_are_found_by_time(logs):
     assert len(log.segments) > 1
     for wanted in range(5, 70):
         expected = next((n for n, time in enumerate(times) if time >= wanted), None)
-        found = log.offset_for_timestamp(wanted)
-        if expected is None:
-            assert found is None
-        else:
-            assert found == (expected, times[expected], expected // 2 * 2)
-    assert log.offset_of_max_timestamp() == (7, 60, 6)
-    log.advance_high_watermark(8)
-    log.advance_log_start_offset(3)
-    assert log.offset_for_timestamp(5).offset == 3
+        found = by_time(log, wanted)
+        assert found == (None if expected is None else (expected, times[expected]))
+    assert log.max_timestamp == 60
+    assert by_time(log, 5, from_offset=3) == (3, 40)
 
 
 def test_an_empty_log_has_no_times(logs):
     log = logs.open()
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() is None
+    assert by_time(log, 0) is None
+    assert log.max_timestamp == -1
+
+
+def test_a_search_by_time_looks_at_a_few_headers_in_a_step(logs):
+    """An old batch may be anywhere behind a young one: what producers say is not in order."""
+    log = logs.open(index_interval_bytes=1 << 20)
+    logs.lead(log, 1, timestamps=[90])
+    count = 3 * HEADERS_PER_STEP
+    for _ in range(count):
+        logs.lead(log, 1, timestamps=[10])
+    steps = [1]
+    while isinstance(steps[-1], int):
+        steps.append(log.batch_not_older(50, steps[-1]))
+    assert steps == [1, *(1 + n * HEADERS_PER_STEP for n in (1, 2, 3)), None]
 
 
 # -- limits ----------------------------------------------------------------------------------
