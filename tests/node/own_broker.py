@@ -106,8 +106,12 @@ async def running(root: Path, **surroundings: Any) -> AsyncIterator[OwnBroker]:
 
 def as_killed(broker: OwnBroker, root: Path) -> Path:
     """What `kill -9` would leave of it now, in a root of its own."""
-    shutil.copytree(broker.root / "data", root / "data")
-    return root
+    while True:
+        try:
+            shutil.copytree(broker.root / "data", root / "data")
+            return root
+        except shutil.Error:  # a file was replaced meanwhile: the copy would be of two moments
+            shutil.rmtree(root / "data")
 
 
 async def until(holds: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
