@@ -342,6 +342,7 @@ class Broker:
             node_id=config.node_id,
             broker_epoch=broker_epoch,
             tick_ms=max(50, config.replica_lag_time_max_ms // 2),
+            work=self._work,
             fault_point=self._fault_point,
         )
         self._maintenance = LogMaintenance(

@@ -1,19 +1,21 @@
 """Proposes ISR changes to the controller: one command under way, everything else in the next.
 
-A partition is looked at when a follower caught up, when a broker came or went, after each
-answer of the controller, and on a slow tick, which is also what notices a follower that has
-stopped fetching. An incremental session does not repeat an unchanged position, so a partition
-must be looked at again after every change that was in its way.
+A partition is looked at when a follower caught up, after each answer of the controller, and, while
+it is not settled, on a slow tick and when a broker came or went; the tick is also what notices a
+follower that has stopped fetching. An incremental session does not repeat an unchanged position,
+so a partition must be looked at again after every change that was in its way. What is settled
+(`PartitionLeader.is_settled`) costs nothing: an append, or the metadata, ends that.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from ..coordinator.commands import AlterPartition, Command, IsrProposal
 from ..coordinator.results import Result
 from ..replication.background_task import background_task
 from ..replication.leader import IsrChange, PartitionLeader
+from ..replication.sliced_work import SlicedWork, Steps
 from ..wire.errors import ErrorCode, KafkaError
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
@@ -40,9 +42,11 @@ class IsrProposer:
         node_id: int,
         broker_epoch: int,
         tick_ms: int,
+        work: SlicedWork,
         fault_point: Callable[[str], None] = no_fault_point,
     ) -> None:
         self._replicas = replicas
+        self._work = work
         self._propose = propose
         self._node_id = node_id
         self._broker_epoch = broker_epoch
@@ -56,6 +60,7 @@ class IsrProposer:
             background_task("ISR tick", self._tick()),
         ]
         replicas.isr_may_change = self.isr_may_change
+        replicas.peers_changed = self._look_at_unsettled
 
     def isr_may_change(self, partition: HostedPartition) -> None:
         """Look at this partition soon."""
@@ -68,15 +73,32 @@ class IsrProposer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _look_at_unsettled(self) -> None:
+        if self._replicas.unsettled:
+            self._waiting.update(self._replicas.unsettled)
+            self._wake.set()
+
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._tick_ms / 1000)
-            now_ms = self._replicas.clock.monotonic_ms()
-            for partition in self._replicas:
-                if partition.leader is not None:
-                    if partition.leader.tick(now_ms):
-                        self._replicas.high_watermark_advanced(partition)
-                    self.isr_may_change(partition)
+            self._look_at_unsettled()
+
+    def _look_at(self, partitions: Iterable[HostedPartition]) -> Steps[list[Pending]]:
+        """What there is to propose."""
+        pending = []
+        for partition in partitions:
+            leader, now_ms = partition.leader, self._replicas.clock.monotonic_ms()
+            if leader is not None:
+                if leader.tick(now_ms):
+                    self._replicas.high_watermark_advanced(partition)
+                if change := leader.next_isr_change(now_ms):
+                    pending.append((partition, leader, change))
+            if leader is None or leader.is_settled:
+                self._replicas.unsettled.pop(partition, None)
+            else:
+                self._replicas.unsettled[partition] = None
+            yield
+        return pending
 
     async def _run(self) -> None:
         again: list[Pending] = []
@@ -85,12 +107,7 @@ class IsrProposer:
                 await self._wake.wait()
             self._wake.clear()
             waiting, self._waiting = self._waiting, {}
-            now_ms = self._replicas.clock.monotonic_ms()
-            pending = again
-            for partition in waiting:
-                leader = partition.leader
-                if leader is not None and (change := leader.next_isr_change(now_ms)):
-                    pending.append((partition, leader, change))
+            pending = again + await self._work.run("ISR changes", self._look_at(waiting))
             again, self._was_refused = [], False
             for start in range(0, len(pending), CHANGES_MAX):
                 again += await self._ask(pending[start : start + CHANGES_MAX])

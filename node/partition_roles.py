@@ -132,9 +132,7 @@ class PartitionRoles:
             keys.update(((hosted.topic, hosted.index), None) for hosted in self._replicas)
         self._look_at(keys)
         if changes.brokers_changed:
-            for hosted in self._replicas:
-                if hosted.leader is not None:
-                    self._replicas.isr_may_change(hosted)
+            self._replicas.peers_changed()
 
     def _look_at(self, keys: dict[PartitionKey, None]) -> None:
         if len(self._left) <= SETTLED_AT_ONCE_MAX:
@@ -289,6 +287,7 @@ class PartitionRoles:
             assert hosted.leader is not None
             if hosted.leader.high_watermark > hosted.log.high_watermark:
                 self._replicas.high_watermark_advanced(hosted)
+            self._replicas.isr_may_change(hosted)
             self._replicas.part_changed(hosted)
             return
         if hosted.leader_epoch == record.leader_epoch and hosted.leader_id == record.leader:

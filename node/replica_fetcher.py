@@ -210,6 +210,11 @@ class ReplicaFetcher:
             except (KafkaError, UnexpectedAppendOffset) as error:
                 logger.warning("%r: the leader's answer does not fit: %s", partition, error)
                 self._retry(slot)
+            except Exception as error:  # the other partitions of this leader go on
+                logger.exception("%r: following failed", partition)
+                partition.log.retire(f"following failed, {error!r}")
+                self._session.remove(slot.key)
+                self._replicas.fail(partition)
 
     def _carry_out(
         self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition

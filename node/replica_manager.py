@@ -67,6 +67,8 @@ class ReplicaManager:
         self._by_topic: dict[bytes, set[int]] = {}  # topic id -> the indexes hosted
         self._changed: list[HostedPartition] = []
         self.stalled: frozenset[HostedPartition] = frozenset()  # see `cut_off`
+        # Led, and with an ISR that may change without being told: see `isr_proposer`.
+        self.unsettled: dict[HostedPartition, None] = {}
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
         self.recovery_points: RecoveryPoints | None = None  # None: nothing is kept on a disk
         self._expiry: asyncio.TimerHandle | None = None
@@ -78,6 +80,7 @@ class ReplicaManager:
         self.part_changed: Callable[[HostedPartition], None] = lambda _: None
         self.truncated: Callable[[HostedPartition, int], None] = lambda _, __: None
         self.isr_may_change: Callable[[HostedPartition], None] = lambda _: None
+        self.peers_changed: Callable[[], None] = lambda: None
         self.storage_failed: Callable[[HostedPartition], None] = lambda _: None
 
     # -- the table
@@ -106,6 +109,7 @@ class ReplicaManager:
         """Host it no longer; `release_waiters` is the caller's."""
         self._by_name.pop((partition.topic, partition.index), None)
         self._by_id.pop(partition.key, None)
+        self.unsettled.pop(partition, None)
         indexes = self._by_topic.get(partition.topic_id, set())
         indexes.discard(partition.index)
         if not indexes:
@@ -191,6 +195,7 @@ class ReplicaManager:
         changed, self._changed = self._changed, []
         for partition in changed:
             partition.is_changed = False
+            self.unsettled[partition] = None
         self.tell_followers(changed)
 
     def high_watermark_advanced(self, partition: HostedPartition) -> None:

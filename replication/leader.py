@@ -195,6 +195,20 @@ class PartitionLeader:
     # -- the ISR
 
     @property
+    def is_settled(self) -> bool:
+        """All replicas are in sync and at our end, as the controller knows.
+
+        Then nobody joins or leaves, however long nobody fetches, before something is appended or
+        decided.
+        """
+        end, isr = self.log_end_offset, self.isr
+        return (
+            self._pending is None
+            and len(isr) == len(self.followers) + 1
+            and all(f.log_end_offset == end and f.node_id in isr for f in self.followers.values())
+        )
+
+    @property
     def pending_isr_change(self) -> IsrChange | None:
         """The change on its way to the controller."""
         return self._pending

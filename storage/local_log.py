@@ -389,9 +389,9 @@ class LocalLog:
             self.segments.active.become_inactive()
         self.flush()
 
-    def retire(self) -> None:
-        """Serve nothing any more: the directory has been moved away."""
-        self._disk.failure = FileNotFoundError(f"{self.directory} has been deleted")
+    def retire(self, why: str = "it has been deleted") -> None:
+        """Serve nothing any more; what is in memory may not be what is on the disk."""
+        self._disk.failure = OSError(f"{self.directory}: {why}")
 
     def delete(self) -> None:
         """Remove the directory with all that is in it (blocks). The log serves nothing any more."""

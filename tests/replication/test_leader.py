@@ -324,3 +324,29 @@ def test_the_low_watermark_is_that_of_live_replicas() -> None:
     partition.follower_fetched(2, 12, 0, 1, log_start_offset=3)
     assert partition.low_watermark(5) == 3
     assert leader(replicas=(1,), isr=(1,)).low_watermark(5) == 5
+
+
+def test_a_settled_partition_stays_as_it_is_however_late_it_gets() -> None:
+    partition = leader()
+    partition.appended(10, 1)
+    assert not partition.is_settled
+    fetch(partition, 2, 10)
+    assert not partition.is_settled  # node 3 has not spoken, and leaves after a while
+    fetch(partition, 3, 10)
+    assert partition.is_settled
+    assert partition.next_isr_change(100 * LAG_MS) is None
+    assert not partition.tick(100 * LAG_MS)
+
+
+def test_what_may_change_by_itself_is_not_settled() -> None:
+    outside = leader(isr=(1, 2), end=10)
+    fetch(outside, 2, 10)
+    assert not outside.is_settled
+    fetch(outside, 3, 10)
+    assert outside.next_isr_change(2) is not None
+    assert not outside.is_settled  # a change is on its way
+    behind = leader(end=10)
+    fetch(behind, 2, 10)
+    fetch(behind, 3, 9)
+    assert not behind.is_settled
+    assert behind.next_isr_change(100 * LAG_MS) is not None

@@ -1,0 +1,101 @@
+"""How a broker follows: what one partition's trouble does to the others of that leader."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.cluster_model import Partition
+from oncelog.node.clock import SystemClock
+from oncelog.node.hosted_partition import HostedPartition
+from oncelog.node.replica_fetcher import FetchSettings, ReplicaFetchers
+from oncelog.node.replica_manager import ReplicaManager
+from oncelog.replication.messages import (
+    ReplicaFetchResponse,
+    SlotAnswer,
+    decode_fetch_request,
+    encode_fetch_response,
+)
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.records import Record, encode_batch
+
+TOPIC_ID, LEADER, LEADER_EPOCH = bytes(range(16)), 2, 3
+
+
+class _Links:
+    """The leader's broker: the test answers its polls."""
+
+    def __init__(self) -> None:
+        self.polls: list[tuple[Any, Any]] = []
+
+    def on_peer_change(self, callback: Any) -> None:
+        pass
+
+    def ask(self, peer: int, kind: int, payload: Any, *, answered: Any, **_: Any) -> None:
+        self.polls.append((decode_fetch_request(payload), answered))
+
+
+def batch(offset: int) -> bytes:
+    return encode_batch(
+        [Record(0, 1_700_000_000_000, b"k", b"v")],
+        base_offset=offset,
+        leader_epoch=LEADER_EPOCH,
+    )
+
+
+def test_an_unexpected_error_stops_its_partition_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        replicas = ReplicaManager(
+            loop=asyncio.get_running_loop(),
+            clock=SystemClock(),
+            partition_exists=lambda topic, index: True,
+        )
+        failed = []
+        replicas.storage_failed = failed.append
+        links = _Links()
+        fetchers = ReplicaFetchers(links, replicas, FetchSettings())  # type: ignore[arg-type]
+        hosted = []
+        for index in range(3):
+            log = PartitionLog.open(
+                tmp_path / f"t-{index}",
+                topic="t",
+                partition=index,
+                topic_id=TOPIC_ID,
+                config=LogConfig(),
+                now_ms=1,
+            )
+            one = HostedPartition("t", index, TOPIC_ID, log)
+            one.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
+            replicas.add(one)
+            fetchers.follow(one)
+            hosted.append(one)
+
+        def broken(*_: Any, **__: Any) -> None:
+            raise AssertionError("what nobody thought of")
+
+        monkeypatch.setattr(hosted[1].log, "append_as_follower", broken)
+        await asyncio.sleep(0)
+        ((request, answered),) = links.polls
+        answers = [
+            SlotAnswer(added.slot, high_watermark=0, log_start_offset=0, records=batch(0))
+            for added in request.added
+        ]
+        response = ReplicaFetchResponse(7, 0, broker_epoch=9, answers=answers)
+        header, buffers = encode_fetch_response(response)
+        with caplog.at_level(logging.ERROR, "oncelog.node"):
+            answered((header, [memoryview(bytes(b)) for b in buffers]))
+        assert [one.log.log_end_offset for one in hosted] == [1, 0, 1]
+        assert failed == [hosted[1]]
+        assert hosted[1].log.is_failed
+        assert "what nobody thought of" in caplog.text
+        following, _ = links.polls[-1]
+        assert [moved.fetch_offset for moved in following.moved] == [1, 1]
+        assert len(following.removed) == 1
+        fetchers.stop()
+
+    asyncio.run(run())
