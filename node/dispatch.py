@@ -30,6 +30,7 @@ from ..wire.messages import control
 from ..wire.messages.apis import API_NAMES
 from ..wire.primitives import MalformedFrame
 from ..wire.steps import Steps
+from .memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
     from .handlers.produce_line import ProduceLine
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
+ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
 
 
 class CloseConnection(Exception):
@@ -114,7 +116,8 @@ class RequestContext:
 
     `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
     told (KIP-511): name, version. `produce_line` is there while produces wait to be verified.
-    `waited_ms` is for how long the newest bytes of the connection have lain in the kernel.
+    `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
+    is that of all connections.
     """
 
     broker: "BrokerServices"
@@ -126,6 +129,7 @@ class RequestContext:
     on_close: list[Callable[[], None]] = field(default_factory=list)
     produce_line: "ProduceLine | None" = None
     waited_ms: Callable[[], int] = lambda: 0
+    budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
 
 
 Outcome = list[Buffer] | PendingAnswer | None

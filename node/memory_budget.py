@@ -38,6 +38,20 @@ class MemoryBudget:
         """How many connections are not read at the moment."""
         return len(self._waiting)
 
+    @property
+    def share_bytes(self) -> int:
+        """How large an answer may be: half of what is left, so that something is left for others.
+
+        An answer counts from when its client does not take it at once (`Connection.pause_writing`),
+        which is known before anything else is read. The first batch is read whatever its size.
+        """
+        return max(0, self.limit_bytes - self.held_bytes) // 2
+
+    @property
+    def is_short(self) -> bool:
+        """Whether those who do not take their answers must make room."""
+        return self.held_bytes > self.limit_bytes * 3 // 4
+
     def hold(self, count: int) -> None:
         """So many more bytes are held."""
         self.held_bytes += count

@@ -149,6 +149,7 @@ class KafkaServer:
             connection_id=self._accepted_count,
             peer_host=host,
             table=self.dispatcher.table,
+            budget=self.budget,
         )
 
     def forget(self, connection: Connection) -> None:
@@ -169,14 +170,13 @@ class KafkaServer:
     def _sweep(self) -> None:
         self.now_s = now_s = self.loop.time()
         limits, budget = self.limits, self.budget
-        is_over_budget = budget.held_bytes > budget.limit_bytes
         for connection in list(self._connections):
             if connection.closing_since_s is not None:
                 if now_s - connection.closing_since_s > CLOSING_MAX_S:
                     connection.abort()
             elif connection.stalled_since_s is not None:
                 stalled_s = now_s - connection.stalled_since_s
-                if stalled_s > limits.idle_max_s or (is_over_budget and stalled_s > STALLED_MAX_S):
+                if stalled_s > limits.idle_max_s or (budget.is_short and stalled_s > STALLED_MAX_S):
                     connection.close("it does not take its answers")
                     connection.abort()
             elif connection.is_deserted():

@@ -8,8 +8,10 @@ Replicas fetch over the peer link only: a replica id on the client port is refus
 (CVE-2018-1288), since it would show data above the high watermark.
 """
 
-from collections.abc import Hashable
+import asyncio
+from collections.abc import Coroutine, Hashable
 from functools import partial
+from typing import Any
 
 from ...replication.purgatory import BYTES_UNKNOWN, DelayedFetch
 from ...wire.errors import ErrorCode, InvalidRequest, KafkaError, OffsetOutOfRange
@@ -23,6 +25,7 @@ from ...wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from ...wire.steps import Steps
 from ..dispatch import Api, Buffer, PendingAnswer, RequestContext
 from ..hosted_partition import HostedPartition
 from ..replica_manager import ReplicaManager
@@ -32,6 +35,8 @@ FETCH = 1
 READ_COMMITTED = 1
 NO_EPOCH = -1
 NEW_SESSION, NO_SESSION = 0, -1  # epochs of a request that names all it wants (KIP-227)
+PARTITIONS_AT_ONCE_MAX = 200  # about 1 ms
+PARTITIONS_PER_STEP = 50
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -57,7 +62,9 @@ class _Read:
         self._request = request
         self._hints = LeaderHints(context.broker.state)
         self._read_committed = request.isolation_level == READ_COMMITTED
-        self._limit_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self._limit_bytes = min(
+            request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes
+        )
         self.bytes_read = 0
         self.must_answer = False  # an error or a divergence does not wait
         self.watched: dict[HostedPartition, int] = {}
@@ -73,6 +80,27 @@ class _Read:
             for topic in self._request.topics
         ]
         return FetchResponse(topics, node_endpoints=self._hints.endpoints)
+
+    def steps(self) -> Steps[FetchResponse]:
+        """The same, for many partitions."""
+        topics: list[FetchedTopic] = []
+        count = 0
+        for topic in self._request.topics:
+            partitions: list[FetchedPartition] = []
+            topics.append(FetchedTopic(topic.name, topic.topic_id, partitions))
+            for wanted in topic.partitions:
+                partitions.append(self._partition(topic, wanted))
+                count += 1
+                if count % PARTITIONS_PER_STEP == 0:
+                    yield
+        return FetchResponse(topics, node_endpoints=self._hints.endpoints)
+
+    def is_outdated(self) -> bool:
+        """Whether there is more to be read by now; while slices are done logs go on."""
+        return any(
+            partition.readable_end(self._read_committed) > offset
+            for partition, offset in self.watched.items()
+        )
 
     def _partition(self, topic: FetchTopic, wanted: FetchPartition) -> FetchedPartition:
         answer = FetchedPartition(wanted.index)
@@ -133,7 +161,7 @@ class _Read:
 
 def handle(
     context: RequestContext, header: RequestHeader, body: memoryview
-) -> list[Buffer] | PendingAnswer:
+) -> list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer]]:
     """Answer at once when there is enough, else when there is or the wait is over."""
     version = header.api_version
     request = fetch.decode_request(body, version)
@@ -141,6 +169,8 @@ def handle(
         raise InvalidRequest("replicas fetch over the peer link, not here")
     if request.session_epoch not in (NEW_SESSION, NO_SESSION):
         return _session_refused(version)
+    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE_MAX:
+        return _fetch_in_slices(context, request, version)
     first = _Read(context, request)
     response = first.run()
     if _is_enough(first, request):
@@ -187,6 +217,34 @@ class _WaitingFetch:
             self.pending.complete(fetch.encode_response(answer, self._version))
         else:
             self.wait_for_more(read)
+
+
+async def _fetch_in_slices(
+    context: RequestContext, request: FetchRequest, version: int
+) -> list[Buffer]:
+    """For many partitions: each look at them takes several turns of the loop."""
+    replicas: ReplicaManager = context.broker.replicas
+    deadline_ms = replicas.clock.monotonic_ms() + request.max_wait_ms
+    while True:
+        read = _Read(context, request)
+        answer = await context.broker.work.run("Fetch", read.steps())
+        if _is_enough(read, request) or replicas.clock.monotonic_ms() >= deadline_ms:
+            return fetch.encode_response(answer, version)
+        if read.is_outdated():
+            continue
+        done = asyncio.get_running_loop().create_future()
+        operation = DelayedFetch(
+            {**read.watched},
+            max(1, request.min_bytes - read.bytes_read),
+            deadline_ms,
+            lambda _, done=done: done.done() or done.set_result(None),
+            hidden_bytes=read.hidden,
+        )
+        replicas.wait_fetch(operation)
+        try:
+            await done
+        finally:
+            replicas.purgatory.cancel(operation)
 
 
 def _is_enough(read: _Read, request: FetchRequest) -> bool:

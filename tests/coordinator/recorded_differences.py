@@ -79,7 +79,7 @@ MEANT: tuple[Meant, ...] = (
             _FENCED_FIRST, "Ongoing*", "*", "InitProducerId of its owner *", relation,
             "*| CONCURRENT_TRANSACTIONS *", f"*| {error} | {error}",
         )
-        for relation in ("older", "newer", "client")
+        for relation in ("older", "newer")
         for error in ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
     ),
     Meant(_KAFKA_FAILS, request="InitProducerId*", kafka="*UNKNOWN_SERVER_ERROR"),

@@ -106,7 +106,11 @@ class FetchRequest:
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
-    """The request; bytes beyond it are ignored. Raises MalformedFrame."""
+    """The request; bytes beyond it are ignored. Raises MalformedFrame.
+
+    A partition that is named again is asked for once, where it stood first and as it was said last,
+    as by Kafka: else a megabyte of repetitions would be tens of thousands of reads.
+    """
     reader = Reader(body, elements_max=REQUEST_ELEMENTS_MAX)
     flexible = version >= FLEXIBLE_FROM
     request = FetchRequest(0, 0, [])
@@ -139,6 +143,8 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
         return ForgottenTopic(name, topic_id, partitions)
 
     request.topics = reader.array(flexible, 3, topic)
+    if len(request.topics) > 1:
+        request.topics = _topics_once(request.topics)
     if version >= 7:
         request.forgotten_topics = reader.array(flexible, 3, forgotten)
     if version >= 11:
@@ -150,22 +156,38 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
     return request
 
 
+def _topics_once(topics: list[FetchTopic]) -> list[FetchTopic]:
+    known: dict[bytes | str | None, FetchTopic] = {}
+    for topic in topics:
+        first = known.setdefault(topic.topic_id or topic.name, topic)
+        if first is not topic:
+            first.partitions += topic.partitions
+    if len(known) < len(topics):
+        for topic in known.values():
+            topic.partitions = _once(topic.partitions)
+    return list(known.values())
+
+
 def _read_flexible(reader: Reader, version: int) -> list[FetchPartition]:
     """Consumers put no tags here, so that all partitions have one size and are read as one."""
     start = reader.position
     count = reader.count(True, _partition_v12.size)
     if count < 0:
         raise MalformedFrame("an array must not be null")
-    rows = _partition_v12.iter_unpack(reader.take(count * _partition_v12.size))
-    partitions: list[FetchPartition] = []
-    for index, leader_epoch, offset, fetched_epoch, log_start, max_bytes, tag_count in rows:
-        if tag_count:
-            reader.position = start
-            return reader.array(True, _partition_v12.size, lambda: _read_tagged(reader))
-        partitions.append(
-            FetchPartition(index, offset, max_bytes, leader_epoch, fetched_epoch, log_start)
-        )
-    return partitions
+    rows = list(_partition_v12.iter_unpack(reader.take(count * _partition_v12.size)))
+    if any(row[-1] for row in rows):
+        reader.position = start
+        return _once(reader.array(True, _partition_v12.size, lambda: _read_tagged(reader)))
+    if count > 1:  # each partition once, before more is made of it
+        rows = {row[0]: row for row in rows}.values()
+    return [
+        FetchPartition(index, offset, max_bytes, leader_epoch, fetched_epoch, log_start)
+        for index, leader_epoch, offset, fetched_epoch, log_start, max_bytes, _ in rows
+    ]
+
+
+def _once(partitions: list[FetchPartition]) -> list[FetchPartition]:
+    return list({partition.index: partition for partition in partitions}.values())
 
 
 def _read_tagged(reader: Reader) -> FetchPartition:
@@ -183,7 +205,8 @@ def _read_classic(reader: Reader, version: int) -> list[FetchPartition]:
     count = reader.count(False, layout.size)
     if count < 0:
         raise MalformedFrame("an array must not be null")
-    rows = layout.iter_unpack(reader.take(count * layout.size))
+    data = reader.take(count * layout.size)
+    rows = {row[0]: row for row in layout.iter_unpack(data)}.values()
     if version >= 9:
         return [
             FetchPartition(index, offset, max_bytes, leader_epoch, -1, log_start)
