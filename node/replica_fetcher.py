@@ -7,9 +7,10 @@ carries the new positions, and so is the acknowledgement that acks=all waits for
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ..replication.background_task import background_task
 from ..replication.follower import Append, StartAt, TruncateTo, Wait
@@ -23,14 +24,19 @@ from ..replication.messages import (
     encode_fetch_request,
 )
 from ..replication.peer_handlers import Body, PeerError
+from ..replication.sliced_work import Steps, run_to_end
 from ..replication.transport import PeerTransport
 from ..storage.partition_log import UnexpectedAppendOffset
 from ..wire.errors import KafkaError, KafkaStorageError
+from ..wire.record_batch import split_batches
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 ANSWER_GRACE_MS = 3000  # beyond the wait that the leader was asked for
+BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: some 0.5 ms
+AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
+SMALL_ANSWER_BYTES = 8 * 1024  # of a partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +111,8 @@ class ReplicaFetcher:
         self._is_pumping = False
         self._is_stopped = False
         self._not_before_ms = 0
-        self._lowering: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: set[FollowerSlot] = set()  # whose answer is being carried out in slices
 
     def follow(self, partition: HostedPartition) -> None:
         """Add a partition; it enters the next poll."""
@@ -135,7 +142,7 @@ class ReplicaFetcher:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._lowering:
+        for task in self._tasks:
             task.cancel()
 
     # -- polling
@@ -193,17 +200,31 @@ class ReplicaFetcher:
                 self._not_before_ms = (
                     self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
                 )
-            self._take(self._session.on_response(request, response))
+            answers = self._session.on_response(request, response)
+            if _may_take_long(answers):
+                self._begin("large replica fetch", self._take_in_slices(answers))
+            else:
+                run_to_end(self._taking(answers))
         self._pump()
 
-    def _take(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> None:
+    async def _take_in_slices(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> None:
+        await self._replicas.work.run("replica fetch", self._taking(answers))
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = background_task(name, work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _taking(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> Steps[None]:
+        """Carry answers out. Each slot's next poll is sent when its answer is dealt with."""
         for slot, answer in answers:
             partition = slot.context
             assert isinstance(partition, HostedPartition)
-            if partition.follower is None or partition.leader_epoch != slot.leader_epoch:
+            if slot in self._busy or not _still_follows(slot, partition):
                 continue
+            self._busy.add(slot)
             try:
-                self._carry_out(slot, answer, partition)
+                yield from self._carry_out(slot, answer, partition)
             except KafkaStorageError:
                 self._session.remove(slot.key)
                 self._replicas.fail(partition)
@@ -215,19 +236,28 @@ class ReplicaFetcher:
                 partition.log.retire(f"following failed, {error!r}")
                 self._session.remove(slot.key)
                 self._replicas.fail(partition)
+            finally:
+                self._busy.discard(slot)
+            self._pump_soon()
 
     def _carry_out(
         self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition
-    ) -> None:
+    ) -> Steps[None]:
         follower, log = partition.follower, partition.log
         assert follower is not None
         match follower.on_response(answer, log):
             case Append(records, high_watermark, log_start_offset):
-                if records:
+                for some in split_batches(records, BATCHES_A_STEP, BYTES_A_STEP):
                     self._replicas.written.add(partition)
-                    log.append_as_follower(records, now_ms=self._replicas.clock.wall_ms())
-                    if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                        log.flush()  # flush.messages promises it before the acknowledgement
+                    log.append_as_follower(some, now_ms=self._replicas.clock.wall_ms())
+                    if len(some) < len(records):
+                        yield
+                        if partition.follower is not follower:
+                            return
+                if records and (
+                    log.log_end_offset - log.recovery_point >= log.config.flush_messages
+                ):
+                    log.flush()  # flush.messages promises it before the acknowledgement
                 if high_watermark > log.high_watermark:
                     log.advance_high_watermark(high_watermark)
                 start_moves = log_start_offset > log.log_start_offset
@@ -239,13 +269,12 @@ class ReplicaFetcher:
                 bound = log.truncation_end_min(offset)
                 points = self._replicas.recovery_points
                 if points is not None and not points.is_at_most((log.topic, log.partition), bound):
-                    task = background_task(
-                        f"truncation of {partition!r}", self._lower(slot, partition, bound)
-                    )
-                    self._lowering.add(task)
-                    task.add_done_callback(self._lowering.discard)
+                    lowering = self._lower(slot, partition, bound)
+                    self._begin(f"truncation of {partition!r}", lowering)
                     return
-                self._truncate(partition, offset, is_below_high_watermark)
+                yield from self._truncate(partition, offset, is_below_high_watermark)
+                if partition.follower is not follower:
+                    return
             case StartAt(offset):
                 logger.warning("%r: starting again at the leader's %d", partition, offset)
                 log.truncate_fully_and_start_at(offset)
@@ -273,7 +302,7 @@ class ReplicaFetcher:
 
     def _truncate(
         self, partition: HostedPartition, offset: int, is_below_high_watermark: bool
-    ) -> None:
+    ) -> Steps[None]:
         log = partition.log
         logger.log(
             logging.ERROR if is_below_high_watermark else logging.INFO,
@@ -286,9 +315,25 @@ class ReplicaFetcher:
             partition.leader_epoch,
             log.high_watermark,
         )
-        log.truncate_to(offset)
         self._replicas.truncated(partition, offset)
+        yield from log.truncating_to(offset)
 
     def _retry(self, slot: FollowerSlot) -> None:
         now_ms = self._replicas.clock.monotonic_ms()
         self._session.retry(slot, now_ms + self._settings.backoff_ms)
+
+
+def _still_follows(slot: FollowerSlot, partition: HostedPartition) -> bool:
+    return partition.follower is not None and partition.leader_epoch == slot.leader_epoch
+
+
+def _may_take_long(answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> bool:
+    """More than some 2 ms. Large batches are quick: what counts is how many there are."""
+    size_bytes = steps = 0
+    for _, answer in answers:
+        if answer.diverging_end_offset >= 0:
+            return True
+        size_bytes += len(answer.records)
+        if len(answer.records) > SMALL_ANSWER_BYTES:
+            steps += sum(1 for _ in split_batches(answer.records, BATCHES_A_STEP, BYTES_A_STEP))
+    return size_bytes > AT_ONCE_BYTES_MAX or steps > AT_ONCE_STEPS_MAX

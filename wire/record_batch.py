@@ -39,6 +39,7 @@ NO_PRODUCER_ID = -1
 _header = struct.Struct(">qiibIhiqqqhii")
 _offset_and_length = struct.Struct(">qi")
 _base_offset = struct.Struct(">q")
+_length = struct.Struct(">i")
 _leader_epoch = struct.Struct(">i")
 _crc = struct.Struct(">I")
 _attributes = struct.Struct(">h")
@@ -146,6 +147,33 @@ def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             return
         yield position, header
         position = next_position
+
+
+def split_batches(
+    buffer: memoryview | bytes, batches_max: int, bytes_max: int
+) -> Iterator[memoryview]:
+    """The buffer in pieces of whole batches; a partial or broken rest is the end of the last one.
+
+    A piece has one batch at least, and no more than either bound otherwise.
+    """
+    view, length_at = memoryview(buffer), _base_offset.size
+    start, end = 0, len(view)
+    while start < end:
+        position = start
+        for _ in range(batches_max):
+            next_position = end
+            if position + HEADER_BYTES <= end:
+                length = _length.unpack_from(view, position + length_at)[0]
+                if length > 0:
+                    next_position = position + length + LENGTH_COUNTS_FROM
+            if next_position >= end:
+                position = end
+                break
+            if next_position - start > bytes_max and position > start:
+                break
+            position = next_position
+        yield view[start:position]
+        start = position
 
 
 def restamp(

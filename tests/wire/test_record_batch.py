@@ -23,6 +23,7 @@ from oncelog.wire.record_batch import (
     restamp_append_time,
     rewrite_crc,
     rewrite_producer,
+    split_batches,
     validate_client_batch,
 )
 from oncelog.wire.records import Record, decode_batch, encode_batch
@@ -251,3 +252,18 @@ def test_a_batch_is_given_to_another_producer_id():
     batch = bytearray(encode_batch(RECORDS, producer_id=5, producer_epoch=1, base_sequence=9))
     rewrite_producer(batch, 2**40, 7, 3)
     assert batch == encode_batch(RECORDS, producer_id=2**40, producer_epoch=7, base_sequence=3)
+
+
+@pytest.mark.parametrize("sizes", [[], [1], [5, 1, 3], [200] * 3, [1] * 50])
+@pytest.mark.parametrize("cut", [0, 1, 30, 70])
+def test_a_buffer_is_split_between_batches(sizes, cut):
+    whole = [encode_batch([Record(0, 1, None, b"v" * size)]) for size in sizes]
+    data = b"".join(whole)[: len(b"".join(whole)) - cut or None] if whole else b""
+    for batches_max, bytes_max in ((1, 1 << 20), (4, 1 << 20), (100, 150), (1, 1)):
+        pieces = [bytes(piece) for piece in split_batches(data, batches_max, bytes_max)]
+        assert b"".join(pieces) == data
+        found = [[p for p, _ in iterate_batches(piece)] for piece in pieces]
+        assert sum(map(len, found)) == len(list(iterate_batches(data)))
+        for piece, batches in zip(pieces[:-1], found, strict=False):
+            assert len(piece) <= bytes_max or len(batches) == 1
+        assert all(len(at) <= batches_max for at in found)
