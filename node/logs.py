@@ -5,7 +5,9 @@ What concerns one partition's directory is done in a thread of its own, one thin
 thread gets values and gives values back; the tables belong to the loop.
 """
 
+import errno
 import logging
+import resource
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -40,7 +42,7 @@ class DirectoryOutcome(NamedTuple):
     key: TopicPartition
     topic_id: bytes
     log: PartitionLog | None
-    error: KafkaError | None = None
+    error: str = ""
 
 
 class Logs:
@@ -130,9 +132,9 @@ class Logs:
                 self._directory.remove(*key)
             if opening is not None:
                 try:
-                    log, error = run_to_end(self._directory.open(opening)), None
+                    log, error = run_to_end(self._directory.open(opening)), ""
                 except KafkaStorageError as problem:
-                    log, error = None, problem
+                    log, error = None, _in_words(problem)
                 outcomes.append(DirectoryOutcome(key, opening.topic_id, log, error))
         try:
             self._directory.lower_offsets([each.log for each in outcomes if each.log is not None])
@@ -154,3 +156,15 @@ class Logs:
     def note_recovered(self) -> None:
         """All logs that belong here are open (blocks)."""
         self._directory.note_recovered()
+
+
+def _in_words(problem: KafkaError) -> str:
+    cause = problem.__cause__
+    if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return (
+            f"there are too many open files ({cause.strerror}); this process may have {limit}, and "
+            "needs one for each segment of each partition, and one for each connection. Raise the "
+            "hard limit (ulimit -Hn, LimitNOFILE= of a service) and restart the node"
+        )
+    return str(problem)

@@ -72,6 +72,7 @@ class PartitionRoles:
         self._waiting: dict[PartitionKey, None] = {}  # to be settled
         self._for_thread: dict[PartitionKey, None] = {}  # whose log is to be opened or removed
         self._removed: set[PartitionKey] = set()  # of these, whose directory must go first
+        self._unusable: set[PartitionKey] = set()  # placed here, and could not be opened
         self._is_waiting, self._is_for_thread = asyncio.Event(), asyncio.Event()
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -119,7 +120,10 @@ class PartitionRoles:
             return
         if changes.brokers_changed:
             self._replicas.peers.live = self._state.live_brokers
-        for _, topic_id in changes.topics_deleted:
+        for name, topic_id in changes.topics_deleted:
+            for key in [key for key in self._unusable if key[0] == name]:
+                self._unusable.discard(key)
+                self._remove_log(key)
             for hosted in self._replicas.remove_topic(topic_id):
                 hosted.leader = hosted.follower = None
                 self._left.append(hosted)
@@ -245,11 +249,13 @@ class PartitionRoles:
             if log is None:
                 logger.error("%s-%d cannot be opened: %s", *key, error)
                 if is_wanted:
+                    self._unusable.add(key)
                     self.log_unusable(topic_id, key[1])
             elif topic is None or not is_wanted:
                 log.retire()
                 self._remove_log(key)
             else:
+                self._unusable.discard(key)
                 self._logs.opened(log, topic)
                 self._replicas.add(HostedPartition(*key, topic_id, log))
                 self._settle(key)

@@ -1,6 +1,7 @@
 """From changed metadata to replicas that are served, while the disk takes its time."""
 
 import asyncio
+import errno
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from oncelog.coordinator.cluster_model import NO_LEADER
 from oncelog.coordinator.commands import FenceBroker, UnfenceBroker, encode_command
 from oncelog.node.partition_roles import SETTLED_AT_ONCE_MAX
+from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.partition_log import PartitionLog
-from oncelog.wire.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from oncelog.wire.errors import KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 
 from .own_broker import running, until
 
@@ -162,5 +164,37 @@ def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
             watching.cancel()
             steps = [abs(one - other) for one, other in pairwise(led)]
             assert max(steps) <= SETTLED_AT_ONCE_MAX
+
+    asyncio.run(run())
+
+
+def test_a_log_that_cannot_be_opened_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
+
+        def without_files(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
+            if directory.name == "a-1":
+                directory.mkdir()
+                PartitionMetadata(keywords["topic_id"]).write(directory)
+                why = OSError(errno.EMFILE, "Too many open files")
+                raise KafkaStorageError("the log of a-1 failed on disk") from why
+            return (yield from open_log(cls, directory, **keywords))
+
+        monkeypatch.setattr(PartitionLog, "opening", classmethod(without_files))
+        async with running(tmp_path) as broker:
+            unusable = []
+            broker._roles.log_unusable = lambda topic_id, index: unusable.append(index)
+            await broker.create("a", 3)
+            await until(lambda: unusable and broker._replicas.get("a", 2) is not None)
+            assert unusable == [1]
+            assert broker._replicas.get("a", 1) is None
+            assert "too many open files (Too many open files); this process may" in caplog.text
+            monkeypatch.undo()
+            await broker.delete("a")
+            await broker.create("a", 3, topic_id=NEW_ID)
+            await until(lambda: broker.serves("a", 3))
+            assert not any("stray" in name for name in broker.directories_of("a"))
 
     asyncio.run(run())
