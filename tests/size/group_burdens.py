@@ -1,5 +1,7 @@
 """A thousand groups with a member each, and a million committed offsets."""
 
+import contextlib
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,9 +14,14 @@ from .stage import Stage
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 11, 12, 13, 14
-SESSION_MS = 30_000
+SESSION_MS, COORDINATOR_TIMEOUT_S = 10_000, 60.0
+NOT_COORDINATING = {14, 15, 16}  # loading, not there yet, elsewhere
 WANTED = encode_subscription(Subscription(("grouped",)))
 PARTITIONS = 1_000  # of each group that only commits
+
+
+class NotCoordinating(Exception):
+    """The coordinator is another one, or not ready."""
 
 
 class Groups(Burden):
@@ -47,8 +54,8 @@ class Groups(Burden):
         assignments = [{"member_id": joined.member_id, "assignment": b""}]
         synced = connection.ask(SYNC, 1, {**known, "assignments": assignments})
         _require(synced.error_code, f"sync of {group}")
-        self.known[group] = committed + 1
         _commit(connection, group, "grouped", {0: committed + 1}, joined)
+        self.known[group] = committed + 1
         _require(connection.ask(HEARTBEAT, 1, known).error_code, f"heartbeat of {group}")
         _require(connection.ask(LEAVE, 1, member).error_code, f"leaving {group}")
 
@@ -84,21 +91,29 @@ def _each_at_its_coordinator(
     stage: Stage, groups: Iterable[str], work: Callable[[Connection, str], None]
 ) -> None:
     """The groups of a coordinator one after the other, the coordinators at the same time."""
-    some = list(groups)
-    stage.cluster.coordinator("group", some[0])  # which makes the topic of the offsets
-    stage.wait("the offsets have leaders", lambda: -1 not in stage.leaders(OFFSETS_TOPIC))
-    leaders = stage.leaders(OFFSETS_TOPIC)
-    count = sum(map(len, leaders.values()))
+    left = list(groups)
+    stage.cluster.coordinator("group", left[0])  # which makes the topic of the offsets
+    deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
 
-    def at(node_id: int) -> None:
-        connection = Connection(stage.address(node_id))
-        for group in some:
-            if shard_for(group, count) in leaders[node_id]:
-                work(connection, group)
-        connection.close()
+    def at(led: tuple[int, list[int]]) -> list[str]:
+        again: list[str] = []
+        with contextlib.closing(Connection(stage.address(led[0]))) as connection:
+            for group in left:
+                if shard_for(group, count) in led[1]:
+                    try:
+                        work(connection, group)
+                    except NotCoordinating:
+                        again.append(group)
+        return again
 
-    with ThreadPoolExecutor(len(leaders)) as executor:
-        list(executor.map(at, leaders))
+    while left:
+        stage.wait("the offsets have leaders", lambda: -1 not in stage.leaders(OFFSETS_TOPIC))
+        leaders = stage.leaders(OFFSETS_TOPIC)
+        count = sum(map(len, leaders.values()))
+        with ThreadPoolExecutor(len(leaders)) as executor:
+            left = [group for again in executor.map(at, leaders.items()) for group in again]
+        if left and time.monotonic() > deadline:
+            raise Missing(f"{left[0]} has had no coordinator for {COORDINATOR_TIMEOUT_S:.0f} s")
 
 
 def _commit(
@@ -129,5 +144,7 @@ def _committed(
 
 
 def _require(error_code: int, what: str) -> None:
+    if error_code in NOT_COORDINATING:
+        raise NotCoordinating
     if error_code:
         raise Missing(f"{what}: error {int(error_code)}")
