@@ -187,8 +187,8 @@ def _snapshot(file: Path | None, replay: _Replay) -> Iterator[Problem]:
             if p.first_offset >= 0 and replay.is_whole:
                 yield file.name, f"producer {producer_id} is missing, its transaction is open"
             continue
-        if not p.is_judged or (p.last_offset < 0 and not replay.is_whole):
-            continue  # what it wrote in this epoch was deleted or cleaned away, perhaps
+        if not p.is_judged or (not replay.is_whole and p.last_offset < max(entry.last_offset, 0)):
+            continue  # what it wrote last was deleted or cleaned away, perhaps
         log_says = [p.epoch, p.last_sequence, p.last_offset, p.offset_delta]
         file_says = [*entry[1:5]]
         if replay.is_whole:

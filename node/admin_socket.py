@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..replication.link_gate import LinkGate
+from ..replication.messages import PeerMessage
 
 LINE_BYTES_MAX = 4096
 Metrics = Callable[[], dict[str, Any]]
@@ -81,7 +82,12 @@ class AdminSocket:
                         outbound=bool(asked.get("outbound", True)),
                     )
                 case "keep":
-                    self._gate.keep(int(asked["peer"]), int(asked.get("count", 1)))
+                    kind = asked.get("kind")
+                    self._gate.keep(
+                        int(asked["peer"]),
+                        int(asked.get("count", 1)),
+                        kind=None if kind is None else int(PeerMessage[kind]),
+                    )
                 case "links":
                     return {
                         "dropped": self._gate.dropped_count,

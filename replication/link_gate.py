@@ -28,6 +28,7 @@ class _Direction:
     delay_ms: int = 0
     waiting: deque[Callable[[], object]] = field(default_factory=deque)
     keeps: int = 0  # so many more single messages
+    kept_kind: int | None = None  # only of this kind
     kept: deque[Callable[[], object]] = field(default_factory=deque)
 
 
@@ -62,11 +63,20 @@ class LinkGate:
             direction.delay_ms = delay_ms
 
     def keep(
-        self, peer: int, count: int = 1, *, inbound: bool = False, outbound: bool = True
+        self,
+        peer: int,
+        count: int = 1,
+        *,
+        kind: int | None = None,
+        inbound: bool = False,
+        outbound: bool = True,
     ) -> None:
-        """Keep the next `count` messages back until `heal`; those behind them overtake them."""
+        """Keep the next `count` messages back until `heal`; those behind them overtake them.
+
+        kind: of PeerMessage, only requests of this kind; most of what is sent are heartbeats.
+        """
         for direction in self._chosen(peer, inbound, outbound):
-            direction.keeps = min(count, HELD_MAX)
+            direction.keeps, direction.kept_kind = min(count, HELD_MAX), kind
 
     def heal(self, peer: int | None = None) -> None:
         """End the faults of one peer, or of all; what was held comes out now, in order."""
@@ -82,14 +92,16 @@ class LinkGate:
             del self._directions[key]
         self.is_active = bool(self._directions)
 
-    def admit(self, peer: int, is_outbound: bool, deliver: Callable[[], object]) -> None:
+    def admit(
+        self, peer: int, is_outbound: bool, deliver: Callable[[], object], kind: int | None = None
+    ) -> None:
         """Deliver now, later, or never. Call it only while `is_active`."""
         direction = self._directions.get((peer, is_outbound))
         if direction is None:
             deliver()
         elif direction.is_cut or len(direction.waiting) >= HELD_MAX:
             self.dropped_count += 1
-        elif direction.keeps:
+        elif direction.keeps and direction.kept_kind in (None, kind):
             direction.keeps -= 1
             direction.kept.append(deliver)
             self.held_count += 1

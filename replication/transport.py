@@ -225,7 +225,9 @@ class PeerTransport(PeerHandlers):
 
     def _post(self, channel: _Channel, peer: int, parts: Sequence[Buffer]) -> bool:
         if self.gate.is_active:
-            self.gate.admit(peer, True, partial(self._post_now, channel, peer, parts))
+            is_reply = channel.peer is None
+            kind = None if is_reply else open_envelope(bytes(parts[0][:ENVELOPE_BYTES]))[1]
+            self.gate.admit(peer, True, partial(self._post_now, channel, peer, parts), kind)
             return True
         return self._post_now(channel, peer, parts)
 

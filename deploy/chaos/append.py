@@ -77,6 +77,7 @@ class _Client:
             is_idempotent=mode != "plain",
             is_v1=dice.random() < settings.v1_share,
             compression=dice.choice(COMPRESSIONS),
+            patience_ms=settings.patient_ms if dice.random() < settings.patient_share else None,
         )
         self._consumer = RecordedConsumer(source, recorder, process, settings)
         self._has_assignment = False

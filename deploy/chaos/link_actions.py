@@ -12,6 +12,9 @@ from .stage import Action, Fault, Stage
 
 SEEN_WITHIN_S = 2.5
 WHOLE_WITHIN_S = 10.0
+KEPT_KINDS = (None, "WRITE_TRANSACTION_MARKERS", "WRITE_TRANSACTION_MARKERS", "VERIFY_TRANSACTION")
+# Longer than the deadline of a request between brokers: it is repeated, and then comes late.
+KEPT_LONG_S = (10.5, 14.0)
 
 
 def _isolate(stage: Stage, planned: Planned, fault: Fault) -> None:
@@ -83,12 +86,18 @@ def _hold(stage: Stage, planned: Planned, fault: Fault) -> None:
 
 
 def _keep_frames(stage: Stage, planned: Planned, fault: Fault) -> None:
+    """Of all messages, or of one kind; sometimes for so long that they are repeated meanwhile."""
     nodes = _nodes(stage)
     node_id, count = planned.pick(0, nodes), int(planned.between(2, 1, 6))
+    kind = planned.pick(3, KEPT_KINDS)
+    lasts_s = planned.between(1, *KEPT_LONG_S) if kind and planned.numbers[2] < 1 / 2 else None
     requests = [
-        (node_id, {"op": "keep", "peer": peer, "count": count}) for peer in nodes if peer != node_id
+        (node_id, {"op": "keep", "peer": peer, "count": count, "kind": kind})
+        for peer in nodes
+        if peer != node_id
     ]
-    _break(stage, planned, fault, requests, "held", f"node {node_id}, {count} to each")
+    words = f"node {node_id}, {count} to each{f' of {kind}' if kind else ''}"
+    _break(stage, planned, fault, requests, "held", words, lasts_s)
 
 
 def _cut(
@@ -113,6 +122,7 @@ def _break(
     requests: list[tuple[int, dict]],
     count: str,
     target: str,
+    lasts_s: float | None = None,
 ) -> None:
     """Ask for all of it, see that it met something, let it last, mend it."""
     asked = sorted({node for node, _ in requests})
@@ -131,7 +141,7 @@ def _break(
                 stage.cluster.ask_node(node, request)
             stage.until(has_met, SEEN_WITHIN_S, "a message that met the fault")
             fault.hit(target)
-            stage.sleep(planned.between(1, 0.3, 2 * stage.session_s))
+            stage.sleep(lasts_s or planned.between(1, 0.3, 2 * stage.session_s))
         finally:
             for node in asked:
                 with contextlib.suppress(Failure):  # it is down: that has healed it, too

@@ -31,6 +31,8 @@ class LoadSettings:
     behind_max: int = 200  # how many records before the end a new reader begins
     request_timeout_ms: int = 2_500
     patience_ms: int = 6_000  # for one call, and for the delivery of a record
+    patient_share: float = 0.25  # of transactional clients: those that wait longer than brokers do
+    patient_ms: int = 25_000
     transaction_timeout_ms: int = 5_000
     session_timeout_ms: int = 3_000
     assignor: str = "range"  # of the job's members; or cooperative-sticky

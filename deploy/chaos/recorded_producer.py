@@ -40,6 +40,7 @@ class RecordedProducer:
         is_idempotent: bool = True,
         is_v1: bool = False,
         compression: str = "none",
+        patience_ms: int | None = None,
     ) -> None:
         self.process, self.transactional_id, self._recorder = process, transactional_id, recorder
         self.is_over = False
@@ -61,8 +62,8 @@ class RecordedProducer:
             linger_ms=2,
             compression_type=compression,
             request_timeout_ms=settings.request_timeout_ms,
-            delivery_timeout_ms=settings.patience_ms,
-            max_block_ms=settings.patience_ms,
+            delivery_timeout_ms=patience_ms or settings.patience_ms,
+            max_block_ms=patience_ms or settings.patience_ms,
             **options,
         )
 

@@ -2,9 +2,12 @@
 
 One replica of each partition is read (W2 compares them): what its leader served, or else the copy
 with the most batches. Across partitions, the markers of one transaction are of one kind, and of
-the kind that the coordinator's log has for that producer id and epoch.
+the kind that the coordinator's log has for that producer id and epoch. Where epochs do not tell
+transactions apart (before KIP-890), their clients do: between two records of one transaction there
+is no marker of its producer, else that marker was meant for another one.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -35,7 +38,8 @@ MIXED_MARKERS = Anomaly(
 AGAINST_DECISION = Anomaly(
     "marker-against-decision", "W1", "a marker says otherwise than the coordinator's log"
 )
-ANOMALIES = (*RAW_ANOMALIES, OPEN_TRANSACTION, MIXED_MARKERS, AGAINST_DECISION)
+ENDED_EARLY = Anomaly("ended-early", "W1", "a marker stands between the records of one transaction")
+ANOMALIES = (*RAW_ANOMALIES, OPEN_TRANSACTION, MIXED_MARKERS, AGAINST_DECISION, ENDED_EARLY)
 _STATES = {
     "PrepareCommit": Marker.COMMIT,
     "CompleteCommit": Marker.COMMIT,
@@ -50,6 +54,8 @@ def check(view: View) -> Iterable[Finding]:
     evidence = Evidence(view)
     problems: dict[str, list[tuple[int, Problem]]] = {}
     opened: list[Facts] = []
+    early: list[tuple[int, Batch, int]] = []
+    within = _Spans(view)
     ended: list[tuple[int, Ended]] = []
     for partition, is_compacted, batches in dumped(view):
         first = next(iter(batches))
@@ -58,6 +64,7 @@ def check(view: View) -> Iterable[Finding]:
             for problem in log.feed(batch):
                 problems.setdefault(problem.anomaly, []).append((partition, problem))
         ended += [(partition, one) for one in log.ended]
+        early += [(partition, *one) for one in within.ended_early(partition, batches)]
         name = evidence.partition(partition)
         opened += [{"partition": name} | one._asdict() for one in log.open_transactions()]
     for anomaly in RAW_ANOMALIES:
@@ -81,6 +88,52 @@ def check(view: View) -> Iterable[Finding]:
     is_at_rest = bool(view.history.settings.get("is_at_rest", True))
     yield from finding(OPEN_TRANSACTION, np.arange(len(opened) if is_at_rest else 0), open_case)
     yield from _across(view, evidence, ended)
+
+    def early_case(row: int) -> Case:
+        partition, marker, transaction = early[row]
+        where = f"{evidence.partition(partition)}@{marker.base_offset}"
+        facts = {
+            "transaction": evidence.row("transactions", transaction),
+            "marker": marker._asdict(),
+            **evidence.around(partition, marker.base_offset),
+        }
+        return Case(f"{where}: a marker in the middle of a transaction of its producer", facts)
+
+    yield from finding(ENDED_EARLY, np.arange(len(early)), early_case)
+
+
+class _Spans:
+    """From the first to the last record of each transaction in each partition."""
+
+    def __init__(self, view: View) -> None:
+        offset = view.history.column("sends", "offset")
+        transaction = view.transaction[: len(offset)]
+        rows = np.flatnonzero((offset >= 0) & (transaction >= 0))
+        rows = rows[transaction[rows] < view.transactions.count]
+        partition = view.partition[rows]
+        rows = rows[np.lexsort((offset[rows], transaction[rows], partition))]
+        partition, transaction, offset = view.partition[rows], transaction[rows], offset[rows]
+        starts = np.flatnonzero(begins(partition, transaction))
+        ends = np.append(starts[1:], len(rows)) - 1 if len(starts) else starts
+        wide = offset[starts] < offset[ends]
+        self._partition, self._transaction = partition[starts[wide]], transaction[starts[wide]]
+        self._first, self._last = offset[starts[wide]], offset[ends[wide]]
+
+    def ended_early(self, partition: int, batches: list[Batch]) -> Iterator[tuple[Batch, int]]:
+        """Markers within a transaction of their producer, and the rows of the transactions."""
+        left, right = np.searchsorted(self._partition, [partition, partition + 1])
+        markers: dict[int, list[Batch]] = {}
+        for batch in batches:
+            if batch.marker != Marker.NONE:
+                markers.setdefault(batch.producer_id, []).append(batch)
+        bases = [batch.base_offset for batch in batches]
+        for row in range(left, right) if markers else ():
+            first, last = int(self._first[row]), int(self._last[row])
+            at = bisect_right(bases, first) - 1
+            known = markers.get(batches[at].producer_id, []) if at >= 0 else []
+            after = bisect_right(known, first, key=lambda marker: marker.base_offset)
+            if after < len(known) and known[after].base_offset < last:
+                yield known[after], int(self._transaction[row])
 
 
 def dumped(view: View) -> Iterator[tuple[int, bool, list[Batch]]]:

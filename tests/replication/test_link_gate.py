@@ -98,6 +98,16 @@ def test_a_kept_message_is_overtaken_and_comes_at_the_healing() -> None:
     assert gate.held_count == 1 and not gate.is_active
 
 
+def test_messages_of_one_kind_are_kept_and_others_pass() -> None:
+    gate, out = LinkGate(Timers()), []
+    gate.keep(2, kind=8)
+    for i, kind in enumerate([1, 8, 8, None]):
+        gate.admit(2, True, lambda i=i: out.append(i), kind)
+    assert out == [0, 2, 3]
+    gate.heal()
+    assert out == [0, 2, 3, 1]
+
+
 def test_the_counts_tell_what_met_a_fault() -> None:
     timers = Timers()
     gate, out = LinkGate(timers), []

@@ -113,6 +113,34 @@ def _(e: Edit) -> None:
     batches["marker"][row] = 1 - batches["marker"][row]
 
 
+@plant("ended-early")
+def _(e: Edit) -> None:
+    """The marker of the transaction before comes once more, between two records of the next."""
+    batches, sends = e["batches"], e["sends"]
+    data = _batches(e, (batches["marker"] == Marker.NONE) & (batches["attributes"] != 0))
+    markers = _batches(e, batches["marker"] != Marker.NONE)
+    place = {(int(batches["partition"][r]), int(batches["base_offset"][r])): int(r) for r in data}
+    seen: dict[tuple[int, int], int] = {}
+    found = []
+    for row in np.flatnonzero((sends["transaction"] >= 0) & (sends["offset"] >= 0)):
+        where = int(sends["partition"][row]), int(sends["offset"][row])
+        key = int(sends["transaction"][row]), where[0]
+        if key in seen and where in place and where[1] > seen[key] + 1:
+            found.append((seen[key], place[where]))
+        seen.setdefault(key, where[1])
+    first, last = found[e.pick(range(len(found)))] if found else e.pick([])
+    between = _batches(
+        e,
+        (batches["partition"] == batches["partition"][last])
+        & (batches["base_offset"] > first)
+        & (batches["base_offset"] < batches["base_offset"][last]),
+    )
+    for name in ("marker", "coordinator_epoch", "attributes"):
+        batches[name][between] = batches[name][e.pick(markers)]
+    batches["producer_id"][between] = batches["producer_id"][last]
+    batches["producer_epoch"][between] = batches["producer_epoch"][last]
+
+
 @plant("replica-divergence")
 def _(e: Edit) -> None:
     e["batches"]["crc"][e.pick(np.flatnonzero(e["batches"]["replica"] == 2))] ^= 1

@@ -5,6 +5,7 @@ from pathlib import Path
 from oncelog.deploy.derived_files import check_partition
 from oncelog.storage.producer_snapshot import ProducerSnapshotEntry, encode
 from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.records import Record, encode_batch
 
 PRODUCER, EPOCH, END = 1002, 9, 129
 
@@ -24,6 +25,18 @@ def test_data_that_compaction_has_removed_is_not_missed(tmp_path: Path) -> None:
     """Found by chaos, seed 51: offset commits of the marker's epoch were cleaned away."""
     write(tmp_path, 0, last_offset=97)
     assert list(check_partition(tmp_path, is_compacted=True)) == []
+
+
+def test_a_snapshot_may_know_of_a_record_that_compaction_has_removed(tmp_path: Path) -> None:
+    """Found by the simulation: a later record of the key, behind the snapshot, replaced it."""
+    kept = encode_batch(
+        [Record(0, 7, b"key", b"value")], producer_id=PRODUCER, producer_epoch=0, base_sequence=0
+    )
+    (tmp_path / f"{0:020d}.log").write_bytes(kept)
+    entry = ProducerSnapshotEntry(PRODUCER, 0, 1, 1, 0, 7, -1, -1)
+    (tmp_path / f"{1:020d}.snapshot").write_bytes(encode([entry]))
+    assert list(check_partition(tmp_path, is_compacted=True)) == []
+    assert len(list(check_partition(tmp_path))) == 1
 
 
 def test_data_before_the_beginning_of_the_log_is_not_missed(tmp_path: Path) -> None:
