@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from oncelog.deploy.history_recorder import Recorder
 
+from .disk_faults import DiskFaults
+from .fault_schedule import MUTE
 from .outcome import Fault
 from .virtual_cluster import VirtualCluster
 from .virtual_loop import ProcessLoop
@@ -15,9 +17,10 @@ from .virtual_node import VirtualClient, VirtualNode
 
 GROUP_TOPIC = "__consumer_offsets"
 STUTTER_S = (0.05, 0.25)
+BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 
 
-class Conductor:
+class Conductor(DiskFaults):
     """One run's faults. `clients` maps c1, c2 to processes; `replace` makes a killed one anew."""
 
     def __init__(
@@ -27,7 +30,8 @@ class Conductor:
         clients: dict[str, VirtualClient],
         replace: Callable[[str], None],
     ) -> None:
-        self.cluster, self.recorder = cluster, recorder
+        super().__init__(cluster)
+        self.recorder = recorder
         self.clients, self._replace = clients, replace
         self.made: list[Fault] = []
         self.left_out: list[Fault] = []
@@ -46,19 +50,19 @@ class Conductor:
         cluster.wires.heal()
         for node in cluster.nodes.values():
             node.disk.is_full, node.disk.sync_errors = False, 0
-            node.disk.operations_left = None
+            node.disk.operations_left, node.disk.error = None, 0
             node.on_point = None
             if node.loop is not None:
                 node.loop.slowness = 1.0
                 node.loop.resume()
-            if node.is_hurt:
+            if node.is_hurt or node.was_hurt:
                 node.kill()
             node.start()
 
     def is_whole(self) -> bool:
         """Whether every replica of every partition is alive and in sync."""
         nodes = self.cluster.nodes.values()
-        if any(not node.is_serving or node.is_hurt for node in nodes):
+        if any(not node.is_serving or node.is_hurt or node.was_hurt for node in nodes):
             return False
         state = next((n.broker.state for n in nodes if n.broker and _controls(n)), None)
         if state is None:
@@ -151,26 +155,6 @@ class Conductor:
                 if theirs is not None and theirs.log.log_end_offset < hosted.log.log_end_offset:
                     return False
         return True
-
-    def _crash_io(self, fault: Fault, power: bool = False) -> bool:
-        """The process ends in the middle of writing."""
-        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
-        if node is None:
-            return False
-
-        def last() -> bool:
-            if power and not self._may_lose_power(node):
-                return False
-            node.kill(power=power)
-            self._later(fault.seconds, node.start)
-            return True
-
-        node.disk.operations_left = int(fault.amount)
-        node.disk.on_last_operation = last
-        return True
-
-    def _power_io(self, fault: Fault) -> bool:
-        return self._crash_io(fault, power=True)
 
     def _crash_point(self, fault: Fault) -> bool:
         """The process ends at a fault point."""
@@ -267,35 +251,33 @@ class Conductor:
 
         self._later(fault.seconds, end)
 
-    def _slow_disk(self, fault: Fault) -> bool:
-        node = next((n for n in self._nodes(fault.target) if n.loop is not None), None)
-        if node is None or node.loop is None:
-            return False
-        node.loop.slowness = fault.amount
-        self._later(fault.seconds, setattr, node.loop, "slowness", 1.0)
-        return True
-
-    def _disk_full(self, fault: Fault) -> bool:
-        return self._hurt_disk(fault, "is_full", True, False)
-
-    def _sync_error(self, fault: Fault) -> bool:
-        return self._hurt_disk(fault, "sync_errors", 1, 0)
-
-    def _hurt_disk(self, fault: Fault, name: str, during: object, after: object) -> bool:
-        """The disk fails; somebody repairs it later and starts the node again."""
+    def _keep(self, fault: Fault) -> bool:
+        """Single requests of a node come late, most of them when their connection is gone."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
-        setattr(node.disk, name, during)
-        node.is_hurt = True
+        cluster, source = self.cluster, node.node_id
 
-        def repair() -> None:
-            setattr(node.disk, name, after)
-            node.kill()
-            node.start()
+        def on_kept(target: int) -> None:
+            if cluster.random.random() < BROKEN:
+                after_s = BROKEN_WITHIN_S * cluster.random.random()
+                self._later(after_s, cluster.exchange.reset, source, target)
 
-        self._later(fault.seconds, repair)
+        until = cluster.timeline.now + fault.seconds
+        cluster.wires.keep(source, int(fault.amount), until, on_kept)
         return True
+
+    def _one_way(self, fault: Fault) -> bool:
+        """A node, by its role, hears no other or is heard by none."""
+        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        if node is None:
+            return False
+        links = [(other, node.node_id) for other in self.cluster.ids if other != node.node_id]
+        if fault.amount == MUTE:
+            links = [(one, other) for other, one in links]
+        self.cluster.wires.cut(links)
+        self._later(fault.seconds, self.cluster.wires.mend, links)
+        return bool(links)
 
     def _clock(self, fault: Fault) -> bool:
         for node in self._nodes(fault.target):

@@ -4,6 +4,7 @@ A fault is words and numbers (see `outcome.Fault`), so a schedule can be printed
 given back on the command line.
 """
 
+import errno
 import random
 from collections.abc import Sequence
 
@@ -21,7 +22,7 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "cut-clients": (6, 0.2, 5.0),
     "slow-links": (5, 0.5, 5.0),
     "hold-link": (5, 0.2, 1.0),
-    "hold-client": (6, 0.3, 5.0),
+    "hold-client": (10, 0.3, 9.0),
     "reset-links": (4, 0.0, 0.0),
     "reset-clients": (5, 0.0, 0.0),
     "noise": (5, 1.0, 6.0),
@@ -34,11 +35,18 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "stop": (5, 0.3, 3.0),
     "kill-client": (4, 0.1, 2.0),
     "wipe": (1, 0.2, 2.0),
+    "keep": (8, 0.3, 13.0),
+    "one-way": (4, 0.2, 7.0),
+    "disk-errors": (7, 0.3, 8.0),
+    "flip": (2, 0.2, 2.0),
 }
 POWER_ALL = ("power-all", (5.0, 0.3, 3.0))
+DEAF, MUTE = 0, 1
 ROLES = ("controller", "transactions", "group", "leader")
 CLIENTS = ("c1", "c2")
 OF_LINKS = ("cut", "cut-clients", "slow-links", "hold-link", "hold-client")
+FOLLOWING = 0.3  # of the faults: those that hit soon after another one, and where that one did
+FOLLOWS_WITHIN_S = 2.5
 OF_NOTHING = ("kill-all", "power-all", "noise")
 
 
@@ -83,15 +91,25 @@ def draw(seed: int, shape: Shape) -> list[Fault]:
         kinds = {kind: kinds[kind] for kind in shape.kinds}
     names = list(kinds)
     weights = [kinds[name][0] for name in names]
-    found = []
+    found: list[Fault] = []
     for _ in range(shape.faults):
         kind = rng.choices(names, weights)[0]
         _, shortest, longest = kinds[kind]
         seconds = round(shortest + (longest - shortest) * rng.random() ** 2, 3)
-        at_s = round(rng.uniform(0.0, max(0.5, shape.seconds - 1.0)), 3)
+        at_s = rng.uniform(0.0, max(0.5, shape.seconds - 1.0))
         target, amount = _target(rng, kind, shape)
+        if found and rng.random() < FOLLOWING:
+            before = rng.choice(found)
+            at_s = before.at_s + rng.uniform(0.0, before.seconds + FOLLOWS_WITHIN_S)
+            if kind != "reset-links" and _is_node(target) and _is_node(before.target):
+                target = before.target
+        at_s = round(at_s, 3)
         found.append(Fault(at_s=at_s, kind=kind, target=target, seconds=seconds, amount=amount))
     return sorted(found, key=lambda fault: (fault.at_s, fault.kind, fault.target))
+
+
+def _is_node(target: str) -> bool:
+    return target.isdigit() or target in ROLES
 
 
 def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
@@ -115,6 +133,12 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
             return ways[way], 0.0
         case "slow-links":
             return _cut(rng, nodes), round(rng.choice([0.02, 0.1, 0.4]), 3)
+        case "keep":
+            return node, float(rng.randint(1, 8))
+        case "one-way":
+            return node, float(rng.choice([DEAF, MUTE]))
+        case "disk-errors":
+            return node, float(rng.choice([errno.ENOSPC, errno.EMFILE, errno.EIO]))
         case "hold-link":
             one, other = rng.sample(nodes, 2) if len(nodes) > 1 else (1, 1)
             return f"{one}>{other}", round(rng.uniform(0.3, 3.0), 3)

@@ -43,7 +43,9 @@ class Shape:
     nodes: 1, 3, 4 or 5. seconds: of the safety phase, in which faults happen. faults: how many the
     seed's schedule has. pace: 1 is a busy cluster; at 10 every client pauses ten times as long.
     durable: flush.messages=1 everywhere, so that power may be cut on all nodes at once.
-    broker: further keys of server.properties. kinds: which faults may be drawn; empty: all.
+    size: so many partitions and transactional ids are made at a time. step_cpu_ms: what one step of
+    a node's loop may take of the processor; 0: anything. broker: further keys of server.properties.
+    kinds: which faults may be drawn; empty: all.
     """
 
     nodes: int = 3
@@ -52,6 +54,8 @@ class Shape:
     pace: float = 1.0
     transaction_shards: int = 2
     durable: bool = False
+    size: int = 0
+    step_cpu_ms: int = 250
     kinds: tuple[str, ...] = ()
     broker: tuple[tuple[str, str], ...] = ()
 
@@ -101,6 +105,32 @@ NAMED = {
             "disk-full", "sync-error", "slow-disk", "kill", "kill-all", "crash-io", "power",
             "power-io", "power-all",
         ),
+    ),
+    "links": Shape(
+        seconds=15.0,
+        faults=30,
+        kinds=(
+            "cut", "cut-clients", "one-way", "slow-links", "hold-link", "hold-client", "keep",
+            "reset-links", "reset-clients", "noise", "kill", "pause",
+        ),
+    ),
+    "disks": Shape(
+        seconds=25.0,
+        faults=20,
+        pace=2.0,
+        kinds=(
+            "disk-full", "disk-errors", "sync-error", "slow-disk", "flip", "kill", "crash-io",
+            "power", "power-io",
+        ),
+    ),
+    # So large that a step shows what grows with a number, and small enough to play.
+    "size": Shape(
+        seconds=8.0,
+        faults=3,
+        pace=8.0,
+        size=300,
+        step_cpu_ms=100,
+        kinds=("kill", "pause", "stop", "cut", "crash-point"),
     ),
 }  # fmt: skip
 

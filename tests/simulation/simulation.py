@@ -20,17 +20,20 @@ from oncelog.deploy.chaos.payloads import value_of
 from oncelog.deploy.checks.verdict import judge
 from oncelog.deploy.history import History
 from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_scan import dump_logs, scan_topics
+from oncelog.deploy.history_scan import COMPACTED, dump_logs, scan_topics
 from oncelog.wire.errors import KafkaError
 
+from . import latest_values
 from .conductor import Conductor
 from .fault_schedule import draw, require_possible
 from .invariants import Invariants
+from .latest_values import LatestValues, write_latest
 from .outcome import Fault, Outcome, Shape
 from .virtual_cluster import VirtualCluster
 from .workload import (
     Workload,
     administer,
+    administer_size,
     probe,
     settings_of,
     what_is_stuck,
@@ -98,6 +101,7 @@ class _Run:
             cluster, self.recorder, self.workload.clients, self.workload.begin
         )
         self.invariants = Invariants(cluster, self.recorder)
+        self.latest = LatestValues()
         self._is_complete = True
 
     def carry_out(self) -> None:
@@ -122,6 +126,10 @@ class _Run:
             self._violated("client failed", words)
         for words in self.cluster.failures():
             self._violated("unhandled", words)
+        for number, spent_s, words in self.cluster.timeline.long_steps:
+            if number in self.cluster.nodes:
+                spent = f"{spent_s * 1_000:.0f} ms of the processor"
+                self._violated("kept the loop", f"{words} on node {number}: {spent}")
         for node in self.cluster.nodes.values():
             for words in node.ends:
                 self._violated("node ended", words)
@@ -140,10 +148,17 @@ class _Run:
         self.workload.start()
         dice = random.Random(cluster.random.getrandbits(64))
         admin = cluster.new_client()
-        self._change_s = 1.5 * max(1.0, shape.pace / 16)
+        self._change_s = dice.choice([0.5, 1.5]) * max(1.0, shape.pace / 16)
         self._admin = admin.run(
             administer(cluster, lambda: self.workload.is_over, dice, self._change_s)
         )
+        self._latest = admin.run(
+            write_latest(
+                cluster.bootstrap, self.latest, lambda: self.workload.is_over, dice, shape.pace
+            )
+        )
+        if shape.size:
+            admin.run(administer_size(cluster, shape.size))
         self.conductor.plan(self.faults)
         cluster.run(shape.seconds)
 
@@ -168,6 +183,8 @@ class _Run:
             return value_of(record.value)
 
         scanned = cluster.finish(scan_topics(cluster.bootstrap, topics, self.recorder, read), 120)
+        for words in cluster.finish(self.latest.compare(cluster.bootstrap), 120):
+            self._violated("value lost", words)
         if not bank.is_balanced:
             self._violated("bank", bank.words())
         if not scanned:
@@ -175,7 +192,12 @@ class _Run:
         cluster.finish(write_down_the_end(cluster, self.recorder, self.settings.group))
 
     def _is_healed(self) -> bool:
-        return self.conductor.is_whole() and self.workload.has_ended() and self._admin.done()
+        return (
+            self.conductor.is_whole()
+            and self.workload.has_ended()
+            and self._admin.done()
+            and (self._latest.done())
+        )
 
     def _what_is_missing(self) -> str:
         parts = [f"{n.node_id}: serving {n.is_serving}" for n in self.cluster.nodes.values()]
@@ -237,7 +259,8 @@ class _Run:
             node.stop(then=lambda i=node.node_id: stopped.append(i))
         if not cluster.run(60, lambda: len(stopped) == len(cluster.nodes)):
             raise _NotAlive(f"only the nodes {stopped} stopped")
-        dump_logs(self.recorder, cluster.root)
+        self.conductor.remove_flipped()
+        dump_logs(self.recorder, cluster.root, {*COMPACTED, latest_values.TOPIC})
 
     def _judge(self) -> None:
         outcome = self.outcome

@@ -17,8 +17,9 @@ from .outcome import NAMED, Fault, Outcome, Shape
 from .shrink import command, shrink
 from .virtual_disk import Disks
 from .virtual_links import Exchange, VirtualLinks
-from .virtual_loop import InlineExecutor, ProcessLoop, Timeline
+from .virtual_loop import ProcessLoop, Timeline
 from .virtual_sockets import HIGH_WATER_BYTES, WINDOW_BYTES, ListeningSocket, Sockets
+from .virtual_threads import Threads
 from .wires import PORT_BASE, Wires
 
 
@@ -114,7 +115,7 @@ def test_a_job_of_a_killed_process_is_done_wholly_or_not_at_all() -> None:
         timeline = Timeline(seed)
         loop = ProcessLoop(timeline, 1)
         done: list[str] = []
-        job = loop.run_in_executor(InlineExecutor(loop), done.append, "done")
+        job = loop.run_in_executor(Threads(loop), done.append, "done")
         timeline.run(random.Random(seed).uniform(0, 0.0008))
         outcomes.add((bool(done), job.done()))
         loop.kill()

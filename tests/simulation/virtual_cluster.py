@@ -38,6 +38,7 @@ from .virtual_links import Exchange
 from .virtual_loop import Timeline
 from .virtual_node import WALL_MS, VirtualClient, VirtualNode, silence
 from .virtual_sockets import Sockets
+from .virtual_threads import locks_are_virtual, slices_take_time
 from .wires import CLIENT_NUMBERS, PORT_BASE, Wires
 
 QUIET_PACE = 8.0  # from here on a cluster beats as slowly as Apache Kafka's do
@@ -79,6 +80,8 @@ BROKER = {
     "log.flush.offset.checkpoint.interval.ms": "20000",
     "log.flush.start.offset.checkpoint.interval.ms": "20000",
     "auto.create.topics.enable": "false",
+    "log.cleaner.backoff.ms": "1500",
+    "log.cleaner.min.cleanable.ratio": "0.1",
 }
 
 
@@ -88,6 +91,8 @@ class VirtualCluster:
     def __init__(self, seed: int, shape: Shape, root: Path) -> None:
         self.seed, self.shape, self.root = seed, shape, root
         self.timeline = Timeline(seed)
+        if shape.step_cpu_ms:
+            self.timeline.step_cpu_s = shape.step_cpu_ms / 1_000
         self.random = random.Random(self.timeline.random.getrandbits(64))
         self.wires = Wires(self.timeline)
         self.sockets = Sockets(self.timeline, self.wires)
@@ -120,6 +125,8 @@ class VirtualCluster:
                 cluster.disks.installed(),
                 cluster._listening_to_logs(),
                 cluster._beating_slowly(),
+                locks_are_virtual(),
+                slices_take_time(random.Random(seed)),
             ):
                 random.seed(seed)
                 try:
@@ -214,6 +221,11 @@ class VirtualCluster:
         )
         config = BrokerConfig.from_properties(properties)
         raft = QUIET_RAFT if shape.pace >= QUIET_PACE else RAFT
+        # Whether a node comes back by its journal or by a snapshot, and how old that is.
+        snapshot_entries = random.Random(f"raft of {self.seed}").choice([20, 60, 250])
+        raft = replace(
+            raft, snapshot_entries=snapshot_entries, retained_entries=snapshot_entries // 6
+        )
         return VirtualNode(
             node_id, config, raft, self.timeline, self.sockets, self.exchange, self.disks
         )

@@ -23,7 +23,8 @@ from typing import Any
 from unittest import mock
 from zlib import crc32
 
-from .virtual_loop import Stopped, Timeline
+from .virtual_loop import Timeline
+from .virtual_threads import Stopped, pause_point
 
 FIRST_DESCRIPTOR = 1 << 24
 # Never one twice: a file of an ended cluster may be closed while another one runs.
@@ -78,8 +79,10 @@ class NodeDisk:
     number: int
     path: str
     random: random.Random
+    is_in_use: bool = True  # False: its process is dead, and what is left of its stack stops
     is_full: bool = False
     sync_errors: int = 0
+    error: int = 0  # what comes and goes: ENOSPC, EMFILE when files are opened, EIO when read
     operations_left: int | None = None
     on_last_operation: Callable[[], bool] = lambda: False  # whether it stopped
     changes: dict[int, list[_Change]] = field(default_factory=dict)
@@ -101,9 +104,12 @@ class NodeDisk:
         self.names[self.name_count] = name
         self.names_in.setdefault(os.path.dirname(name.path), []).append(self.name_count)
 
-    def sync_names(self, directory: str) -> None:
-        """The names in a directory are durable now."""
-        for number in self.names_in.pop(directory, ()):
+    def sync_names(self, directory: str, numbers: list[int]) -> None:
+        """These names in a directory are durable now."""
+        left = [n for n in self.names_in.pop(directory, ()) if n not in numbers]
+        if left:
+            self.names_in[directory] = left
+        for number in numbers:
             name = self.names.pop(number, None)
             if name is not None and name.saved is not None:
                 with contextlib.suppress(FileNotFoundError):
@@ -216,6 +222,7 @@ class Disks:
             REAL["close"](self._opened.pop(descriptor).real)
         disk.locks.clear()
         disk.operations_left = None
+        disk.is_in_use = False
 
     def wipe(self, number: int) -> None:
         """A new, empty disk."""
@@ -239,6 +246,9 @@ class Disks:
 
     def _step(self, disk: NodeDisk, what: int, size: int = 0) -> None:
         """Every operation that changes something; a machine may stop before it."""
+        pause_point()
+        if not disk.is_in_use:
+            raise Stopped
         self._timeline.note(4, disk.number, what, size)
         if disk.operations_left is not None:
             disk.operations_left -= 1
@@ -248,13 +258,21 @@ class Disks:
                     raise Stopped
 
     def _room(self, disk: NodeDisk) -> None:
-        if disk.is_full:
+        if disk.is_full or disk.error == errno.ENOSPC:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @staticmethod
+    def _may_fail(disk: NodeDisk, *errors: int) -> None:
+        if disk.error in errors and disk.is_in_use:
+            raise OSError(disk.error, os.strerror(disk.error))
 
     # -- the functions of os
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         disk, text = (None, "") if dir_fd is not None else self._disk_of(path)
+        if disk is not None:
+            pause_point()
+            self._may_fail(disk, errno.EMFILE)
         if disk is None or flags == os.O_RDONLY:
             return REAL["open"](path, flags, mode, dir_fd=dir_fd)
         is_new = bool(flags & os.O_CREAT) and not os.path.exists(text)
@@ -291,7 +309,12 @@ class Disks:
         return opened
 
     def pread(self, fd: int, count: int, offset: int) -> bytes:
-        return REAL["pread"](self._of(fd).real if fd >= FIRST_DESCRIPTOR else fd, count, offset)
+        pause_point()
+        if fd < FIRST_DESCRIPTOR:
+            return REAL["pread"](fd, count, offset)
+        opened = self._of(fd)
+        self._may_fail(opened.disk, errno.EIO)
+        return REAL["pread"](opened.real, count, offset)
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
         if fd < FIRST_DESCRIPTOR:
@@ -370,15 +393,18 @@ class Disks:
                 disk.changes.pop(inode, None)
             return
         opened = self._of(fd)
-        disk = opened.disk
+        disk, changes = opened.disk, opened.disk.changes.get(opened.inode, [])
+        # What comes while it takes its time is not promised.
+        count, names = len(changes), list(disk.names_in.get(opened.path, ()))
+        pause_point(self._timeline.sync_s)
         self._step(disk, 4)
         if disk.sync_errors:
             disk.sync_errors -= 1
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if opened.is_directory:
-            disk.sync_names(opened.path)
-        else:
-            disk.changes.pop(opened.inode, None)
+            disk.sync_names(opened.path, names)
+        elif disk.changes.get(opened.inode) is changes:
+            del changes[:count]
 
     fdatasync = fsync
 

@@ -1,10 +1,10 @@
 """The links between simulated brokers: `PeerTransport` without ZeroMQ, with its promises.
 
 A dialled connection to each peer carries two channels in order. Nothing is queued for a peer that
-is not connected; what is under way on a connection that breaks is lost with it; a queue has a
-bound. A killed process's connections break at once and are refused from then on; a cut, and a
-machine without power, are silent. Raft frames alone may be repeated or overtake one another: that
-the engine must bear is its own promise, not ZeroMQ's.
+is not connected; what is under way on a connection that breaks is lost with it, or arrives late,
+beside what the next one brings; a queue has a bound. A killed process's connections break at once
+and are refused from then on; a cut, and a machine without power, are silent. Raft frames alone may
+be repeated or overtake one another: that the engine must bear is its own promise, not ZeroMQ's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,10 @@ from .virtual_loop import ProcessLoop
 from .wires import Wires
 
 RECONNECT_S = (0.015, 0.1)
+LATE = 0.7  # of what was under way on a connection that broke: it arrives all the same, ...
+LATE_S = (0.001, 4.0)  # ... so much later: beside what the next connection brings
+# The registration of a dead process that arrives late ends its successor: seed 82, when it may.
+NEVER_LATE = (PeerMessage.REGISTER_BROKER,)
 QUEUE_MESSAGES = {False: 4096, True: 64}
 
 
@@ -219,7 +223,10 @@ class VirtualLinks(PeerHandlers):
         dialled.under_way[bulk] += 1
         if there is None or there.incarnation != self._known.get(peer):
             return  # it is gone and we do not know it yet
-        arrival = self._arrival(peer, (peer, bulk, True), message, in_order)
+        kept_until = None
+        if message[0] == What.REQUEST and not bulk and message[1] not in NEVER_LATE:
+            kept_until = self._exchange.wires.kept_until(self.node_id, peer)
+        arrival = kept_until or self._arrival(peer, (peer, bulk, True), message, in_order)
         if arrival is None:
             dialled.under_way[bulk] -= 1
         else:
@@ -246,12 +253,24 @@ class VirtualLinks(PeerHandlers):
             arrival += timeline.random.uniform(0.0, 0.03)
         return arrival
 
-    def _arrive(self, way: tuple["VirtualLinks", _Dialled, int, bool], message: tuple) -> None:
+    def _arrive(
+        self,
+        way: tuple["VirtualLinks", _Dialled, int, bool],
+        message: tuple,
+        is_late: bool = False,
+    ) -> None:
         sender, dialled, number, bulk = way
         peer = sender.node_id
-        if dialled.number != number or self._exchange.wires.is_cut(peer, self.node_id):
+        if self._exchange.wires.is_cut(peer, self.node_id):
             return
-        dialled.under_way[bulk] -= 1
+        if dialled.number == number:
+            dialled.under_way[bulk] -= 1
+        elif not is_late:
+            rng = self.loop.timeline.random
+            if message[1] not in NEVER_LATE and rng.random() < LATE:
+                late_s = LATE_S[0] * (LATE_S[1] / LATE_S[0]) ** rng.random()
+                self.loop.call_later(late_s, self._arrive, way, message, True)
+            return
         what, kind, correlation, header, frames = message
         self.bytes_received[peer] += len(header)
         if what == What.ONE_WAY:

@@ -17,16 +17,13 @@ import random
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
+from time import thread_time
 from typing import Any
 
-EXECUTOR_DELAY_S = (0.00002, 0.0008)
-SLOW_DISK_S = 0.06  # one job in a hundred
+from .virtual_threads import AT_ONE_INSTANT, SYNC_S, Job, Stopped, Threads
+
 LOOK_S = 0.02  # how often a run looks whether what it waits for is there
-
-
-class Stopped(BaseException):
-    """Thrown out of the code of a process that is killed in the middle of a step."""
 
 
 class Handle:
@@ -72,6 +69,14 @@ class Handle:
             self.loop.failed(f"{self._callback!r} raised {error!r}", error)
 
 
+def _words_of(callback: Any) -> str:
+    """Whose step it was; of a task its coroutine."""
+    task = getattr(callback, "__self__", None)
+    if isinstance(task, asyncio.Task):
+        return getattr(task.get_coro(), "__qualname__", repr(task))
+    return getattr(callback, "__qualname__", repr(callback))
+
+
 def _nothing(*_: Any) -> None:
     pass
 
@@ -81,9 +86,13 @@ class Timeline:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.at_one_instant = self.random.choice(AT_ONE_INSTANT)
+        self.sync_s = self.random.choice(SYNC_S)
         self.now = 1_000.0
-        self.events = self.tasks = 0
+        self.events = self.tasks = self.jobs = 0
         self.trace = 0
+        self.step_cpu_s = float("inf")  # of the processor, what one callback may take
+        self.long_steps: list[tuple[int, float, str]] = []  # process, seconds, callback
         self.log: list[str] | None = None  # of a run whose trace is compared in words
         self._ready: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Handle]] = []
@@ -151,7 +160,10 @@ class Timeline:
                     events._set_running_loop(loop)  # type: ignore[arg-type]
                     running = loop
                 self.events += 1
+                callback, began_s = handle._callback, thread_time()
                 handle.run()
+                if (spent_s := thread_time() - began_s) > self.step_cpu_s:
+                    self._took_long(loop, callback, spent_s)
                 left -= 1
                 if left <= 0:
                     left = every
@@ -160,34 +172,9 @@ class Timeline:
         finally:
             events._set_running_loop(before)
 
-
-class InlineExecutor(Executor):
-    """Threads of a process: a job is done at one instant, and known to be done a little later."""
-
-    def __init__(self, loop: "ProcessLoop") -> None:
-        self._loop = loop
-
-    def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
-        future: Future[Any] = Future()
-        loop = self._loop
-        duration = loop.job_seconds()
-        begin = duration * loop.timeline.random.random()
-
-        def work() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                result = job(*args, **keywords)
-            except Exception as error:
-                loop.call_later(duration - begin, future.set_exception, error)
-            else:
-                loop.call_later(duration - begin, future.set_result, result)
-
-        loop.call_later(begin, work)
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        pass
+    def _took_long(self, loop: "ProcessLoop", callback: Any, spent_s: float) -> None:
+        if not isinstance(getattr(callback, "__self__", None), Threads):  # a job, at one instant
+            self.long_steps.append((loop.number, spent_s, _words_of(callback)))
 
 
 class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
@@ -214,7 +201,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.held: deque[Handle] = deque()
         self.failures: list[str] = []
         self.slowness = 1.0  # of its disk
-        self._default_executor = InlineExecutor(self)
+        self.jobs: set[Job] = set()  # under way in its threads
+        self._default_executor = Threads(self)
 
     # -- life
 
@@ -222,6 +210,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Nothing of this process ever runs again."""
         self.is_alive, self.is_stopped = False, True
         self.held.clear()
+        jobs, self.jobs = sorted(self.jobs, key=lambda job: job.number), set()
+        for job in jobs:
+            job.stop()
 
     def pause(self) -> None:
         """Nothing of it runs until `resume`."""
@@ -234,12 +225,6 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             held, self.held = self.held, deque()
             for handle in held:
                 self.timeline.soon(handle)
-
-    def job_seconds(self) -> float:
-        """How long a job in a thread takes."""
-        rng = self.timeline.random
-        seconds = SLOW_DISK_S if rng.random() < 0.01 else rng.uniform(*EXECUTOR_DELAY_S)
-        return seconds * self.slowness
 
     def failed(self, what: str, error: BaseException | None = None) -> None:
         """Something went wrong that nobody handles."""

@@ -13,8 +13,9 @@ from oncelog.node.surroundings import Surroundings
 
 from .virtual_disk import Disks
 from .virtual_links import Exchange, VirtualLinks
-from .virtual_loop import InlineExecutor, ProcessLoop, Stopped, Timeline
+from .virtual_loop import ProcessLoop, Timeline
 from .virtual_sockets import ListeningSocket, Sockets
+from .virtual_threads import SliceClock, Stopped, Threads, outside
 from .wires import PORT_BASE
 
 WALL_MS = 1_700_000_000_000
@@ -56,6 +57,7 @@ class VirtualNode:
         self.is_serving = False
         self.ends: list[str] = []  # why processes of this node ended by themselves
         self.is_hurt = False  # its disk failed in this process, which may end by itself
+        self.was_hurt = False  # some logs of this process may have failed with its disk
         self.starts = 0
         self.points: dict[str, int] = {}  # how often each fault point was passed, in this process
         self.on_point: Callable[[int, str], None] | None = None
@@ -86,13 +88,16 @@ class VirtualNode:
             self._exchange.wires.silent.discard(self.node_id)
             self._sockets.power_is_back(self.node_id)
         self.points.clear()
-        self.is_hurt = self.disk.is_full or self.disk.sync_errors > 0
+        self.disk.is_in_use = True
+        disk = self.disk
+        self.is_hurt = self.was_hurt = disk.is_full or disk.sync_errors > 0 or disk.error > 0
         surroundings = Surroundings(
             clock=self.clock,
             boot_id=lambda: f"boot-{self.node_id}-{self._boots}",
             dice=random.Random(timeline.random.getrandbits(64)),
             random_bytes=timeline.random.randbytes,
-            executor=lambda _threads, _name: InlineExecutor(loop),
+            executor=lambda threads, _name: Threads(loop, threads),
+            slice_clock=SliceClock(random.Random(timeline.random.getrandbits(64))),
             links=self._make_links,
             listen=lambda host, port, _backlog: ListeningSocket(host, port),
             raft=self._raft,
@@ -110,6 +115,10 @@ class VirtualNode:
         loop = self.loop
         if loop is None:
             return
+        with outside():
+            self._kill(loop, power)
+
+    def _kill(self, loop: ProcessLoop, power: bool) -> None:
         self._timeline.note(7, self.node_id, int(power))
         if power:
             self._boots += 1

@@ -23,6 +23,7 @@ class Wires:
         self.repetition = 0.0
         self.disorder = 0.0
         self.silent: set[int] = set()  # machines without power
+        self._kept: dict[int, tuple[int, float, Callable[[int], None]]] = {}  # see `keep`
         self.on_heal: list[Callable[[], None]] = []
 
     @staticmethod
@@ -66,10 +67,28 @@ class Wires:
             else:
                 self._slow.pop(link, None)
 
+    def keep(self, source: int, count: int, until: float, on_kept: Callable[[int], None]) -> None:
+        """Keep the next requests of a node back; those behind them overtake them."""
+        self._kept[source] = count, until, on_kept
+
+    def kept_until(self, source: int, target: int) -> float | None:
+        """Until when this message is kept back; None: it is not."""
+        if source not in self._kept:
+            return None
+        count, until, on_kept = self._kept.pop(source)
+        now = self._timeline.now
+        if until <= now:
+            return None
+        if count > 1:
+            self._kept[source] = count - 1, until, on_kept
+        on_kept(target)
+        return self._timeline.random.uniform(now, until)
+
     def heal(self) -> None:
         """End all of it."""
         self._cuts.clear()
         self._slow.clear()
+        self._kept.clear()
         self.loss = self.repetition = self.disorder = 0.0
         for call in self.on_heal:
             call()

@@ -1,6 +1,7 @@
 """The load on a simulated cluster: the workloads of chaos, and an administrator who never rests."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +17,14 @@ from oncelog.deploy.history_recorder import Recorder
 from oncelog.deploy.history_schema import Outcome
 from oncelog.wire.errors import KafkaError
 
+from .latest_values import make_topic
 from .outcome import Shape
 from .virtual_cluster import VirtualCluster
 from .virtual_node import VirtualClient
 
-SEGMENT_BYTES = "12000"
 PROBE_TOPIC = "probe"
 PROBE_MS = 20_000
+IDS_AT_ONCE = 20
 FINAL_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
@@ -37,16 +39,17 @@ def settings_of(shape: Shape, seed: int) -> LoadSettings:
         records_per_send_max=4,
         steps_max=3,
         filler_bytes_max=rng.choice([40, 400]),
-        pause_ms=int(250 * shape.pace),
+        pause_ms=int(rng.choice([100, 250]) * shape.pace),
         poll_ms=150,
         job_records_max=60,
         behind_max=40,
         life_ms_max=int(8_000 * max(1.0, shape.pace / 4)),
-        request_timeout_ms=2_500,
-        patience_ms=6_000,
+        request_timeout_ms=rng.choice([800, 2_500]),
+        patience_ms=rng.choice([2_000, 6_000]),
         transaction_timeout_ms=5_000,
         session_timeout_ms=6_000,
-        v1_share=0.4,
+        v1_share=rng.choice([0.3, 0.9]),
+        abort_share=rng.choice([0.1, 0.35]),
     )
 
 
@@ -62,14 +65,20 @@ class Workload:
     async def prepare(self) -> None:
         """Make the topics."""
         topics = {**self.settings.topics, PROBE_TOPIC: self.cluster.shape.nodes}
+        rng = random.Random(f"topics of {self.cluster.seed}")
+        configs = {
+            "internal.segment.bytes": rng.choice(["2000", "6000", "12000"]),
+            "index.interval.bytes": rng.choice(["100", "1000", "4096"]),
+        }
         async with Admin(self.cluster.bootstrap) as admin:
             for name, partitions in topics.items():
                 await admin.create_topic(
                     name,
                     partitions=partitions,
                     replication_factor=self.settings.replication_factor,
-                    configs={"internal.segment.bytes": SEGMENT_BYTES},
+                    configs=configs,
                 )
+            await make_topic(admin, self.settings.replication_factor)
 
     def start(self) -> None:
         """Begin."""
@@ -139,6 +148,24 @@ async def administer(
     return done
 
 
+async def administer_size(cluster: VirtualCluster, size: int) -> None:
+    """One topic of many partitions, and many transactional ids; then the topic is deleted."""
+    async with Admin(cluster.bootstrap, timeout_ms=10_000) as admin:
+        with contextlib.suppress(KafkaError, TimeoutError):
+            await admin.create_topic("large", partitions=size, replication_factor=1)
+        for first in range(0, size, IDS_AT_ONCE):
+            names = [f"large-{i}" for i in range(first, min(size, first + IDS_AT_ONCE))]
+            await asyncio.gather(*(_initialize(cluster.bootstrap, name) for name in names))
+        with contextlib.suppress(KafkaError, TimeoutError):
+            await admin.delete_topics(["large"])
+
+
+async def _initialize(bootstrap: str, name: str) -> None:
+    with contextlib.suppress(KafkaError, TimeoutError):
+        async with Producer(bootstrap, transactional_id=name) as producer:
+            await producer.init_transactions()
+
+
 async def _one_change(
     cluster: VirtualCluster, admin: Admin, dice: random.Random, number: int
 ) -> None:
@@ -164,8 +191,9 @@ async def _one_change(
             name, values = dice.choice(
                 [
                     ("max.message.bytes", ("900000", None)),
-                    ("internal.segment.bytes", ("6000", "30000")),
-                    ("flush.messages", ("1", "10", None)),
+                    ("internal.segment.bytes", ("1500", "6000", "30000")),
+                    # Where power may go anywhere, topics must be as durable as their brokers.
+                    ("flush.messages", ("1", None) if cluster.shape.durable else ("1", "10")),
                     ("min.insync.replicas", ("2",)),
                 ]
             )

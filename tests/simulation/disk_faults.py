@@ -1,0 +1,122 @@
+"""Faults of disks: slow, full, failing, damaged; processes that die in the middle of writing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from .outcome import Fault
+from .virtual_cluster import VirtualCluster
+from .virtual_disk import REAL
+from .virtual_node import VirtualNode
+
+EXCUSED_S = 1.5  # after its disk's error a node may still end for it
+FLIPS = 8  # bits, each in another file
+
+
+class DiskFaults:
+    """The part of the conductor that hurts disks."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self.cluster = cluster
+        self.flipped: dict[Path, bytes] = {}  # files that we have damaged
+
+    def _nodes(self, target: str) -> list[VirtualNode]:
+        raise NotImplementedError
+
+    def _later(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+        raise NotImplementedError
+
+    def _may_lose_power(self, node: VirtualNode) -> bool:
+        raise NotImplementedError
+
+    def remove_flipped(self) -> None:
+        """Take away what we damaged and nobody looked at: it is no finding."""
+        for file, content in self.flipped.items():
+            if file.exists() and file.read_bytes() == content:
+                REAL["unlink"](file)
+
+    def _crash_io(self, fault: Fault, power: bool = False) -> bool:
+        """The process ends in the middle of writing."""
+        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        if node is None:
+            return False
+
+        def last() -> bool:
+            if power and not self._may_lose_power(node):
+                return False
+            node.kill(power=power)
+            self._later(fault.seconds, node.start)
+            return True
+
+        node.disk.operations_left = int(fault.amount)
+        node.disk.on_last_operation = last
+        return True
+
+    def _power_io(self, fault: Fault) -> bool:
+        return self._crash_io(fault, power=True)
+
+    def _slow_disk(self, fault: Fault) -> bool:
+        node = next((n for n in self._nodes(fault.target) if n.loop is not None), None)
+        if node is None or node.loop is None:
+            return False
+        node.loop.slowness = fault.amount
+        self._later(fault.seconds, setattr, node.loop, "slowness", 1.0)
+        return True
+
+    def _disk_full(self, fault: Fault) -> bool:
+        return self._hurt_disk(fault, "is_full", True, False)
+
+    def _sync_error(self, fault: Fault) -> bool:
+        return self._hurt_disk(fault, "sync_errors", 1, 0)
+
+    def _hurt_disk(self, fault: Fault, name: str, during: object, after: object) -> bool:
+        """The disk fails; somebody repairs it later and starts the node again."""
+        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        if node is None:
+            return False
+        setattr(node.disk, name, during)
+        node.is_hurt = True
+
+        def repair() -> None:
+            setattr(node.disk, name, after)
+            node.kill()
+            node.start()
+
+        self._later(fault.seconds, repair)
+        return True
+
+    def _disk_errors(self, fault: Fault) -> bool:
+        """The disk fails for a while, and the node goes on without a restart."""
+        node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
+        if node is None:
+            return False
+        node.disk.error = int(fault.amount)
+        node.is_hurt = node.was_hurt = True
+
+        def end() -> None:
+            node.disk.error = 0
+            self._later(EXCUSED_S, excused)
+
+        def excused() -> None:
+            node.is_hurt = False
+            if not node.is_alive:
+                node.start()
+
+        self._later(fault.seconds, end)
+        return True
+
+    def _flip(self, fault: Fault) -> bool:
+        """A bit of a producer snapshot flips while the node is down."""
+        node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        if node is None:
+            return False
+        node.kill()
+        files = sorted(Path(node.disk.path).glob("*-[0-9]/[0-9]*.snapshot"))
+        rng = self.cluster.random
+        for file in rng.sample(files, min(len(files), FLIPS)):
+            content = bytearray(file.read_bytes())
+            if content:
+                content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+                file.write_bytes(content)
+                self.flipped[file] = bytes(content)
+        self._later(fault.seconds, node.start)
+        return True

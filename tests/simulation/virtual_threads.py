@@ -1,0 +1,351 @@
+"""Threads of simulated processes: jobs that take time, while their process's loop goes on.
+
+A job runs in a real thread, but only one thread runs at a time: the timeline's, or that of one job.
+At a *pause point* (a watched function of `os`, a lock that is held; in some jobs each line of our
+own code) a job may stop: the timeline goes on, and comes back later. Where jobs pause and for how
+long is drawn from the seed, so what happens between a job and its loop happens again.
+
+When a process is killed its jobs end where they stand: `Stopped` is raised in them.
+"""
+
+import asyncio
+import random
+import sys
+from _thread import allocate_lock, start_new_thread
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+from unittest import mock
+
+from oncelog.replication.sliced_work import SlicedWork
+
+SHORT_S = (0.00002, 0.0008)
+SLOW_S = 0.06  # one job in a hundred
+PAUSES_MAX = 40  # of a job; what is left of it is done at one instant
+PAUSE_S = (0.00001, 0.05)
+AT_ONE_INSTANT = (0.4, 0.8, 0.95)  # of the jobs; one of these for all of a run
+SYNC_S = (0.0005, 0.0005, 0.02, 0.2)  # of a sync, on average; one of these for all of a run
+BY_LINE = 0.15  # of the others: interrupted anywhere, not only at calls of the system
+OPERATIONS_APART = (1, 1, 4, 20)
+LINES_APART = (3, 30, 300, 3_000)
+LOCK_WAIT_S = 0.0001
+SLICE_S = (0.0, 0.006)
+SLICE_STEP_S = (0.0, 0.0, 0.0, 0.0002, 0.002, 0.005)
+DEFAULT_THREADS = 6  # as asyncio has them on two processors
+OWN_CODE = str(Path(__file__).resolve().parents[2]) + "/"
+
+
+class Stopped(BaseException):
+    """Thrown out of the code of a process that is killed in the middle of a step."""
+
+
+class Process(Protocol):
+    """The loop that jobs belong to."""
+
+    timeline: Any
+    slowness: float
+    jobs: set["Job"]
+
+    def call_later(self, delay: float, callback: Any, *args: Any) -> Any: ...
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Thread:
+    """A real thread that runs only while somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.work: Callable[[], object] = _nothing
+        self._go, self._back = allocate_lock(), allocate_lock()
+        self._go.acquire()
+        self._back.acquire()
+        start_new_thread(self._run, ())
+
+    def resume(self) -> None:
+        """Run it until it pauses or its work is done."""
+        self._go.release()
+        self._back.acquire()
+
+    def pause(self) -> None:
+        """Called in it: give the baton back, and wait for `resume`."""
+        self._back.release()
+        self._go.acquire()
+
+    def _run(self) -> None:
+        while True:
+            self._go.acquire()
+            self.work()
+            self._back.release()
+
+
+_idle: list[_Thread] = []
+_current: "Job | None" = None  # the job whose thread runs, None in the timeline's
+_killer: "Job | None" = None  # the job in which its own process is being killed
+
+
+class Job:
+    """One job. `step` runs it until it pauses (True) or has ended (False)."""
+
+    def __init__(
+        self, number: int, rng: random.Random, slowness: float, call: Callable[[], Any]
+    ) -> None:
+        self.number = number
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.pause_s = 0.0  # how long the pause is that it has just begun
+        self._call, self._random, self._slowness = call, rng, slowness
+        self._pauses_left = PAUSES_MAX
+        self._is_stopped = self._is_in_haste = self._is_done = False
+        self._is_traced = rng.random() < BY_LINE
+        self._mean = rng.choice(LINES_APART if self._is_traced else OPERATIONS_APART)
+        self._left = self._draw()
+        self._thread = _idle.pop() if _idle else _Thread()
+        self._thread.work = self._run
+
+    def step(self) -> bool:
+        global _current
+        before, _current = _current, self
+        try:
+            self._thread.resume()
+        finally:
+            _current = before
+        if self._is_done:
+            self._thread.work = self._call = _nothing  # they hold what the job held
+            _idle.append(self._thread)
+        return not self._is_done
+
+    def finish(self) -> None:
+        """Run it to its end; nothing else happens meanwhile."""
+        self._is_in_haste = True
+        while not self._is_done:
+            self.step()
+
+    def stop(self) -> None:
+        """Its process is dead."""
+        self._is_stopped = True
+        if self is not _killer:  # else it raises Stopped when the kill is done
+            self.finish()
+
+    def at_point(self, sync_s: float = 0.0) -> None:
+        """Called in it, where it may pause; where it syncs a file it does, this long on average."""
+        if self._is_stopped:
+            raise Stopped
+        if self._is_in_haste:
+            return
+        if sync_s:
+            self._pause(sync_s)
+        elif not self._is_traced:
+            self._left -= 1
+            if self._left < 0:
+                self._pause()
+
+    def wait_for(self, holder: "Job | None") -> None:
+        """Called in it, when another job has the lock that it needs."""
+        if self._is_stopped:
+            raise Stopped
+        if self._is_in_haste:
+            if holder is not None:
+                holder.finish()
+            return
+        self.pause_s = LOCK_WAIT_S
+        self._thread.pause()
+
+    def _pause(self, mean_s: float = 0.0) -> None:
+        self._left = self._draw()
+        if not self._pauses_left:
+            return
+        self._pauses_left -= 1
+        low, high = PAUSE_S
+        pause_s = low * (high / low) ** self._random.random()
+        if mean_s:
+            pause_s = self._random.expovariate(1 / mean_s)
+        self.pause_s = pause_s * self._slowness**0.5
+        self._thread.pause()
+        if self._is_stopped:
+            raise Stopped
+
+    def _draw(self) -> int:
+        return int(self._random.expovariate(1.0) * self._mean)
+
+    def _run(self) -> None:
+        if self._is_traced:
+            sys.settrace(self._trace)
+        try:
+            self.result = self._call()
+        except BaseException as error:  # also Stopped: it ends here
+            self.error = error
+        finally:
+            sys.settrace(None)
+            self._is_done = True
+
+    def _trace(self, frame: FrameType, _event: str, _argument: Any) -> Any:
+        code = frame.f_code
+        is_own = code.co_filename.startswith(OWN_CODE) and "/tests/" not in code.co_filename
+        return self._line if is_own else None
+
+    def _line(self, _frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "line" and not self._is_in_haste and not self._is_stopped:
+            self._left -= 1
+            if self._left < 0:
+                self._pause()
+        return self._line
+
+
+class Threads(Executor):
+    """So many threads of a process: each does one job after the other, in the order they came."""
+
+    def __init__(self, loop: Process, count: int = DEFAULT_THREADS) -> None:
+        self._loop, self._free = loop, count
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+
+    def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        self._waiting.append((future, lambda: job(*args, **keywords)))
+        self._next()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Brokers have awaited their jobs when they call it."""
+
+    def _next(self) -> None:
+        if not self._free or not self._waiting:
+            return
+        self._free -= 1
+        rng, loop = self._loop.timeline.random, self._loop
+        seconds = SLOW_S if rng.random() < 0.01 else rng.uniform(*SHORT_S)
+        begin = seconds * rng.random() * loop.slowness
+        left = seconds * loop.slowness - begin
+        loop.call_later(begin, self._begin, *self._waiting.popleft(), left)
+
+    def _begin(self, future: "Future[Any]", call: Callable[[], Any], seconds: float) -> None:
+        rng, loop = self._loop.timeline.random, self._loop
+        if not future.set_running_or_notify_cancel():
+            self._ended(None, None, None)
+        elif rng.random() < loop.timeline.at_one_instant:
+            result = error = None
+            try:
+                result = call()
+            except Exception as raised:
+                error = raised
+            loop.call_later(seconds, self._ended, future, result, error)
+        else:
+            loop.timeline.jobs += 1
+            dice = random.Random(rng.getrandbits(64))
+            job = Job(loop.timeline.jobs, dice, loop.slowness, call)
+            loop.jobs.add(job)
+            self._go_on(job, future, seconds)
+
+    def _go_on(self, job: Job, future: "Future[Any]", seconds: float) -> None:
+        loop = self._loop
+        if not job._is_done and job.step():  # it may be: in haste, for who needed its lock
+            loop.call_later(job.pause_s, self._go_on, job, future, seconds)
+            return
+        loop.jobs.discard(job)
+        if not isinstance(job.error, Stopped):
+            loop.call_later(seconds, self._ended, future, job.result, job.error)
+
+    def _ended(
+        self, future: "Future[Any] | None", result: Any, error: BaseException | None
+    ) -> None:
+        self._free += 1
+        self._next()
+        if future is not None:
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+
+class SliceClock:
+    """The clock of `SlicedWork`: a slice ends after as many steps as the seed says."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._random, self._now_s = rng, 0.0
+
+    def __call__(self) -> float:
+        self._now_s += self._random.choice(SLICE_STEP_S)
+        return self._now_s
+
+
+@contextmanager
+def slices_take_time(rng: random.Random) -> Iterator[None]:
+    """Inside, something may arrive between two slices: time passes."""
+
+    def schedule(self: SlicedWork) -> None:
+        if self._jobs and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_later(rng.uniform(*SLICE_S), self._turn)
+
+    with mock.patch.object(SlicedWork, "_schedule", schedule):
+        yield
+
+
+def pause_point(sync_s: float = 0.0) -> None:
+    """A job that gets here may pause; `sync_s`: where a file is synced, how long on average."""
+    if _current is not None:
+        _current.at_point(sync_s)
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """A job does what is not of its process: it kills it."""
+    global _current, _killer
+    before = _current, _killer
+    _current, _killer = None, _current
+    try:
+        yield
+    finally:
+        _current, _killer = before
+
+
+class VirtualLock:
+    """A threading.Lock whose holder may be a job that pauses."""
+
+    def __init__(self) -> None:
+        self._holder: Job | None = None
+        self._is_locked = False
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        while self._is_locked:
+            if not blocking:
+                return False
+            if _current is not None:
+                _current.wait_for(self._holder)
+            else:  # the loop stands still until the job gives it back
+                assert self._holder is not None, "a lock is asked for again by who has it"
+                self._holder.finish()
+        self._is_locked, self._holder = True, _current
+        return True
+
+    def release(self) -> None:
+        self._is_locked, self._holder = False, None
+
+    def locked(self) -> bool:
+        return self._is_locked
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+@contextmanager
+def locks_are_virtual() -> Iterator[None]:
+    """Inside, locks that the project's own code makes are virtual ones."""
+    import threading
+
+    real = threading.Lock
+
+    def make() -> Any:
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        return VirtualLock() if caller.startswith("oncelog.") else real()
+
+    with mock.patch.object(threading, "Lock", make):
+        yield
