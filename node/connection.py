@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PIPELINED_MAX = 64
 REQUESTS_PER_TURN = 32  # then other connections get theirs
-WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
+WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that nobody counts
 SIZE_PREFIX_BYTES = 4
 PASSING_SILENCE_MAX_S = 2.0
 TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux; its first byte is the state
@@ -54,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         "_unframed_bytes",
         "_unsent_bytes",
         "_waits_for_budget",
+        "_writing",
         "closing_since_s",
         "context",
         "last_active_s",
@@ -73,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0  # of requests that are not answered, complete or not
         self._unframed_bytes = 0  # of the request that is not complete
         self._unsent_bytes = 0
+        self._writing: list[Buffer] = []  # while the transport is given them
         self._is_reading_paused = False
         self._is_writing_paused = False
         self._waits_for_budget = False
@@ -163,7 +165,9 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         self._is_writing_paused = True
         self.stalled_since_s = self._server.now_s
-        self._unsent_bytes = self._transport.get_write_buffer_size()
+        # The transport keeps an answer whole until its last byte is sent.
+        answer_bytes = sum(map(len, self._writing))
+        self._unsent_bytes = max(answer_bytes, self._transport.get_write_buffer_size())
         self._server.budget.hold(self._unsent_bytes)
 
     def resume_writing(self) -> None:
@@ -309,7 +313,9 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         # A reset is known to the transport before it is told to us.
         if transport is not None and not transport.is_closing():
+            self._writing = buffers
             transport.writelines(buffers)
+            self._writing = []
 
     def _advance_soon(self) -> None:
         """Start waiting requests, but not from inside another request's handler."""

@@ -196,6 +196,25 @@ def test_who_takes_no_answers_is_not_served_on_and_costs_bounded_memory(
     run(test())
 
 
+def test_an_answer_that_is_not_taken_whole_counts_whole() -> None:
+    """The transport keeps all of it, though the kernel has most: 40 such answers were 150 MB."""
+
+    async def test() -> None:
+        async with toy_server() as bench:
+            deaf = await bench.connect()
+            deaf.writer.transport.pause_reading()
+            answer_bytes = 16 * MIB
+            deaf.send(ECHO, b"big %d" % answer_bytes)
+            await bench.until(lambda: bench.server.budget.held_bytes > MIB)
+            assert bench.server.budget.held_bytes >= answer_bytes
+            assert bench.server.budget.share_bytes <= (64 - 16) * MIB // 2
+            deaf.writer.transport.resume_reading()
+            assert len((await deaf.receive())[1]) == answer_bytes
+            await bench.until(lambda: bench.server.budget.held_bytes == 0)
+
+    run(test())
+
+
 def test_a_slow_reader_gets_everything_in_the_end() -> None:
     async def test() -> None:
         async with toy_server() as bench:
