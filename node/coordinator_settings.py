@@ -95,6 +95,24 @@ class CoordinatorSettings:
         "Whether producers may open transactions that no timeout ends (KIP-939).",
         kafka_default="false",
     )  # fmt: skip
+    transactional_ids_max: int = setting(
+        "oncelog.transactional.ids.max", INT, "100000",
+        "The most transactional ids that one shard remembers.", at_least(1),
+    )  # fmt: skip
+    transactions_open_max: int = setting(
+        "oncelog.transactions.open.max", INT, "10000",
+        "The most transactions of one shard that are open at once.", at_least(1),
+    )  # fmt: skip
+    transaction_partitions_max: int = setting(
+        "oncelog.transaction.partitions.max", INT, "3000",
+        "The most partitions of one transaction.", between(1, 3000),
+    )  # fmt: skip
+    producer_ids_max: int = setting(
+        "oncelog.producer.ids.max", INT, "500000",
+        "The most producers that a broker remembers, over all its partitions; above it the longest "
+        "silent are forgotten before their time. One partition remembers 100,000.",
+        at_least(1000),
+    )  # fmt: skip
     transaction_hold_ms: int = setting(
         "oncelog.transaction.hold.ms", INT, "500",
         "How long a request may wait for the markers of the transaction before, instead of being "

@@ -34,6 +34,7 @@ class PartitionTransactions:
             work=services.work,
             expiration_ms=config.producer_id_expiration_ms,
             interval_ms=config.producer_id_expiration_check_interval_ms,
+            producers_max=config.producer_ids_max,
         )
         self._reaper = OrphanReaper(
             services.replicas,

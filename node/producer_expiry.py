@@ -1,4 +1,5 @@
-"""Forgets producers that have been silent for producer.id.expiration.ms (KIP-360, KIP-854).
+"""Forgets producers that have been silent for producer.id.expiration.ms (KIP-360, KIP-854), and,
+where there are more than oncelog.producer.ids.max, the longest silent ones before.
 
 One with an open transaction is never forgotten. What is known of a producer that comes back is
 nothing: its next batch is taken with any sequence, but for a transactional one of a client with
@@ -14,6 +15,8 @@ from ..replication.sliced_work import SlicedWork
 from .connection_fence import ConnectionFence
 from .replica_manager import ReplicaManager
 
+ROOM_INTERVAL_MS = 10_000
+SILENT_MS_MIN = 10_000  # who wrote since is kept
 logger = logging.getLogger(__name__)
 
 
@@ -28,12 +31,14 @@ class ProducerExpiry:
         work: SlicedWork,
         expiration_ms: int,
         interval_ms: int,
+        producers_max: int,
     ) -> None:
         self._replicas = replicas
         self._work = work
         self._fences = tuple(fences)
         self._expiration_ms = expiration_ms
         self._interval_ms = interval_ms
+        self._producers_max = producers_max  # over all partitions
         self._task = background_task("producer expiry", self._run())
 
     async def stop(self) -> None:
@@ -44,22 +49,51 @@ class ProducerExpiry:
     async def expire(self) -> int:
         """Look once; returns how many were forgotten, over all partitions."""
         clock = self._replicas.clock
-        count = 0
-        for partition in self._replicas:
-            log = partition.log
-            if not log.is_failed and len(log.producer_state):
-                forgetting = log.producer_state.expiring(clock.wall_ms(), self._expiration_ms)
-                count += await self._work.run("producer expiry", forgetting)
+        count = await self._forget(self._expiration_ms)
         for fence in self._fences:
             forgetting = fence.expiring(clock.monotonic_ms(), self._expiration_ms)
             await self._work.run("producer expiry", forgetting)
         return count
 
+    async def make_room(self) -> int:
+        """Where there are too many, forget those that are silent for half of the expiration, for a
+        quarter, and so on; returns how many.
+        """
+        silent_ms, count = self._expiration_ms, 0
+        while self.known_count > self._producers_max and silent_ms > SILENT_MS_MIN:
+            silent_ms //= 2
+            count += await self._forget(silent_ms)
+        return count
+
+    @property
+    def known_count(self) -> int:
+        """Producers, counted once for each partition in which they are known."""
+        return sum(len(partition.log.producer_state) for partition in self._replicas)
+
+    async def _forget(self, silent_ms: int) -> int:
+        count = 0
+        for partition in self._replicas:
+            log = partition.log
+            if not log.is_failed and len(log.producer_state):
+                forgetting = log.producer_state.expiring(self._replicas.clock.wall_ms(), silent_ms)
+                count += await self._work.run("producer expiry", forgetting)
+        return count
+
     async def _run(self) -> None:
+        since_ms = 0
         while True:
-            await asyncio.sleep(self._interval_ms / 1000)
+            sleep_ms = min(self._interval_ms, ROOM_INTERVAL_MS)
+            await asyncio.sleep(sleep_ms / 1000)
+            since_ms += sleep_ms
             try:
-                if count := await self.expire():
-                    logger.info("%d silent producers are forgotten", count)
+                if since_ms >= self._interval_ms:
+                    since_ms = 0
+                    if count := await self.expire():
+                        logger.info("%d silent producers are forgotten", count)
+                if count := await self.make_room():
+                    logger.warning(
+                        "%d producers are forgotten before their time: more than "
+                        "oncelog.producer.ids.max=%d were known", count, self._producers_max,
+                    )  # fmt: skip
             except Exception:  # the next look is as good
                 logger.exception("forgetting silent producers")

@@ -47,6 +47,9 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
         id_scan_interval_ms=config.transaction_remove_expired_cleanup_interval_ms,
         two_phase_commit_enabled=config.transaction_two_phase_commit_enable,
         hold_ms=config.transaction_hold_ms,
+        ids_max=config.transactional_ids_max,
+        open_max=config.transactions_open_max,
+        partitions_max=config.transaction_partitions_max,
         has_connection_fence=config.transaction_connection_fence,
         stale_request_ms=config.transaction_stale_request_ms,
     )

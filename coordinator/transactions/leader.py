@@ -35,6 +35,8 @@ WRITE_TIMEOUT_MS = 5_000
 RETRY_PAUSE_MS = 200
 COMPLETION_DELAY_MS = 20  # how long a completion waits for the id's next transaction
 COMPLETIONS_PER_COMMAND = 500
+OVER_CAP_LOG_INTERVAL_S = 60.0
+IDS_CAP = ("transactional ids", "oncelog.transactional.ids.max")
 
 Decide = Callable[[TransactionRecord | None, bool, int | None], Decision]
 
@@ -73,6 +75,7 @@ class ShardLeader:
         self._loop = ports.loop
         self._entries = Entries(ports.loop, settings.held_max)
         self._completion_timer: asyncio.TimerHandle | None = None
+        self._said_over_cap_s: dict[str, float] = {}
         self._log = logging.getLogger(__name__)
 
     def begin(self) -> None:
@@ -140,7 +143,7 @@ class ShardLeader:
                     return error, decision
                 case ProducerIdNeeded():
                     if record is None and len(self.shard) >= self._settings.ids_max:
-                        return ErrorCode.POLICY_VIOLATION, None
+                        return self._over_cap(*IDS_CAP), None
                     try:
                         fresh_producer_id = await self._ports.next_producer_id()
                     except KafkaError:
@@ -327,11 +330,22 @@ class ShardLeader:
     def _beyond_limits(self, old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
         if new.state == TransactionState.ONGOING:
             if len(new.partitions) > self._settings.partitions_max:
-                return ErrorCode.POLICY_VIOLATION
+                return self._over_cap(
+                    "partitions in a transaction", "oncelog.transaction.partitions.max"
+                )
             begins = old is None or old.state != TransactionState.ONGOING
             if begins and len(self.shard.open_ids) >= self._settings.open_max:
+                self._over_cap("open transactions", "oncelog.transactions.open.max")
                 return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.NONE
+
+    def _over_cap(self, what: str, key: str) -> ErrorCode:
+        """Say in the log, once in a while, what no field of the answer has room for."""
+        now_s = self._loop.time()
+        if now_s >= self._said_over_cap_s.get(key, 0) + OVER_CAP_LOG_INTERVAL_S:
+            self._said_over_cap_s[key] = now_s
+            self._log.warning("requests are refused: too many %s; %s allows more", what, key)
+        return ErrorCode.POLICY_VIOLATION
 
     def _pass(self, fault_point: str | None) -> None:
         if fault_point is not None:

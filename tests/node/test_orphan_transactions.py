@@ -307,11 +307,46 @@ def test_silent_producers_are_forgotten_but_not_their_transactions(tmp_path: Pat
         fence = broker.services.connection_fence
         assert len(fence) == 1
         expiry = ProducerExpiry(
-            broker.replicas, [fence], work=SlicedWork(), expiration_ms=1_000, interval_ms=1 << 30
+            broker.replicas,
+            [fence],
+            work=SlicedWork(),
+            expiration_ms=1_000,
+            interval_ms=1 << 30,
+            producers_max=100,
         )
         scene.clock.now_ms += 86_400_000
         assert await expiry.expire() == 1
         assert [entry.producer_id for entry in broker.log().producer_state.entries()] == [7]
+        await expiry.stop()
+
+    run(tmp_path, test)
+
+
+def test_where_there_are_too_many_producers_the_longest_silent_are_forgotten(
+    tmp_path: Path,
+) -> None:
+    async def test(scene: Scene) -> None:
+        broker = scene.broker
+        await scene.open_transaction()
+        for producer_id in range(100, 120):
+            sent = batch(0, producer_id=producer_id, transactional=False)
+            assert await broker.produce(scene.connection, {0: sent}).errors() == {0: E.NONE}
+            scene.clock.now_ms += 60_000
+        expiry = ProducerExpiry(
+            broker.replicas,
+            [],
+            work=SlicedWork(),
+            expiration_ms=86_400_000,
+            interval_ms=1 << 30,
+            producers_max=12,
+        )
+        assert expiry.known_count == 21
+        assert await expiry.make_room() >= 9
+        kept = [entry.producer_id for entry in broker.log().producer_state.entries()]
+        assert kept[0] == 7, "its transaction is open"
+        assert 0 < len(kept) - 1 <= 11
+        assert kept[1:] == list(range(121 - len(kept), 120)), "those that wrote last"
+        assert await expiry.make_room() == 0
         await expiry.stop()
 
     run(tmp_path, test)

@@ -37,6 +37,38 @@ REMARKS = {
 }
 
 
+def _cap(what: str, key: str, beyond: str, librdkafka: str, java: str) -> tuple[str, ...]:
+    return what, f"`{key}`", str(BROKER_KEYS[key].default), beyond, librdkafka, java
+
+
+CAPS = (
+    _cap(
+        "transactional ids of a shard", "oncelog.transactional.ids.max",
+        "InitProducerId of a new id: POLICY_VIOLATION",
+        "asks again until the timeout of `init_transactions`, which fails, retriable",
+        "a KafkaException (\"Unexpected error in InitProducerIdResponse\"), fatal",
+    ),
+    _cap(
+        "open transactions of a shard", "oncelog.transactions.open.max",
+        "what would open one more: CONCURRENT_TRANSACTIONS",
+        "backs off and asks again", "backs off and asks again",
+    ),
+    _cap(
+        "partitions of a transaction", "oncelog.transaction.partitions.max",
+        "what would add one more: POLICY_VIOLATION",
+        "the transaction must be aborted; where nothing was in it yet, the abort fails, fatal "
+        "(INVALID_TXN_STATE, as on Kafka)",
+        "PolicyViolationException; the transaction must be aborted",
+    ),
+    _cap(
+        "producers over all partitions of a broker", "oncelog.producer.ids.max",
+        "no error: the longest silent are forgotten, those with an open transaction never",
+        "nothing: a producer that comes back goes on with any sequence",
+        "the same",
+    ),
+)  # fmt: skip
+
+
 def served() -> list[Api]:
     """What a broker answers, by key."""
     log_apis = (*produce.apis(), *fetch.apis(), *offsets.apis())
@@ -62,6 +94,14 @@ ApiVersions answers UNSUPPORTED_VERSION with the versions that it has.
 
 {table(("key", "API", "versions", "remarks"), rows)}
 The consumer groups of KIP-848 (ConsumerGroupHeartbeat) are not served.
+
+## What is bounded
+
+Kafka has no such bounds, so the keys are ours (docs/configuration.md). What is refused is said in
+the coordinator's log with the name of the key, since these answers have no room for words. The
+clients are librdkafka 2 and Kafka's own for Java.
+
+{table(("at most", "key", "default", "beyond it", "librdkafka then", "Java then"), CAPS)}
 """
 
 
