@@ -70,8 +70,12 @@ def load_log(
     Raises OSError, InconsistentTopicId when the directory is another topic's, and CorruptMessage
     when a batch that was once synced cannot be read any more.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    _check_topic(directory, topic_id)
+    try:
+        directory.mkdir(parents=True)
+    except FileExistsError:
+        _check_topic(directory, topic_id)
+    else:
+        return _begin_log(directory, topic_id, config, log_start_offset, now_ms)
     finish_swaps(directory)
     segments = yield from _open_segments(directory, config, log_start_offset, now_ms)
     snapshots = SnapshotFiles(directory)
@@ -101,6 +105,23 @@ def load_log(
     if lost_pages:
         (directory / FLUSH_FAILED).unlink()
     return loaded
+
+
+def _begin_log(
+    directory: Path, topic_id: bytes, config: LogConfig, log_start_offset: int, now_ms: int
+) -> LoadedLog:
+    """A log of which nothing is there yet: nothing is looked for, for they come by the thousand."""
+    PartitionMetadata(topic_id).write(directory, fsync=False)
+    segments = SegmentList()
+    segments.add(Segment(directory, log_start_offset, config, now_ms))
+    return LoadedLog(
+        segments,
+        SnapshotFiles(directory),
+        ProducerStateTable(log_start_offset),
+        LeaderEpochs(),
+        log_start_offset,
+        log_start_offset,
+    )
 
 
 class _Recovery:

@@ -87,10 +87,11 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self._suffix = suffix
-        self.file = LogFile(self.paths()[0])
+        paths = self.paths()
+        self.file = LogFile(paths[0])
         self.size_bytes = self.file.size_on_disk()
         self._index_bytes_max = config.segment_index_bytes
-        self._lacks_index = not all(path.exists() for path in self.paths()[1:3])
+        self._lacks_index = not all(path.exists() for path in paths[1:3])
         self._open_indexes()
         self.next_offset = base_offset  # of the active segment only; others: the next one's base
         self.first_batch_timestamp: int | None = None

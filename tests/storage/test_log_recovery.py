@@ -597,3 +597,19 @@ def test_a_gap_below_the_recovery_point_is_no_hole_whatever_must_be_read_again(t
     log.segments.first.paths()[1].unlink()
     again = open_log(tmp_path / "t-0", config=config, recovery_point=30, machine_restarted=True)
     assert offsets_in(again) == offsets
+
+
+@pytest.mark.parametrize("start", [0, 7])
+def test_a_log_that_begins_is_the_same_as_one_recovered_from_nothing(tmp_path, start) -> None:
+    """Of a directory that is not there nothing is looked at; one that is there may be empty."""
+    (tmp_path / "recovered").mkdir()
+    found = []
+    for name in ("new", "recovered"):
+        log = open_log(tmp_path / name, log_start_offset=start, high_watermark=start)
+        lead(log, 3, producer=5)
+        log.close()
+        offsets = (log.log_start_offset, log.high_watermark, log.log_end_offset)
+        files = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        found.append((offsets, list(log.leader_epochs.entries), files))
+    assert found[0] == found[1]
+    assert found[0][0] == (start, start, start + 3)
