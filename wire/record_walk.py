@@ -4,16 +4,31 @@ As strict as `decode_batch`, but only lengths and deltas are read: what a broker
 records that it stores as they came. Written as steps, since a megabyte can unfold to millions.
 """
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from .errors import InvalidRecord
 from .record_batch import BatchHeader
 from .records import RECORD_BYTES_MIN, bytes_at, varint_at
 from .steps import Steps
 
-ITEMS_PER_STEP = 400  # records, or headers of one: about 0.4 ms
+ITEMS_PER_STEP = 400  # records and their headers: about 0.4 ms
+NAMED_RECORDS_MAX = 10_000
 
 
-def records_without_key(data: bytes, header: BatchHeader) -> Steps[list[int]]:
-    """The places in the batch of the records that have no key; `data` is not compressed.
+class RecordsWithoutKey(NamedTuple):
+    """How many records of a batch have no key, and the places of the first of them.
+
+    item_count: of all records and headers that were looked through.
+    """
+
+    total: int
+    places: list[int]
+    item_count: int
+
+
+def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithoutKey]:
+    """The records that have no key; `data` is not compressed.
 
     Raises InvalidRecord when the records do not fill their batch exactly, or their offsets leave
     it or do not ascend.
@@ -21,12 +36,16 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[list[int]]:
     size_bytes, count = len(data), header.record_count
     if count < 0 or count * RECORD_BYTES_MIN > size_bytes:
         raise InvalidRecord(f"{count} records cannot stand in {size_bytes} bytes")
-    without_key: list[int] = []
+    places: list[int] = []
+    without_key = header_count = 0
+    items_of_step = 0
     at, previous_delta, last_delta = 0, -1, header.last_offset_delta
     try:
         for index in range(count):
-            if index % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
+            items_of_step += 1
+            if items_of_step >= ITEMS_PER_STEP:
                 yield
+                items_of_step = 0
             length, at = varint_at(data, at)
             end = at + length
             if length < RECORD_BYTES_MIN - 1 or end > size_bytes:
@@ -46,7 +65,9 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[list[int]]:
             previous_delta = delta
             number = data[at]
             if number == 1:  # null
-                without_key.append(index)
+                without_key += 1
+                if without_key <= NAMED_RECORDS_MAX:
+                    places.append(index)
                 at += 1
             else:
                 at = _after_bytes(data, at, end)
@@ -54,14 +75,21 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[list[int]]:
             if data[at] == 0:
                 at += 1
             else:
-                at = yield from _after_headers(data, at, end)
+                headers, at = _header_count(data, at, end)
+                header_count += headers
+                for _ in range(headers):
+                    items_of_step += 1
+                    if items_of_step >= ITEMS_PER_STEP:
+                        yield
+                        items_of_step = 0
+                    at = _after_header(data, at, end)
             if at != end:
                 raise InvalidRecord("a record's length does not fit its fields")
     except (IndexError, UnicodeDecodeError) as error:
         raise InvalidRecord(f"the records of a batch are broken: {error}") from error
     if at != size_bytes:
         raise InvalidRecord("bytes beyond the last record of a batch")
-    return without_key
+    return RecordsWithoutKey(without_key, places, count + header_count)
 
 
 def first_record_not_older(
@@ -95,6 +123,22 @@ def first_record_not_older(
     return None
 
 
+def timestamps(data: bytes, header: BatchHeader) -> Iterator[int]:
+    """What the producer says of each record's time. Raises InvalidRecord."""
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            length, at = varint_at(data, at)
+            end = at + length
+            delta, at = varint_at(data, at + 1)
+            if end < at:
+                raise InvalidRecord("a record goes beyond its fields")
+            yield header.base_timestamp + delta
+            at = end
+    except IndexError as error:
+        raise InvalidRecord(f"the records of a batch are broken: {error}") from error
+
+
 def _after_bytes(data: bytes, at: int, end: int) -> int:
     number = data[at]
     if number < 0x80:
@@ -108,16 +152,16 @@ def _after_bytes(data: bytes, at: int, end: int) -> int:
     return at + length
 
 
-def _after_headers(data: bytes, at: int, end: int) -> Steps[int]:
+def _header_count(data: bytes, at: int, end: int) -> tuple[int, int]:
     count, at = varint_at(data, at)
     if count < 0 or count * 2 > end - at:
         raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")
-    for number in range(count):
-        if number % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
-            yield
-        name, at = bytes_at(data, at, end)
-        if name is None:
-            raise InvalidRecord("a header has no name")
-        name.decode()
-        at = _after_bytes(data, at, end)
-    return at
+    return count, at
+
+
+def _after_header(data: bytes, at: int, end: int) -> int:
+    name, at = bytes_at(data, at, end)
+    if name is None:
+        raise InvalidRecord("a header has no name")
+    name.decode()
+    return _after_bytes(data, at, end)

@@ -33,7 +33,12 @@ from ..dispatch import Buffer, PendingAnswer, RequestContext
 from ..hosted_partition import HostedPartition
 from ..replica_manager import ReplicaManager
 from .leader_hints import LeaderHints
-from .record_checks import Verdicts, name_records_out_of_range, raise_refusal
+from .record_checks import (
+    AT_ONCE_ITEMS_MAX,
+    Verdicts,
+    name_records_out_of_range,
+    raise_refusal,
+)
 
 ZSTD, ZSTD_FROM = 4, 7
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
@@ -67,6 +72,7 @@ def append_all(
     waiting: list[_Waiting] = []  # a partition that is named twice has two batches, two answers
     topics: list[ProducedTopic] = []
     failed = False
+    nameable = AT_ONCE_ITEMS_MAX
     for topic in wanted_topics:
         name = topic.name if topic.topic_id is None else _name_of(context, topic.topic_id)
         answers: list[ProducedPartition] = []
@@ -89,7 +95,7 @@ def append_all(
                 info = append(partition, wanted.records, batch, request.acks)  # type: ignore[arg-type]
             except KafkaError as error:
                 if isinstance(error, TimestampOutOfRange):
-                    name_records_out_of_range(error, wanted)
+                    nameable -= name_records_out_of_range(error, wanted, nameable)
                 failed = True
                 _fail(answer, error, name, hints)
                 continue

@@ -14,17 +14,20 @@ from ...storage.log_config import LogConfig
 from ...wire.errors import InvalidRecord, KafkaError, NotLeaderOrFollower, error_for
 from ...wire.messages.produce import ProducePartition, ProduceRequest
 from ...wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, decode_header
-from ...wire.record_walk import records_without_key
-from ...wire.records import decode_batch
-from ...wire.steps import Steps, run_to_end
+from ...wire.record_walk import (
+    ITEMS_PER_STEP,
+    RecordsWithoutKey,
+    records_without_key,
+    timestamps,
+)
+from ...wire.steps import Steps
 from ..batch_contents import contents, contents_at_once
 from ..dispatch import RequestContext
 from ..hosted_partition import HostedPartition
 from ..replica_manager import ReplicaManager
 
-AT_ONCE_RECORDS_MAX = 250  # of a request; about 0.3 ms, and 8 MB to unfold at worst
-AT_ONCE_BYTES_MAX = 64 * 1024
-NAMED_RECORDS_MAX = 10_000  # in one answer
+AT_ONCE_ITEMS_MAX = 250  # records, and their headers, of a request: about 0.3 ms
+AT_ONCE_BYTES_MAX = 64 * 1024  # as they came, or unfolded
 SHOWN_RECORDS = 3
 
 
@@ -49,20 +52,24 @@ NONE_CHECKED: Verdicts = {}
 def check_at_once(replicas: ReplicaManager, request: ProduceRequest) -> Verdicts | None:
     """What is wrong with the records of each partition; None when it takes long to say."""
     verdicts = NONE_CHECKED
-    records = size_bytes = 0
+    items = size_bytes = 0
     for partition, wanted, header in _to_be_checked(replicas, request):
         batch = memoryview(wanted.records or b"")
-        records += header.record_count
         size_bytes += len(batch)
-        if records > AT_ONCE_RECORDS_MAX or size_bytes > AT_ONCE_BYTES_MAX:
+        if items + header.record_count > AT_ONCE_ITEMS_MAX or size_bytes > AT_ONCE_BYTES_MAX:
             return None
         refusal = None
         try:
             data = contents_at_once(batch, header)
             if data is None:
                 return None
-            run_to_end(_check(data, header, partition))
+            size_bytes += len(data) - (len(batch) - HEADER_BYTES)  # a little can unfold to much
+            next(_check(data, header, partition))
+            return None  # many headers
+        except StopIteration as end:
+            items += end.value
         except KafkaError as error:
+            items += ITEMS_PER_STEP  # at most, before the refusal
             refusal = Refusal.of(error)
         verdicts = {**verdicts, id(wanted): refusal}
     return verdicts
@@ -97,27 +104,33 @@ def raise_refusal(partition: HostedPartition, wanted: ProducePartition, verdicts
         raise error
 
 
-def name_records_out_of_range(error: TimestampOutOfRange, wanted: ProducePartition) -> None:
-    """Say of a batch with few records which of them are too old or too new."""
+def name_records_out_of_range(
+    error: TimestampOutOfRange, wanted: ProducePartition, records_max: int
+) -> int:
+    """Say of a batch which records are too old or too new, if it has `records_max` or fewer.
+
+    Returns how many it looked at.
+    """
     assert wanted.records is not None
     batch = memoryview(wanted.records)
     header = decode_header(batch)
+    if header.record_count > records_max:
+        return 0
     try:
-        is_short = header.record_count <= AT_ONCE_RECORDS_MAX
-        if not is_short or contents_at_once(batch, header) is None:
-            return
-        records = decode_batch(batch)
+        data = contents_at_once(batch, header)
+        if data is not None:
+            error.record_errors = [
+                (
+                    index,
+                    f"Timestamp {timestamp} of message with offset {index} is out of range. The "
+                    f"timestamp should be within [{error.earliest}, {error.latest}]",
+                )
+                for index, timestamp in enumerate(timestamps(data, header))
+                if not error.earliest <= timestamp <= error.latest
+            ]
     except KafkaError:  # nothing can be named in what cannot be read
-        return
-    error.record_errors = [
-        (
-            index,
-            f"Timestamp {record.timestamp} of message with offset {index} is out of range. The "
-            f"timestamp should be within [{error.earliest}, {error.latest}]",
-        )
-        for index, record in enumerate(records)
-        if not error.earliest <= record.timestamp <= error.latest
-    ]
+        pass
+    return max(1, header.record_count)
 
 
 def _to_be_checked(
@@ -146,22 +159,25 @@ def _whole_batch(records: Buffer | None) -> BatchHeader | None:
     return header if header.size_bytes == len(records) else None
 
 
-def _check(data: bytes, header: BatchHeader, partition: HostedPartition) -> Steps[None]:
+def _check(data: bytes, header: BatchHeader, partition: HostedPartition) -> Steps[int]:
+    """Returns how many items it has looked through."""
     config: LogConfig = partition.log.config
     without_key = yield from records_without_key(data, header)
-    if config.is_compacted and without_key:
+    if config.is_compacted and without_key.total:
         reason = f"Compacted topic cannot accept message without key in topic partition {partition}"
         raise rejected(reason, without_key)
+    return without_key.item_count
 
 
-def rejected(reason: str, records: list[int]) -> KafkaError:
+def rejected(reason: str, records: RecordsWithoutKey) -> KafkaError:
     """Kafka's words for a batch with such records in it."""
     shown = ", ".join(
-        f"RecordError(batchIndex={index}, message='{reason}')" for index in records[:SHOWN_RECORDS]
+        f"RecordError(batchIndex={index}, message='{reason}')"
+        for index in records.places[:SHOWN_RECORDS]
     )
     error = InvalidRecord(
-        f"One or more records have been rejected due to {len(records)} record errors in total, "
+        f"One or more records have been rejected due to {records.total} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]"
     )
-    error.record_errors = [(index, reason) for index in records[:NAMED_RECORDS_MAX]]
+    error.record_errors = [(index, reason) for index in records.places]
     return error

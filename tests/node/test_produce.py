@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from oncelog.node.clock import SystemClock
-from oncelog.node.handlers.record_checks import AT_ONCE_RECORDS_MAX, NAMED_RECORDS_MAX
+from oncelog.node.handlers.record_checks import AT_ONCE_ITEMS_MAX
+from oncelog.wire.compression import ZSTD
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.record_batch import rewrite_crc
+from oncelog.wire.record_walk import NAMED_RECORDS_MAX
 from oncelog.wire.records import Record, encode_batch
 
 from .leading_broker import LeadingBroker, batch
@@ -68,7 +70,7 @@ COMPACTED = {"log_config": {"is_compacted": True}}
 
 
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
-@pytest.mark.parametrize("count", [10, 20 * AT_ONCE_RECORDS_MAX])
+@pytest.mark.parametrize("count", [10, 20 * AT_ONCE_ITEMS_MAX])
 def test_the_records_at_fault_are_named(tmp_path: Path, count: int, compression: int) -> None:
     """KIP-467: a producer fails these, and tells the others that they were in bad company."""
 
@@ -149,6 +151,37 @@ def test_a_transactional_batch_of_many_records_is_looked_at_before_the_coordinat
         assert broker.log().log_end_offset == 10_000
 
     run(tmp_path, test, **COMPACTED)
+
+
+@pytest.mark.parametrize(("batches", "headers"), [(1, 15_000), (100, 300)])
+def test_few_records_with_many_headers_are_looked_at_in_slices(
+    tmp_path: Path, batches: int, headers: int
+) -> None:
+    """At once they kept the loop for seconds: each batch unfolds to 32 kB of headers."""
+    one = encode_batch([Record(0, 0, b"k", None, (("", None),) * headers)], compression=ZSTD)
+
+    async def test(broker: LeadingBroker) -> None:
+        wanted = [(0, bytearray(one)) for _ in range(batches)]
+        answer = broker.produce(broker.connect(), wanted, transactional_id=None)
+        assert not answer.is_there
+        assert await answer.errors() == {0: E.NONE}
+        assert broker.log().log_end_offset == batches
+
+    run(tmp_path, test, **COMPACTED)
+
+
+def test_the_records_of_a_few_batches_out_of_time_are_named(tmp_path: Path) -> None:
+    """Of a request with thousands of them, that takes too long."""
+    one = encode_batch([Record(i, 0, b"k", None) for i in range(100)])
+
+    async def test(broker: LeadingBroker) -> None:
+        wanted = [(0, bytearray(one)) for _ in range(4)]
+        answer = broker.produce(broker.connect(), wanted, transactional_id=None)
+        (topic,) = (await answer.value()).topics
+        assert {each.error_code for each in topic.partitions} == {E.INVALID_TIMESTAMP}
+        assert [len(each.record_errors) for each in topic.partitions] == [100, 100, 0, 0]
+
+    run(tmp_path, test, log_config={"timestamp_before_max_ms": 1_000_000})
 
 
 def test_the_records_too_far_from_the_clock_are_named(tmp_path: Path) -> None:

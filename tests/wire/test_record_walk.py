@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from oncelog.wire.errors import InvalidRecord
 from oncelog.wire.record_batch import HEADER_BYTES, decode_header
-from oncelog.wire.record_walk import ITEMS_PER_STEP, records_without_key
+from oncelog.wire.record_walk import (
+    ITEMS_PER_STEP,
+    NAMED_RECORDS_MAX,
+    records_without_key,
+    timestamps,
+)
 from oncelog.wire.records import Record, decode_batch, encode_batch
 from oncelog.wire.steps import run_to_end
 
@@ -16,7 +21,9 @@ from .test_records import record_lists
 
 
 def without_key(batch: bytes) -> list[int]:
-    return run_to_end(records_without_key(batch[HEADER_BYTES:], decode_header(batch)))
+    found = run_to_end(records_without_key(batch[HEADER_BYTES:], decode_header(batch)))
+    assert found.total == len(found.places)
+    return found.places
 
 
 @given(record_lists(gaps=True))
@@ -47,7 +54,25 @@ def test_it_stops_often_enough_for_others() -> None:
     count = 20 * ITEMS_PER_STEP
     many_records = [Record(i, 0, b"k", None) for i in range(count)]
     many_headers = [Record(0, 0, None, None, tuple(("h", None) for _ in range(count)))]
-    for records in (many_records, many_headers):
+    some_of_both = [
+        Record(i, 0, b"k", None, tuple(("h", None) for _ in range(ITEMS_PER_STEP - 2)))
+        for i in range(20)
+    ]
+    for records in (many_records, many_headers, some_of_both):
         batch = encode_batch(records)
         steps = records_without_key(batch[HEADER_BYTES:], decode_header(batch))
-        assert sum(1 for _ in steps) == 20
+        assert 19 <= sum(1 for _ in steps) <= 20
+
+
+def test_millions_without_key_are_counted_and_the_first_are_named() -> None:
+    count = NAMED_RECORDS_MAX + 1
+    batch = encode_batch([Record(i, 0, None, None) for i in range(count)])
+    found = run_to_end(records_without_key(batch[HEADER_BYTES:], decode_header(batch)))
+    assert found == (count, list(range(NAMED_RECORDS_MAX)), count)
+
+
+@given(record_lists(gaps=True))
+def test_it_finds_the_times(records: list[Record]) -> None:
+    batch = encode_batch(records)
+    header = decode_header(batch)
+    assert list(timestamps(batch[HEADER_BYTES:], header)) == [r.timestamp for r in records]
