@@ -22,6 +22,7 @@ from ..coordinator.groups.group_messages import GroupSettings, JoinAnswer, SyncA
 from ..coordinator.groups.records import encode_group_key, encode_group_value
 from ..coordinator.groups.turn import Store, Turn
 from ..coordinator.sharding import shard_for as partition_for
+from ..replication.sliced_work import SlicedWork
 from ..storage.partition_log import Origin
 from ..wire.errors import (
     CoordinatorLoadInProgress,
@@ -37,6 +38,7 @@ from ..wire.errors import (
 )
 from ..wire.record_batch import decode_header
 from ..wire.records import Record, encode_batch
+from ..wire.steps import Steps
 from .clock import Clock
 from .config import BrokerConfig
 from .group_shard import GroupShard, ShardState
@@ -45,7 +47,8 @@ from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
-SLICE_BYTES = 64 * 1024  # of log replayed at a time, some 10 ms; then others have their turn
+STEPS_AT_ONCE = 4  # of some 0.5 ms: an offset commit is replayed in the turn that commits it
+GROUPS_A_STEP = 32
 Ticket = Callable[[JoinAnswer | SyncAnswer], None]
 
 
@@ -64,7 +67,6 @@ class GroupCoordinator:
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         )
         self._shards: dict[int, GroupShard] = {}
-        self._line: deque[GroupShard] = deque()  # those that have something to replay
         self._is_appending = False
         self.is_stopping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -109,6 +111,11 @@ class GroupCoordinator:
         if shard.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress
         return shard
+
+    @property
+    def work(self) -> SlicedWork:
+        """Where what takes long is done."""
+        return self._replicas.work
 
     @property
     def shards(self) -> list[GroupShard]:
@@ -203,17 +210,26 @@ class GroupCoordinator:
         shard = GroupShard(partition, self.clock, self._settings)
         self._shards[partition.index] = shard
         partition.observer = self._moved
-        self._line_up(shard)
+        self._replay(shard, at_once=False)
 
     def _unload(self, shard: GroupShard) -> None:
         logger.info("%r resigns with %d groups", shard, len(shard.groups))
         shard.state = ShardState.CLOSED
         shard.partition.observer = None
         del self._shards[shard.index]
-        turn = shard.turn()
-        shard.table.release(ErrorCode.NOT_COORDINATOR, turn)
-        self._answer(turn)
+        self._run("resigning groups", self._releasing(shard))
         shard.fail_waiters(NotCoordinator())
+
+    def _releasing(self, shard: GroupShard) -> Steps[None]:
+        """Answer everybody who waits in a group, and let go of the memory."""
+        group_ids = list(shard.groups)
+        for start in range(0, len(group_ids), GROUPS_A_STEP):
+            turn = shard.turn()
+            for group_id in group_ids[start : start + GROUPS_A_STEP]:
+                shard.table.forget(group_id, turn, ErrorCode.NOT_COORDINATOR)
+            self._answer(turn)
+            yield
+        yield from shard.offsets.clearing()
 
     def _moved(self, partition: HostedPartition) -> None:
         """Its high watermark has risen, or we lead it no longer."""
@@ -223,40 +239,52 @@ class GroupCoordinator:
         elif shard.state is ShardState.SERVING and not self._is_appending:
             self._replay(shard)
         else:
-            self._line_up(shard)
+            self._replay(shard, at_once=False)
 
-    def _line_up(self, shard: GroupShard) -> None:
-        if not shard.is_in_line:
-            shard.is_in_line = True
-            if not self._line:
-                asyncio.get_running_loop().call_soon(self._next_in_line)
-            self._line.append(shard)
+    def _replay(self, shard: GroupShard, *, at_once: bool = True) -> None:
+        """Unless it is under way: then it goes on as far as there is something."""
+        if not shard.is_replaying:
+            shard.is_replaying = True
+            self._run("replaying groups", self._replaying(shard), at_once=at_once)
 
-    def _next_in_line(self) -> None:
-        shard = self._line.popleft()
-        shard.is_in_line = False
-        if self._line:
-            asyncio.get_running_loop().call_soon(self._next_in_line)
-        if shard.state is not ShardState.CLOSED:
-            self._replay(shard)
+    def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
+        """The beginning now, so that what is short is done; the rest in slices."""
+        for _ in range(STEPS_AT_ONCE if at_once else 0):
+            if next(steps, self) is self:
+                return
+        self._replicas.work.run(name, steps)
 
-    def _replay(self, shard: GroupShard) -> None:
+    def _replaying(self, shard: GroupShard) -> Steps[None]:
         try:
-            shard.replay_slice(SLICE_BYTES)
+            while True:
+                yield from shard.replaying()
+                if shard.state is not ShardState.LOADING or shard.replayed < shard.load_until:
+                    return
+                yield from self._beginning_to_serve(shard)
         except KafkaStorageError:
             self._replicas.fail(shard.partition)
-            return
         except Exception:
             # Without this partition's groups the broker is still of use.
             logger.exception("%r cannot read its log", shard)
-            self._unload(shard)
-            return
-        if shard.is_behind:
-            self._line_up(shard)
-        if shard.state is ShardState.LOADING and shard.replayed >= shard.load_until:
+            if shard.state is not ShardState.CLOSED:
+                self._unload(shard)
+        finally:
+            shard.is_replaying = False
+
+    def _beginning_to_serve(self, shard: GroupShard) -> Steps[None]:
+        turns = []
+        group_ids = shard.loaded_groups()
+        for start in range(0, len(group_ids), GROUPS_A_STEP):
             turn = shard.turn()
-            shard.begin_to_serve(turn)
-            logger.info("%r serves %d groups", shard, len(shard.groups))
+            shard.take_up(group_ids[start : start + GROUPS_A_STEP], turn)
+            if turn.stores or turn.answers or turn.notes:
+                turns.append(turn)
+            yield
+            if shard.state is ShardState.CLOSED:
+                return
+        shard.state = ShardState.SERVING
+        logger.info("%r serves %d groups", shard, len(shard.groups))
+        for turn in (*turns, shard.turn()):
             self.carry_out(shard, turn)
         shard.free_waiters()
 

@@ -6,15 +6,17 @@ goes with them; its generation then starts from nothing, as in Kafka.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..coordinator.cluster_model import Changes
 from ..coordinator.groups.classic_group import ClassicGroup
 from ..coordinator.groups.group_states import GroupState
+from ..coordinator.groups.offset_table import TopicPartition
 from ..coordinator.groups.records import encode_group_key
 from ..replication.background_task import background_task
 from ..wire.errors import KafkaError
 from ..wire.records import Record, encode_batch
+from ..wire.steps import Steps
 from .group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .group_shard import GroupShard, ShardState
 
@@ -22,7 +24,7 @@ logger = logging.getLogger(__name__)
 Tombstone = tuple[bytes, None]
 BATCH_RECORDS = 500
 SETTLING_MAX = 20  # waits for a quiet moment, for each group; else it is looked at next time
-GROUPS_AT_ONCE = 100  # looked at by the expiry before others have their turn
+OFFSETS_AT_ONCE = 1000  # looked at before others have their turn
 
 
 async def delete_group(coordinator: GroupCoordinator, shard: GroupShard, group_id: str) -> None:
@@ -93,23 +95,32 @@ class OffsetExpiry:
 
     async def look_at(self, shard: GroupShard) -> None:
         """Remove what may go from one shard. Raises what `GroupCoordinator.append` raises."""
-        for number, group_id in enumerate(list(shard.groups)):
-            if number % GROUPS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            # A commit that is on its way to the replicas is newer than what the table has.
-            for _ in range(SETTLING_MAX):
-                if not shard.waiters:
-                    break
-                await self._coordinator.until_settled(shard)
-            if shard.state is not ShardState.SERVING:
-                return
-            group = shard.groups.get(group_id)
-            if group is not None and not shard.waiters:
-                await asyncio.gather(*self._expire(shard, group))
+        seen = 0
+        for group_id in list(shard.groups):
+            where = shard.offsets.committed(group_id)
+            for start in range(0, len(where) or 1, BATCH_RECORDS):
+                if seen >= OFFSETS_AT_ONCE:
+                    seen = 0
+                    await asyncio.sleep(0)
+                some = where[start : start + BATCH_RECORDS]
+                seen += len(some) + 1
+                # A commit that is on its way to the replicas is newer than what the table has.
+                for _ in range(SETTLING_MAX):
+                    if not shard.waiters:
+                        break
+                    await self._coordinator.until_settled(shard)
+                if shard.state is not ShardState.SERVING:
+                    return
+                group = shard.groups.get(group_id)
+                if group is not None and not shard.waiters:
+                    await asyncio.gather(*self._expire(shard, group, some))
 
-    def _expire(self, shard: GroupShard, group: ClassicGroup) -> "list[asyncio.Future[None]]":
-        expired = self._expired(shard, group)
-        kept = sum(1 for _ in shard.offsets.fetch_all(group.group_id)) - len(expired)
+    def _expire(
+        self, shard: GroupShard, group: ClassicGroup, some: Sequence[TopicPartition]
+    ) -> "list[asyncio.Future[None]]":
+        """Remove what has expired of some offsets of a group, and the group with the last ones."""
+        expired = self._expired(shard, group, some)
+        kept = shard.offsets.count(group.group_id) - len(expired)
         is_gone = (
             group.state is GroupState.EMPTY
             and not group.pending_join
@@ -123,7 +134,9 @@ class OffsetExpiry:
         forgotten = group.group_id if is_gone else None
         return _remove(self._coordinator, shard, expired, forgotten)
 
-    def _expired(self, shard: GroupShard, group: ClassicGroup) -> list[Tombstone]:
+    def _expired(
+        self, shard: GroupShard, group: ClassicGroup, some: Sequence[TopicPartition]
+    ) -> list[Tombstone]:
         """Kafka's rule: since when a group is empty; else since each commit, if nobody reads it."""
         base_ms: int | None = None
         subscribed: Iterable[str] = ()
@@ -141,21 +154,46 @@ class OffsetExpiry:
             now_ms=self._coordinator.clock.wall_ms(),
             retention_ms=self._retention_ms,
             subscribed=subscribed,
+            among=some,
         )
 
 
 def forget_deleted_topics(coordinator: GroupCoordinator, changes: Changes) -> None:
     """Remove the offsets of topics that are gone. To be called with each change of metadata."""
-    for name, topic_id in changes.topics_deleted:
-        for shard in coordinator.shards:
-            if name == OFFSETS_TOPIC or shard.state is not ShardState.SERVING:
-                continue
-            by_group = shard.offsets.of_deleted_topic(name, topic_id)
-            tombstones = [each for some in by_group.values() for each in some]
-            try:
-                _remove(coordinator, shard, tombstones)
-            except KafkaError as error:
-                logger.info("%r: offsets of topic %s stay for now: %s", shard, name, error)
+    topics = dict(changes.topics_deleted)
+    if not topics or OFFSETS_TOPIC in topics:
+        return
+    for shard in coordinator.shards:
+        if shard.state is ShardState.SERVING:
+            coordinator.work.run(
+                "offsets of deleted topics", _forgetting(coordinator, shard, topics)
+            )
+
+
+def _forgetting(
+    coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
+) -> Steps[None]:
+    """What is found in a step is removed in the same one: a namesake's offset may come any time."""
+    seen, found = 0, list[Tombstone]()
+    for group_id in shard.offsets.group_ids():
+        found += shard.offsets.of_deleted_topics(group_id, topics)
+        seen += shard.offsets.count(group_id) + 1
+        if seen >= OFFSETS_AT_ONCE:
+            _remove_found(coordinator, shard, found)
+            seen, found = 0, []
+            yield
+            if shard.state is not ShardState.SERVING:
+                return
+    _remove_found(coordinator, shard, found)
+
+
+def _remove_found(
+    coordinator: GroupCoordinator, shard: GroupShard, found: Sequence[Tombstone]
+) -> None:
+    try:
+        _remove(coordinator, shard, found)
+    except KafkaError as error:
+        logger.info("%r: offsets of deleted topics stay for now: %s", shard, error)
 
 
 def _look(done: "asyncio.Future[None]") -> None:

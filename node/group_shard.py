@@ -13,7 +13,7 @@ that the leader before has acknowledged is among that.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,7 +25,8 @@ from ..coordinator.groups.records import GroupKey, decode_group_value, decode_ke
 from ..coordinator.groups.turn import Turn
 from ..wire.errors import GroupIdNotFound, IllegalGeneration, InvalidRecord
 from ..wire.record_batch import BatchHeader, decode_header, iterate_batches
-from ..wire.records import Record, decode_batch
+from ..wire.records import Record, decoding_batch
+from ..wire.steps import Steps
 from .clock import Clock
 from .hosted_partition import HostedPartition
 
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 KEPT_BYTES_MAX = (
     4 * 1024 * 1024
 )  # of appended batches that wait for the replicas; more is read back
+READ_BYTES = 64 * 1024
+RECORDS_A_STEP = 64  # some 0.5 ms
 GROUP_NOT_FOUND_FROM = 9  # OffsetCommit (KIP-848)
 
 
@@ -68,7 +71,7 @@ class GroupShard:
         self.load_until = partition.leader.epoch_start_offset
         self.replayed = partition.log.log_start_offset  # exclusive
         self.waiters: deque[Waiter] = deque()  # in the order of the log
-        self.is_in_line = False  # for a slice of replay
+        self.is_replaying = False
         self._clock = clock
         self._settings = settings
         self._kept: deque[tuple[int, memoryview]] = deque()  # base offset, batch
@@ -100,38 +103,53 @@ class GroupShard:
             self._kept.append((base_offset, batch))
             self._kept_bytes += len(batch)
 
-    def replay_slice(self, max_bytes: int) -> None:
-        """Replay some of what is committed and not replayed yet; raises KafkaStorageError."""
+    def replaying(self) -> Steps[None]:
+        """Replay what is committed and not replayed yet; raises KafkaStorageError.
+
+        A batch may be taken in in several steps. That it is so far in part is seen by nobody who
+        was told of it: who waits for it goes on when it is whole.
+        """
         log = self.partition.log
-        end = log.high_watermark
-        self.replayed = max(self.replayed, log.log_start_offset)
-        while self._kept and self._kept[0][0] < self.replayed:
-            self._kept_bytes -= len(self._kept.popleft()[1])
-        while self._kept and self._kept[0][0] == self.replayed < end and max_bytes > 0:
-            batch = self._kept.popleft()[1]
-            self._kept_bytes -= len(batch)
-            max_bytes -= len(batch)
-            self._replay(batch, 0, decode_header(batch))
-        if self.replayed >= end or max_bytes <= 0:
-            return
-        upper_offset = min(end, self._kept[0][0]) if self._kept else end
-        read = log.read(self.replayed, max_bytes, upper_offset=upper_offset)
-        for position, header in iterate_batches(read.data):
-            if header.next_offset > self.replayed:
-                self._replay(read.data, position, header)
-        self.replayed = max(self.replayed, read.next_offset if read.data else upper_offset)
+        while self.state is not ShardState.CLOSED:
+            end = log.high_watermark
+            self.replayed = max(self.replayed, log.log_start_offset)
+            while self._kept and self._kept[0][0] < self.replayed:
+                self._kept_bytes -= len(self._kept.popleft()[1])
+            if self.replayed >= end:
+                return
+            if self._kept and self._kept[0][0] == self.replayed:
+                batch = self._kept.popleft()[1]
+                self._kept_bytes -= len(batch)
+                yield from self._replay(batch, 0, decode_header(batch))
+            else:
+                upper_offset = min(end, self._kept[0][0]) if self._kept else end
+                read = log.read(self.replayed, READ_BYTES, upper_offset=upper_offset)
+                for position, header in iterate_batches(read.data):
+                    if header.next_offset > self.replayed:
+                        yield from self._replay(read.data, position, header)
+                        yield
+                    if self.state is ShardState.CLOSED:
+                        return
+                self.replayed = max(self.replayed, read.next_offset if read.data else upper_offset)
+            self.free_waiters()
 
     def _replay(
         self, data: bytes | bytearray | memoryview, position: int, header: BatchHeader
-    ) -> None:
+    ) -> Steps[None]:
         try:
-            records = decode_batch(data, position)
+            records = yield from decoding_batch(data, position)
         except InvalidRecord as error:
             logger.error("%r: a batch at %d is left out: %s", self, header.base_offset, error)
-        else:
-            self.offsets.replay(header, records)
+            records = []
+        for start in range(0, len(records), RECORDS_A_STEP):
+            some = records if len(records) <= RECORDS_A_STEP else records[start:][:RECORDS_A_STEP]
+            self.offsets.replay(header, some)
             if self.state is ShardState.LOADING and not header.is_control:
-                self._replay_groups(records)
+                self._replay_groups(some)
+            if len(some) < len(records):
+                yield
+                if self.state is ShardState.CLOSED:
+                    return
         self.replayed = header.next_offset
 
     def _replay_groups(self, records: list[Record]) -> None:
@@ -145,12 +163,14 @@ class GroupShard:
             except InvalidRecord as error:
                 logger.error("%r: the record at %d is left out: %s", self, record.offset, error)
 
-    def begin_to_serve(self, turn: Turn) -> None:
-        """All is loaded."""
-        self.state = ShardState.SERVING
-        for group_id in self.offsets.group_ids():
-            self.table.find_or_make_simple(group_id, turn.wall_ms)
-        self.table.take_up(turn)
+    def loaded_groups(self) -> list[str]:
+        """The groups that were found, and those that have offsets and nothing else."""
+        return list(self.groups.keys() | self.offsets.group_ids())
+
+    def take_up(self, group_ids: Iterable[str], turn: Turn) -> None:
+        """All is loaded: these groups go on."""
+        find = self.table.find_or_make_simple
+        self.table.take_up(turn, [find(group_id, turn.wall_ms) for group_id in group_ids])
 
     # -- appends that wait
 

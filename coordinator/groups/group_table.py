@@ -4,7 +4,7 @@
 is ahead of the log: a rebalance that is under way is in no record. `release` ends it all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
 from .classic_group import ClassicGroup
@@ -45,9 +45,12 @@ class GroupTable:
         else:
             self.groups[group_id] = ClassicGroup.restored(group_id, value)
 
-    def take_up(self, turn: Turn) -> None:
-        """All is loaded: members have their session's time to show up, from now on."""
-        for group in self.groups.values():
+    def take_up(self, turn: Turn, groups: Iterable[ClassicGroup] | None = None) -> None:
+        """All is loaded: members have their session's time to show up, from now on.
+
+        Of all groups, or of some.
+        """
+        for group in self.groups.values() if groups is None else groups:
             for member in group.members.values():
                 expect_heartbeat(group, member, turn)
             if len(group.members) > turn.settings.max_size:

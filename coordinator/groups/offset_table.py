@@ -10,13 +10,14 @@ to agree with it even when the marker comes after a plain commit. ABORT drops th
 tombstone. What is pending makes a partition unstable for readers who ask for stable offsets.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...wire.control_record import ControlType, marker_of
 from ...wire.errors import InvalidRecord
 from ...wire.record_batch import BatchHeader
 from ...wire.records import Record
+from ...wire.steps import Steps
 from .records import (
     NO_TIMESTAMP,
     NO_TOPIC_ID,
@@ -27,6 +28,7 @@ from .records import (
     encode_offset_key,
 )
 
+ENTRIES_A_STEP = 256
 TopicPartition = tuple[str, int]
 Tombstone = tuple[bytes, None]
 
@@ -56,6 +58,8 @@ class OffsetTable:
 
     def replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
         """Take in one batch of the log, below the high watermark, in order.
+
+        Or the next part of one: markers stand alone.
 
         Control batches end transactions; records that are no offsets are skipped.
         """
@@ -149,6 +153,14 @@ class OffsetTable:
         for where, offset in self._committed.get(group_id, {}).items():
             yield where, offset.value
 
+    def committed(self, group_id: str) -> list[TopicPartition]:
+        """Where a group has committed offsets."""
+        return list(self._committed.get(group_id, ()))
+
+    def count(self, group_id: str) -> int:
+        """How many committed offsets a group has."""
+        return len(self._committed.get(group_id, ()))
+
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction may still change the offset (KIP-447)."""
         return (topic, partition) in self._open.get(group_id, {})
@@ -191,34 +203,54 @@ class OffsetTable:
         now_ms: int,
         retention_ms: int,
         subscribed: Container[str] = frozenset(),
+        among: Iterable[TopicPartition] | None = None,
     ) -> list[Tombstone]:
-        """For what has been kept long enough (KIP-211).
+        """For what has been kept long enough (KIP-211), of all of a group or `among` some.
 
         The time runs from base_ms, when the group became empty, or from each commit when that is
         None; an offset that brought its own retention keeps to that. Topics that the group is
         subscribed to, and partitions with pending offsets, are kept.
         """
         unstable = self._open.get(group_id, {})
+        committed = self._committed.get(group_id, {})
         return [
             _tombstone(group_id, where)
-            for where, (_, value) in self._committed.get(group_id, {}).items()
-            if where[0] not in subscribed
+            for where in (committed if among is None else among)
+            if where in committed
+            and where[0] not in subscribed
             and where not in unstable
-            and _is_expired(value, base_ms, now_ms, retention_ms)
+            and _is_expired(committed[where].value, base_ms, now_ms, retention_ms)
         ]
 
-    def of_deleted_topic(self, topic: str, topic_id: bytes) -> dict[str, list[Tombstone]]:
-        """By group, for all offsets of a topic that is gone; not those of its namesake."""
-        found: dict[str, dict[TopicPartition, None]] = {}
-        for groups in (self._committed, *self._pending.values()):
-            for group_id, offsets in groups.items():
-                for where, (_, value) in offsets.items():
-                    if where[0] == topic and value.topic_id in (topic_id, NO_TOPIC_ID):
-                        found.setdefault(group_id, {})[where] = None
-        return {
-            group_id: [_tombstone(group_id, where) for where in wheres]
-            for group_id, wheres in found.items()
-        }
+    def of_deleted_topics(self, group_id: str, topics: Mapping[str, bytes]) -> list[Tombstone]:
+        """For all offsets of topics that are gone, given as name to id; not of their namesakes."""
+        found: dict[TopicPartition, None] = {}
+        for where, (_, value) in self._committed.get(group_id, {}).items():
+            if where[0] in topics and value.topic_id in (topics[where[0]], NO_TOPIC_ID):
+                found[where] = None
+        for where, producers in self._open.get(group_id, {}).items():
+            for producer_id in producers if where[0] in topics else ():
+                value = self._pending[producer_id][group_id][where].value
+                if value.topic_id in (topics[where[0]], NO_TOPIC_ID):
+                    found[where] = None
+        return [_tombstone(group_id, where) for where in found]
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def clearing(self) -> Steps[None]:
+        """Let go of everything, a few entries at a time: to free a million takes a while."""
+        self._open.clear()
+        tables = [self._committed, *self._pending.values()]
+        self._pending.clear()
+        count = self.size = 0
+        for table in tables:
+            while table:
+                offsets = table.popitem()[1]
+                while offsets:
+                    offsets.popitem()
+                    count += 1
+                    if count % ENTRIES_A_STEP == 0:
+                        yield
 
 
 def _tombstone(group_id: str, where: TopicPartition) -> Tombstone:

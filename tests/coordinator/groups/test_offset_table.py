@@ -262,9 +262,8 @@ def test_offsets_of_a_deleted_topic_but_not_of_its_namesake(log: Log) -> None:
     log.commit(1, partition=1, topic_id=new)
     log.commit(1, group="nobody knew the id")
     log.commit(2, group="pending", topic_id=old, producer=7)
-    assert log.table.of_deleted_topic("t", old) == {
-        "g": [(encode_offset_key("g", "t", 0), None)],
-        "nobody knew the id": [(encode_offset_key("nobody knew the id", "t", 0), None)],
-        "pending": [(encode_offset_key("pending", "t", 0), None)],
-    }
-    assert log.table.of_deleted_topic("u", old) == {}
+    assert log.table.of_deleted_topics("g", {"t": old}) == [(encode_offset_key("g", "t", 0), None)]
+    for group in ("nobody knew the id", "pending"):
+        expected = [(encode_offset_key(group, "t", 0), None)]
+        assert log.table.of_deleted_topics(group, {"t": old, "v": new}) == expected
+    assert log.table.of_deleted_topics("g", {"u": old}) == []

@@ -1,0 +1,147 @@
+"""Groups that take long to load, to take in, to remove: in steps, and whole in the end."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.cluster_model import Changes
+from oncelog.coordinator.groups.records import OffsetValue, encode_offset_key, encode_offset_value
+from oncelog.node.group_removal import OffsetExpiry, forget_deleted_topics
+from oncelog.node.group_shard import ShardState
+from oncelog.replication.sliced_work import SlicedWork
+from oncelog.wire.errors import CoordinatorLoadInProgress, NotCoordinator
+from oncelog.wire.records import Record, encode_batch
+
+from .coordinating_broker import CoordinatingBroker
+
+OFFSETS = 1_300
+
+
+class Broker(CoordinatingBroker):
+    """One whose slices have one step each."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        ticks = iter(range(1 << 30))
+        self.replicas.work = SlicedWork(lambda: next(ticks) * 0.003)
+
+    @property
+    def any_shard(self) -> Any:
+        return self.groups.shards[0]
+
+
+def commits(count: int, *, group: str = "g", topic: str = "t") -> bytes:
+    """One batch with an offset for each partition of a topic."""
+    value = encode_offset_value(OffsetValue(5, -1, "", 1, -1, bytes(16)))
+    return encode_batch(
+        [Record(n, 1, encode_offset_key(group, topic, n), value) for n in range(count)]
+    )
+
+
+async def turns_until(is_so: Callable[[], bool]) -> int:
+    """How many turns of the loop it took."""
+    for turn in range(100_000):
+        if is_so():
+            return turn
+        await asyncio.sleep(0)
+    raise AssertionError("it did not come to that")
+
+
+def run(directory: Path, test: Any) -> None:
+    async def main() -> None:
+        broker = Broker(directory)
+        broker.lead()
+        await turns_until(lambda: broker.any_shard.state is ShardState.SERVING)
+        await test(broker)
+        broker.groups.stop()
+
+    asyncio.run(main())
+
+
+def test_a_large_commit_is_taken_in_in_steps_and_answered_when_it_is_whole(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        shard = broker.shard
+        _, done = broker.groups.append_now(shard, commits(OFFSETS))
+        sizes = [0]
+        while not done.done():
+            await asyncio.sleep(0)
+            sizes.append(shard.offsets.size)
+        assert shard.offsets.size == OFFSETS
+        assert len(set(sizes)) > OFFSETS // 64 // 4
+
+    run(tmp_path, test)
+
+
+def test_a_small_commit_is_taken_in_at_once(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        broker.groups.append_now(broker.shard, commits(10))
+        assert await turns_until(lambda: broker.shard.offsets.size == 10) <= 2
+
+    run(tmp_path, test)
+
+
+def test_groups_are_loaded_in_steps_and_served_when_all_are_there(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        for number in range(300):
+            await broker.groups.append(broker.shard, commits(3, group=f"g{number}"))
+        await broker.groups.append(broker.shard, commits(OFFSETS))
+        broker.resign()
+        assert not broker.groups.shards
+        again = Broker(tmp_path)
+        again.lead(epoch=2)
+        with pytest.raises(CoordinatorLoadInProgress):
+            _ = again.shard
+        turns = await turns_until(lambda: again.any_shard.state is ShardState.SERVING)
+        assert turns > 300 // 4
+        assert again.shard.offsets.size == OFFSETS + 900
+        assert len(again.shard.groups) == 301
+        again.groups.stop()
+
+    run(tmp_path, test)
+
+
+def test_a_resignation_in_the_middle_of_a_batch_ends_it(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        shard = broker.shard
+        _, done = broker.groups.append_now(shard, commits(OFFSETS))
+        await turns_until(lambda: shard.offsets.size > 0)
+        assert shard.offsets.size < OFFSETS
+        broker.resign()
+        with pytest.raises(NotCoordinator):
+            await done
+        await turns_until(lambda: not shard.is_replaying and not shard.offsets.size)
+        assert not shard.offsets.group_ids()
+
+    run(tmp_path, test)
+
+
+def test_many_offsets_of_one_group_expire_in_parts_with_the_group_at_last(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        await broker.groups.append(broker.shard, commits(OFFSETS))
+        await broker.groups.append(broker.shard, commits(2, group="h"))
+        for group_id in ("g", "h"):
+            broker.shard.find(group_id)
+        expiry = OffsetExpiry(broker.groups, retention_ms=1, interval_ms=1_000_000)
+        await expiry.look_at(broker.shard)
+        await expiry.stop()
+        assert not broker.shard.offsets.size
+        assert not broker.shard.groups
+
+    run(tmp_path, test)
+
+
+def test_offsets_of_deleted_topics_are_found_in_steps(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        for group in ("g", "h", "i"):
+            for topic in ("t", "u", "v"):
+                await broker.groups.append(broker.shard, commits(OFFSETS, group=group, topic=topic))
+        changes = Changes(topics_deleted=[("t", bytes(16)), ("u", bytes(16))])
+        forget_deleted_topics(broker.groups, changes)
+        assert broker.shard.offsets.size == 9 * OFFSETS
+        await turns_until(lambda: broker.shard.offsets.size == 3 * OFFSETS)
+        assert broker.shard.offsets.count("h") == OFFSETS
+
+    run(tmp_path, test)
