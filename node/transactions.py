@@ -126,6 +126,7 @@ class Transactions:
                     loop=loop,
                 ),
                 fault_point=self._fault_point,
+                work=services.work,
             ),
             newest_connection=self._newest_connection,
         )

@@ -14,8 +14,9 @@ never guessed. When the term ends everything is dropped.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ...replication.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError
 from ..raft.outcomes import DefinitelyNot
 from .commands import Write, WriteRecords, encode_transaction_command
@@ -50,6 +51,7 @@ class LeaderPorts:
     next_producer_id: Callable[[], Awaitable[int]]
     markers: MarkerSender
     fault_point: Callable[[str], None]
+    work: SlicedWork = field(default_factory=SlicedWork)
 
 
 class ShardLeader:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...wire.errors import ErrorCode
+from ...wire.steps import Steps
 from .commands import SetShardCount, encode_transaction_command
 from .connection_fence import ConnectionFence
 from .decisions import Decision, abort_open
@@ -23,7 +24,9 @@ from .shard import TransactionShard
 from .states import MAY_EXPIRE
 
 ABORTS_PER_SCAN = 1_000
-EXPIRIES_PER_COMMAND = 1_000
+ABORTS_AT_ONCE = 32
+EXPIRIES_PER_COMMAND = 200
+IDS_A_STEP = 256  # some 0.3 ms
 SHARD_COUNT_TIMEOUT_MS = 5_000
 
 
@@ -65,6 +68,7 @@ class LedShards:
         # (id, start of the transaction) -> when it was first seen here, in ms of the event loop: a
         # wall clock that is set back must not keep transactions open.
         self._open_since_ms: dict[tuple[str, int], float] = {}
+        self._walks: dict[str, asyncio.Future[None]] = {}
         self._is_stopped = False
         self._log = logging.getLogger(f"{__name__}.{node_id}")
         for number, group in enumerate(groups):
@@ -81,6 +85,8 @@ class LedShards:
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
+        for walk in self._walks.values():
+            walk.cancel()
         for number in list(self._leaders):
             self._resigned(number)
         self._ports.markers.stop()
@@ -178,21 +184,35 @@ class LedShards:
 
     def abort_overdue(self) -> None:
         """Begin to abort every transaction that is open for longer than its timeout."""
-        loop_ms, before = self._loop.time() * 1_000, self._open_since_ms
-        self._open_since_ms = {
-            key: before.get(key, loop_ms)
-            for leader in self
-            for name in leader.shard.open_ids
-            if (key := (name, leader.shard.records[name].start_ms))
-        }
-        for leader in self:
-            overdue = [
-                name
-                for name in leader.shard.open_ids
-                if self._is_overdue(name, leader.shard.records[name])
-            ]
-            for name in overdue[:ABORTS_PER_SCAN]:
-                self._spawn(self._abort_overdue(leader, name))
+        self._walk("transaction timeouts", self._find_overdue())
+
+    def _find_overdue(self) -> Steps[None]:
+        """Looks at each open transaction; others go on meanwhile, so an abort looks once more."""
+        since_ms: dict[tuple[str, int], float] = {}
+        found: list[tuple[ShardLeader, list[str]]] = []
+        for leader in list(self):
+            overdue: list[str] = []
+            for count, name in enumerate(list(leader.shard.open_ids), 1):
+                record = leader.shard.get(name)
+                if record is not None and name in leader.shard.open_ids:
+                    loop_ms = self._loop.time() * 1_000
+                    key = (name, record.start_ms)
+                    since_ms[key] = self._open_since_ms.get(key, loop_ms)
+                    if record.is_overdue(self._ports.wall_ms(), loop_ms - since_ms[key]):
+                        overdue.append(name)
+                if count % IDS_A_STEP == 0:
+                    yield
+            if overdue:
+                found.append((leader, overdue[:ABORTS_PER_SCAN]))
+        self._open_since_ms = since_ms
+        for leader, names in found:
+            self._spawn(self._abort_each(leader, names))
+
+    async def _abort_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
+        for number, name in enumerate(names, 1):
+            self._spawn(self._abort_overdue(leader, name))
+            if number % ABORTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _is_overdue(self, transactional_id: str, record: TransactionRecord) -> bool:
         loop_ms = self._loop.time() * 1_000
@@ -201,15 +221,31 @@ class LedShards:
 
     def forget_expired(self) -> None:
         """Begin to forget every id that has had no transaction for the time of its expiry."""
+        self._walk("expiry of transactional ids", self._find_expired())
+
+    def _find_expired(self) -> Steps[None]:
+        for leader in list(self):
+            expired = []
+            for count, name in enumerate(list(leader.shard.records), 1):
+                if self._is_expired(leader, name):
+                    expired.append(name)
+                if count % IDS_A_STEP == 0:
+                    yield
+            if expired:
+                self._spawn(self._forget_each(leader, expired))
+
+    async def _forget_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
+        """A command after the other, of those that are still to be forgotten then."""
+        for first in range(0, len(names), EXPIRIES_PER_COMMAND):
+            some = names[first : first + EXPIRIES_PER_COMMAND]
+            await leader.forget([name for name in some if self._is_expired(leader, name)])
+
+    def _is_expired(self, leader: ShardLeader, name: str) -> bool:
+        record = leader.shard.get(name)
         before_ms = self._ports.wall_ms() - self._settings.id_expiration_ms
-        for leader in self:
-            expired = [
-                name
-                for name, record in leader.shard.records.items()
-                if record.state in MAY_EXPIRE and record.last_update_ms < before_ms
-            ]
-            for first in range(0, len(expired), EXPIRIES_PER_COMMAND):
-                self._spawn(leader.forget(expired[first : first + EXPIRIES_PER_COMMAND]))
+        return (
+            record is not None and record.state in MAY_EXPIRE and record.last_update_ms < before_ms
+        )
 
     async def abort(self, leader: ShardLeader, transactional_id: str) -> ErrorCode:
         """End an open transaction whatever its producer says; the producer is fenced."""
@@ -247,6 +283,16 @@ class LedShards:
             work()
 
         self._timers[work] = self._loop.call_later(interval_ms / 1_000, run)
+
+    def _walk(self, name: str, steps: Steps[None]) -> None:
+        """Look at all of something in slices, unless the last look is still under way."""
+        if name not in self._walks or self._walks[name].done():
+            self._walks[name] = self._ports.work.run(name, steps)
+            self._walks[name].add_done_callback(self._walked)
+
+    def _walked(self, walk: "asyncio.Future[None]") -> None:
+        if not walk.cancelled() and (error := walk.exception()) is not None:
+            self._log.error("a walk over transactional ids failed", exc_info=error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

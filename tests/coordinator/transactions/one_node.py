@@ -2,6 +2,7 @@
 that answer markers as they are told, and a clock of its own."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from oncelog.coordinator.transactions.messages import (
 from oncelog.coordinator.transactions.service import TransactionCoordinators
 from oncelog.coordinator.transactions.settings import TransactionSettings
 from oncelog.coordinator.transactions.shard import TransactionShard
+from oncelog.replication.sliced_work import SlicedWork
 from oncelog.replication.transport import PeerUnavailable
 
 NODE = 1
@@ -161,6 +163,7 @@ class OneNode:
         loop = asyncio.get_running_loop()
         self.loop = loop
         self.wall_ms = 1_000_000
+        self._ticks = itertools.count()
         self.newest_connection = 0
         self.next_id = 100
         self.passed: list[str] = []  # fault points
@@ -190,6 +193,7 @@ class OneNode:
                 next_producer_id=self._next_producer_id,
                 markers=self.markers,
                 fault_point=self.passed.append,
+                work=SlicedWork(lambda: next(self._ticks) * 0.003),  # a step in each turn
             ),
             newest_connection=lambda: self.newest_connection,
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.coordinator.transactions import led_shards
 from oncelog.coordinator.transactions.fault_points import FAULT_POINTS
 from oncelog.coordinator.transactions.led_shards import ShardCountMismatch
 from oncelog.coordinator.transactions.messages import VerifyTransaction
@@ -346,6 +347,43 @@ async def test_idle_ids_expire_and_open_ones_do_not() -> None:
     assert await node.add(idle, name="idle") == E.INVALID_PRODUCER_ID_MAPPING
     again = await node.init("idle")
     assert again.producer_id != idle.producer_id
+    await node.coordinators.stop()
+
+
+@on_a_loop
+async def test_many_ids_expire_in_steps_and_not_one_that_is_used_meanwhile(monkeypatch) -> None:
+    monkeypatch.setattr(led_shards, "IDS_A_STEP", 10)
+    monkeypatch.setattr(led_shards, "EXPIRIES_PER_COMMAND", 50)
+    node = OneNode(id_scan_interval_ms=1, id_expiration_ms=1_000)
+    producers = {f"id{n}": await node.init(f"id{n}") for n in range(300)}
+    node.wall_ms += 1_001
+    group = node.groups[0]
+    before = len(group.log)
+    group.held = []
+    node.coordinators.start()
+    await node.until(lambda: bool(group.held))  # the first command
+    adding = node.loop.create_task(node.add(producers["id299"], name="id299"))
+    await asyncio.sleep(0)
+    assert len(node.shards[0]) == 300
+    group.release()
+    await adding
+    await node.until(lambda: len(node.shards[0]) == 1)
+    assert node.state("id299") == "Ongoing"
+    assert len(node.groups[0].log) - before >= 6
+    await node.coordinators.stop()
+
+
+@on_a_loop
+async def test_many_transactions_time_out_some_at_a_time(monkeypatch) -> None:
+    monkeypatch.setattr(led_shards, "IDS_A_STEP", 10)
+    monkeypatch.setattr(led_shards, "ABORTS_AT_ONCE", 5)
+    node = OneNode(timeout_scan_interval_ms=5)
+    for n in range(100):
+        await node.add(await node.init(f"id{n}", timeout_ms=1_000), name=f"id{n}")
+    node.wall_ms += 1_001
+    node.coordinators.start()
+    for n in range(100):
+        await node.until_state("CompleteAbort", f"id{n}")
     await node.coordinators.stop()
 
 
