@@ -137,7 +137,10 @@ class GroupCoordinator:
         log's producer checks raise (transactional batches).
         """
         offset, done = self.append_now(shard, batch, guard=guard)
-        await done
+        try:
+            await done
+        finally:
+            del done  # an error in it holds this frame: a cycle, with all of the shard
         return offset
 
     async def until_settled(self, shard: GroupShard) -> None:

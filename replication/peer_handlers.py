@@ -125,7 +125,10 @@ class PeerHandlers:
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         settle = partial(_settle, future)
         self.ask(peer, kind, header, frames, answered=settle, timeout_ms=timeout_ms, bulk=bulk)
-        return await future
+        try:
+            return await future
+        finally:
+            del future, settle  # an error in it holds this frame: a cycle, and maybe an old one
 
     def _told(self, peer: int, kind: int, payload: bytes) -> None:
         handler = self._messages.get(kind)

@@ -138,8 +138,7 @@ class ReplicaServer:
             if follower.poll is not None:  # it may live after all, and must not wait in vain
                 self._refuse(follower.poll, follower_id, follower.context, _UNKNOWN_SESSION)
                 follower.poll = None
-            for number in list(follower.slots):
-                follower.drop(number)
+            follower.end()
 
     # -- the partitions' side
 

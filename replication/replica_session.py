@@ -140,6 +140,12 @@ class LeaderSession:
             slot.is_dirty = False
             self._forget(slot)
 
+    def end(self) -> None:
+        """Take all slots out. None may stay in the row: it knows its session, which had the row."""
+        for number in list(self.slots):
+            self.drop(number)
+        self._row.clear()
+
     @property
     def has_dirty(self) -> bool:
         """Whether `collect` has anything to try."""

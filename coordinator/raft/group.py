@@ -99,7 +99,10 @@ class RaftGroup:
         """
         future, on_done = as_future()
         self.propose(command, timeout_ms, on_done)
-        return await future
+        try:
+            return await future
+        finally:
+            del future, on_done  # an error in it holds this frame: no cycle
 
     def propose(self, command: bytes, timeout_ms: float, on_done: OnDone) -> None:
         """As `submit`, with a callback that gets (result, None) or (None, exception)."""

@@ -17,7 +17,10 @@ from . import garbage_node
 
 DEADLINE_S = 30
 ROUNDS = 4
-LONG_LIVED = tuple(f"oncelog.{part}." for part in ("wire", "storage", "coordinator", "node"))
+LONG_LIVED = tuple(
+    f"oncelog.{part}."
+    for part in ("wire", "storage", "replication.replica_session", "coordinator", "node")
+)
 # An exception that is raised where it was received holds the frame that holds it; such cycles are
 # garbage at once, so collections of young objects find them.
 EXCEPTIONS_OBJECTS_MAX = 300

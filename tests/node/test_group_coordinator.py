@@ -1,6 +1,7 @@
 """The group coordinator on a real log: what is told waits for the replicas, and survives them."""
 
 import asyncio
+import gc
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from oncelog.coordinator.groups.records import (
     encode_offset_value,
 )
 from oncelog.node.group_removal import OffsetExpiry, forget_deleted_topics
-from oncelog.node.group_shard import ShardState
+from oncelog.node.group_shard import GroupShard, ShardState
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import (
     CoordinatorLoadInProgress,
@@ -28,7 +29,7 @@ from oncelog.wire.records import Record, encode_batch
 
 from .coordinating_broker import CoordinatingBroker, until
 
-JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 11, 12, 13, 14, 15, 16, 42
+COMMIT, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 8, 11, 12, 13, 14, 15, 16, 42
 PROTOCOLS = [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}]
 
 
@@ -181,6 +182,39 @@ def test_who_waits_hears_when_another_broker_leads(tmp_path: Path) -> None:
             broker.groups.shard_for("g")
         left = await broker.ask(LIST, 5, {})
         assert (left.error_code, list(left.groups)) == (0, [])
+
+    asyncio.run(story())
+
+
+def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: Path) -> None:
+    """Brokers make no full collection: a cycle would keep all its groups and offsets for ever."""
+
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead(replicas=(1, 2))
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        commit = {
+            "group_id": "g",
+            "topics": [
+                {
+                    "name": "__consumer_offsets",
+                    "partitions": [{"partition_index": 0, "committed_offset": 5}],
+                }
+            ],
+        }
+        answers = [broker.send(COMMIT, 7, commit) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        gc.collect()
+        gc.disable()
+        try:
+            broker.resign()
+            for answer in answers:
+                (topic,) = (await answer.value()).topics
+                assert topic.partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+            await asyncio.sleep(0)
+            assert not [one for one in gc.get_objects() if isinstance(one, GroupShard)]
+        finally:
+            gc.enable()
 
     asyncio.run(story())
 

@@ -1,10 +1,19 @@
 """Requests end once: with their reply, when their connection breaks, or at their deadline."""
 
 import asyncio
+import gc
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from oncelog.replication.peer_handlers import PeerTimeout, PeerUnavailable
+from oncelog.replication.peer_handlers import (
+    Answered,
+    Buffer,
+    PeerHandlers,
+    PeerTimeout,
+    PeerUnavailable,
+)
 from oncelog.replication.peer_requests import RequestsUnderWay
 
 REPLY = (b"header", [])
@@ -77,3 +86,33 @@ def test_a_broken_connection_ends_what_was_asked_on_it(loop: Loop) -> None:
     loop.advance(0.01)
     assert [who for who, _ in heard] == ["one", "other"]
     assert len(requests) == 0
+
+
+class SilentPeers(PeerHandlers):
+    def ask(
+        self,
+        peer: int,
+        kind: int,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        *,
+        answered: Answered,
+        **_: Any,
+    ) -> None:
+        asyncio.get_running_loop().call_soon(answered, PeerTimeout("no reply"))
+
+
+def test_a_request_that_fails_leaves_no_cycle(loop: Loop) -> None:
+    """Its future may be too old then for a collection of young objects."""
+
+    async def ask() -> None:
+        with pytest.raises(PeerTimeout):
+            await SilentPeers(1).request(2, 0, b"", timeout_ms=1)
+
+    gc.collect()
+    gc.disable()
+    try:
+        loop.run_until_complete(ask())
+        assert not [one for one in gc.get_objects() if isinstance(one, PeerTimeout)]
+    finally:
+        gc.enable()

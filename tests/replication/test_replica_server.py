@@ -1,5 +1,6 @@
 """A leader's broker and its followers, request by request."""
 
+import gc
 from dataclasses import dataclass
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from oncelog.replication.leader import PartitionLeader, PeerView
 from oncelog.replication.messages import AddedSlot, MovedSlot, ReplicaFetchRequest, SlotAnswer
 from oncelog.replication.replica_server import ReplicaServer
+from oncelog.replication.replica_session import LeaderSession, LeaderSlot
 from oncelog.wire.errors import ErrorCode, KafkaStorageError
 
 from .memory_log import MemoryLog, decode
@@ -382,3 +384,30 @@ def test_followers_that_want_the_same_share_one_read(monkeypatch: pytest.MonkeyP
     assert reads == [0]
     broker.append(KEYS[0])  # nothing is kept for the next round
     assert not broker.server._reads
+
+
+def test_a_session_that_ends_with_news_to_tell_leaves_no_cycle() -> None:
+    """Brokers make no full collection: each break of a link would cost a session and its slots."""
+    broker = Broker()
+    for key in KEYS:
+        broker.lead(key)
+    gc.collect()
+    gc.disable()
+    try:
+        known = set(map(id, gc.get_objects()))
+        for _ in range(3):
+            broker.session_id = broker.session_epoch = 0
+            broker.poll(added=[added(slot) for slot in range(len(KEYS))])
+            broker.responses()
+            for key in KEYS:
+                broker.append(key)
+        broker.server.forget_follower(2)
+        broker.responses()
+        left = [
+            one
+            for one in gc.get_objects()
+            if isinstance(one, LeaderSession | LeaderSlot) and id(one) not in known
+        ]
+        assert not left
+    finally:
+        gc.enable()

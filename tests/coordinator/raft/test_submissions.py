@@ -1,5 +1,10 @@
 """Submitters are called when no group is in the middle of anything."""
 
+import asyncio
+import gc
+
+import pytest
+
 from oncelog.coordinator.raft import DefinitelyNot
 from oncelog.coordinator.raft.messages import Append, encode_frame
 
@@ -54,3 +59,22 @@ def test_a_proposal_is_refused_as_soon_as_the_term_is_over() -> None:
     group.propose(b"0-late", 1_000, lambda result, error: errors.append(error))
     assert isinstance(errors[0], DefinitelyNot)
     assert group.status().log_end == log_end
+
+
+def test_a_command_that_fails_leaves_no_cycle() -> None:
+    """Who waits for long is too old then for a collection of young objects."""
+    cluster = Cluster(1, groups=1)
+    assert cluster.run(10, cluster.leaders_settled)
+    follower = next(i for i in cluster.ids if i != cluster.leader(0))
+
+    async def submit() -> None:
+        with pytest.raises(DefinitelyNot):
+            await cluster.nodes[follower].engine.groups[0].submit(b"0-x")
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(submit())
+        assert not [one for one in gc.get_objects() if isinstance(one, DefinitelyNot)]
+    finally:
+        gc.enable()
