@@ -42,7 +42,16 @@ def place(
         raise InvalidReplicationFactor("All brokers are fenced or shutting down.")
     ring = _ring(unfenced)
     reserve = _ring(fenced)
-    return [_replicas(ring, reserve, replication_factor, start + i) for i in range(partition_count)]
+    # Places repeat after some rounds: a topic of thousands has a few different ones, made once.
+    made: dict[tuple[int, int, int], tuple[int, ...]] = {}
+    placed = []
+    for position in range(start, start + partition_count):
+        rounds, first = divmod(position, len(ring))
+        turns = (first, rounds % max(1, len(ring) - 1), position % max(1, len(reserve)))
+        if turns not in made:
+            made[turns] = _replicas(ring, reserve, replication_factor, turns)
+        placed.append(made[turns])
+    return placed
 
 
 def _ring(brokers: list[Place]) -> list[Place]:
@@ -62,15 +71,16 @@ def _ring(brokers: list[Place]) -> list[Place]:
 
 
 def _replicas(
-    ring: list[Place], reserve: list[Place], replication_factor: int, position: int
+    ring: list[Place],
+    reserve: list[Place],
+    replication_factor: int,
+    turns: tuple[int, int, int],
 ) -> tuple[int, ...]:
-    rounds, first = divmod(position, len(ring))
+    first, follower_shift, reserve_shift = turns
     followers = ring[first + 1 :] + ring[:first]
     chosen = [ring[first]]
-    for candidates, turn in ((followers, rounds), (reserve, position)):
-        if candidates:
-            shift = turn % len(candidates)
-            _choose(chosen, candidates[shift:] + candidates[:shift], replication_factor)
+    for candidates, shift in ((followers, follower_shift), (reserve, reserve_shift)):
+        _choose(chosen, candidates[shift:] + candidates[:shift], replication_factor)
     return tuple(broker.node_id for broker in chosen)
 
 

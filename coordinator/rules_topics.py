@@ -298,6 +298,8 @@ def _assigned(
 def _partition(tables: ClusterTables, replicas: tuple[int, ...]) -> Partition:
     """A new partition: empty logs are in sync, so every live replica is in the ISR."""
     isr = tuple(node for node in replicas if tables.is_active(node))
+    # Equal tuples are one: a cluster has many partitions in few different places.
+    isr = replicas if isr == replicas else isr
     return Partition(replicas=replicas, isr=isr, leader=isr[0])
 
 
