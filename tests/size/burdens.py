@@ -4,7 +4,6 @@
 otherwise it says by an exception. Sizes are those of a `Scale`, so that all can be tried in little.
 """
 
-import shutil
 import struct
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,21 +14,16 @@ from oncelog.wire.records import Record, encode_batch
 
 from .connection import FETCH, METADATA, PRODUCE, Connection
 from .journal import SHARDS
-from .stage import Stage, produce_body, require_appended
+from .stage import Skipped, Stage, produce_body, require_appended
 from .transactional_ids import ids_of_shards, initialize
 
 COMMANDS = 10
 SAMPLE = 500
 PIPELINED = 64
-SPARE_BYTES = 10_000_000_000
 
 
 class Missing(Exception):
     """Something is not as it was made."""
-
-
-class Skipped(Exception):
-    """There is no room for it here; the words say how much is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +157,7 @@ class Large(Burden):
 
     def make(self, stage: Stage) -> str:
         total_bytes = self.scale(20_000_000_000)
-        free_bytes = shutil.disk_usage(stage.cluster.data).free
-        if free_bytes < total_bytes + SPARE_BYTES:
-            raise Skipped(
-                f"{total_bytes / 1e9:g} GB and {SPARE_BYTES / 1e9:g} to spare are wanted at "
-                f"{stage.cluster.data}; {free_bytes / 1e9:.0f} GB are free"
-            )
+        stage.require_room(total_bytes)
         stage.create("large", 1, 1, min_insync_replicas=1)
         rows = [Record(i, 0, None, b"%015d" % i + b"x" * 1_009) for i in range(16)]
         batch = encode_batch(rows)

@@ -14,6 +14,7 @@ COMMANDS = 10
 def restart_full(stage: Stage, factor: float) -> None:
     """kill -9 of a node with 10 GB in 100 partitions."""
     total_bytes = int(10_000_000_000 * factor)
+    stage.require_room(3 * total_bytes)
     fill(stage, "full", 100, total_bytes)
     _kill_and_start(
         stage, f"{total_bytes / 1e9:g} GB in 100 partitions", FULL_BACK_MAX_S, {"full": 100}

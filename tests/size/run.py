@@ -56,8 +56,10 @@ def row(outcome: Outcome) -> dict[str, object]:
     """A line of the table."""
     found: dict[str, object] = {
         "case": outcome.case,
-        "done": "; ".join((outcome.done, *outcome.notes)),
-        "verdict": "ok" if outcome.is_good else "RED",
+        "done": "; ".join(
+            words for words in (outcome.done, outcome.skipped, *outcome.notes) if words
+        ),
+        "verdict": ("skipped" if outcome.skipped else "ok") if outcome.is_good else "RED",
     }
     if outcome.seen is not None:
         nodes = outcome.seen.probe.nodes

@@ -24,13 +24,12 @@ from .burdens import (
     Partitions,
     Producers,
     Scale,
-    Skipped,
     TransactionalIds,
 )
 from .figures import create_more, idle, restart_full, restart_wide
 from .group_burdens import Groups, Offsets
 from .run import COLUMNS, print_findings, row
-from .stage import Outcome, Stage, judge
+from .stage import Outcome, Skipped, Stage, judge
 
 BURDENS: dict[str, type[Burden]] = {
     "partitions": Partitions,
@@ -79,19 +78,19 @@ class Soak:
             stage = Stage(name, cluster, is_short=False)
             try:
                 FIGURES[name](stage, self.scale.factor)
+            except Skipped as words:
+                stage.outcome.skipped = str(words)
             except Exception as problem:
                 stage.outcome.problems.append(f"{type(problem).__name__}: {problem}")
             self._keep(stage.outcome)
 
     def _step(self, name: str, cluster: Cluster, act: Callable[[Stage], str]) -> None:
         stage = Stage(name, cluster, is_short=True)
-        skipped = ""
         with stage.watched(name):
             try:
                 stage.outcome.done = act(stage)
             except Skipped as words:
-                skipped = f"skipped: {words}"
-        stage.outcome.done = skipped or stage.outcome.done
+                stage.outcome.skipped = str(words)
         self._keep(stage.outcome)
 
     def _kill(self, stage: Stage, node_ids: Sequence[int]) -> str:

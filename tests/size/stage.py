@@ -5,6 +5,7 @@ A case is a function of a `Stage`: it prepares what it needs, then does the heav
 """
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,11 @@ from .connection import CREATE_TOPICS, LIST_OFFSETS, PRODUCE, Address, Connectio
 SETTLE_S, SETTLE_SHORT_S = 2.0, 0.5  # what a heavy thing sets off may come a session timeout later
 ISR_TIMEOUT_S, PRODUCE_TIMEOUT_S = 120.0, 30.0
 SESSION_MS = 1_500
+SPARE_BYTES = 10_000_000_000
+
+
+class Skipped(Exception):
+    """It cannot be tried here; the words say why."""
 
 
 class BatchRefused(Exception):
@@ -37,6 +43,7 @@ class Outcome:
 
     case: str
     done: str = ""
+    skipped: str = ""
     seconds: float = 0.0
     seen: WatchResult | None = None
     notes: list[str] = field(default_factory=list)
@@ -44,7 +51,7 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        return self.seen is not None and not self.problems
+        return (self.seen is not None or bool(self.skipped)) and not self.problems
 
 
 class Stage:
@@ -82,6 +89,15 @@ class Stage:
             self.outcome.problems.append(words)
 
     # -- what cases need
+
+    def require_room(self, total_bytes: int) -> None:
+        """Skipped, in words, when the disk has no room for so much and some to spare."""
+        free_bytes = shutil.disk_usage(self.cluster.data).free
+        if free_bytes < total_bytes + SPARE_BYTES:
+            raise Skipped(
+                f"{total_bytes / 1e9:g} GB and {SPARE_BYTES / 1e9:g} to spare are wanted at "
+                f"{self.cluster.data}; {free_bytes / 1e9:.0f} GB are free"
+            )
 
     def create(self, topic: str, partitions: int, rf: int = 3, **configs: Any) -> None:
         """A topic whose partitions all serve; underscores in names stand for dots."""

@@ -1,4 +1,4 @@
-"""The large cluster of `python -m tests.size.soak`, whole: hours, some 80 GB of disk."""
+"""The large cluster of `python -m tests.size.soak`, whole: an hour or more, 40 GB of free disk."""
 
 import pytest
 
