@@ -4,10 +4,14 @@ from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 
 from .stage import Stage
 
+UPKEEP_S = 17  # checkpoints and the cleaner come round once, and look at each log
+
 
 def create(stage: Stage) -> None:
     count = stage.size(3_000, 1_000)
-    with stage.watched(f"{count:,} partitions created by one request"):
+    with stage.watched(
+        f"{count:,} partitions created by one request", settle_s=stage.size(UPKEEP_S, 0)
+    ):
         stage.create("wide", count)
         stage.wait(
             "all replicas are there", lambda: _count(stage, "wide-*") == 3 * count, every_s=0.5
@@ -18,7 +22,9 @@ def delete(stage: Stage) -> None:
     count = stage.size(3_000, 1_000)
     if not _exists(stage, "wide"):
         stage.create("wide", count)
-    with stage.watched(f"{count:,} partitions deleted by one request"):
+    with stage.watched(
+        f"{count:,} partitions deleted by one request", settle_s=stage.size(UPKEEP_S, 0)
+    ):
         stage.cluster.ask(lambda admin: admin.delete_topics(["wide"]))
         stage.wait("the topic is gone", lambda: not _exists(stage, "wide"))
         left = "wide-*[0-9]" if stage.is_short else "wide-*"  # those that wait for removal, too

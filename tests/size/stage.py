@@ -67,8 +67,8 @@ class Stage:
         return short if self.is_short else full
 
     @contextmanager
-    def watched(self, done: str) -> Iterator[ClusterWatch]:
-        """The probe runs from here to a moment after the end of the block."""
+    def watched(self, done: str, *, settle_s: float = 0.0) -> Iterator[ClusterWatch]:
+        """The probe runs from here to a moment after the end of the block, or settle_s after it."""
         self.outcome.done = done
         with ClusterWatch(self.cluster) as self.watch:
             began = time.monotonic()
@@ -77,7 +77,7 @@ class Stage:
             except Exception as problem:
                 self.outcome.problems.append(f"{type(problem).__name__}: {problem}")
             self.outcome.seconds = time.monotonic() - began
-            time.sleep(self._settle_s)
+            time.sleep(max(settle_s, self._settle_s))
             self.outcome.seen = self.watch.stop()
 
     def note(self, words: str) -> None:

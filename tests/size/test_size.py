@@ -27,8 +27,6 @@ SHORT = (
     "delete",
     "restart",
 )
-# Of the issue "nothing keeps the loop", and not mended yet; a case that holds is taken out of here.
-NOT_YET = {"unread"}
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +36,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_no_node_is_deaf_at_size(
-    cluster: Cluster, name: str, request: pytest.FixtureRequest
-) -> None:
-    if name in NOT_YET:
-        request.applymarker(pytest.mark.xfail(reason="known to keep the loop", strict=False))
+def test_no_node_is_deaf_at_size(cluster: Cluster, name: str) -> None:
     outcome = judge(play(name, cluster, is_short=True), limit_ms=LIMIT_MS, less_wait=True)
     print_findings(outcome)
     assert outcome.is_good, "; ".join(outcome.problems)
