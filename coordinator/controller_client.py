@@ -39,7 +39,7 @@ from .quorum import Quorum
 from .results import Result, decode_result, merge_results
 
 ATTEMPT_MS = 1_000  # then it is asked anew, perhaps of another leader
-HEARTBEAT_ATTEMPTS = 4
+HEARTBEAT_ATTEMPTS = 4  # if all were as short as the first
 BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 200
 DEFAULT_TIMEOUT_MS = 30_000
 OPERATION_ID_BYTES = 16
@@ -102,7 +102,8 @@ class ControllerClient:
         """Raises RequestTimedOut when no controller answered."""
         deadline_ms = self._now_ms() + timeout_ms
         payload = encode_message(heartbeat)
-        # One that waited for a paused leader would not be there for the next one.
+        # One that waited for a paused leader would not be there for the next one. But a slow link
+        # must not make it deaf: what comes after the end of its attempt is not heard.
         attempt_ms = max(1, timeout_ms // HEARTBEAT_ATTEMPTS)
         answer = await self._request(PeerMessage.HEARTBEAT, payload, deadline_ms, attempt_ms)
         return decode_message(HeartbeatReply, answer)
@@ -152,6 +153,7 @@ class ControllerClient:
                     return reply.payload
                 reason = reply.reason or f"node {leader} is not the controller"
                 redirect = reply.leader_id if reply.leader_id != leader else -1
+                attempt_ms = max(attempt_ms, min(3 * attempt_ms, ATTEMPT_MS))
             if redirect >= 0:
                 leader = redirect
             else:

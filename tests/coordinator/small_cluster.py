@@ -105,9 +105,16 @@ class Links:
             raise PeerUnavailable(f"node {peer} is down")
         future: asyncio.Future[tuple[bytes, list[Any]]] = asyncio.get_running_loop().create_future()
 
-        def reply(answer: bytes, frames: Any) -> None:
+        def answered(answer: bytes, frames: Any) -> None:
             if not future.done():
                 future.set_result((answer, list(frames)))
+
+        def reply(answer: bytes, frames: Any) -> None:
+            if self.cluster.delay_ms:
+                delay_s = self.cluster.delay_ms / 1000
+                asyncio.get_running_loop().call_later(delay_s, answered, answer, frames)
+            else:
+                answered(answer, frames)
 
         if peer not in self.cluster.silent:
             self.cluster.links[peer].handlers[kind](self.node_id, header, [], reply)
@@ -132,6 +139,7 @@ class SmallCluster:
         self.leader_known_by: dict[int, int | None] = {}
         self.down: set[int] = set()
         self.silent: set[int] = set()  # paused: nothing is answered
+        self.delay_ms = 0  # of the answers
         self.lost_answers = 0
         self.requests: list[tuple[int, int, int]] = []
         self.groups: dict[int, Group] = {}

@@ -348,3 +348,16 @@ def test_a_heartbeat_that_a_paused_controller_does_not_answer_goes_to_the_next()
             assert (await asked).error == ErrorCode.NONE
 
     run(scenario)
+
+
+def test_a_heartbeat_over_a_slow_link_is_answered() -> None:
+    """Attempts of 300 ms heard nothing of a controller 400 ms away, who then took it for deaf."""
+
+    async def scenario(cluster: SmallCluster) -> None:
+        await bring_up(cluster, 2)
+        heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
+        cluster.delay_ms = 400
+        answer = await cluster.clients[2].heartbeat(heartbeat, timeout_ms=1_200)
+        assert answer.error == ErrorCode.NONE
+
+    run(scenario)
