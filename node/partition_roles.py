@@ -106,7 +106,7 @@ class PartitionRoles:
         self._is_stopping = True
         self._is_waiting.set()
         self._is_for_thread.set()
-        await asyncio.gather(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # -- changes
 

@@ -198,3 +198,20 @@ def test_a_log_that_cannot_be_opened_keeps_no_other_from_it(
             assert not any("stray" in name for name in broker.directories_of("a"))
 
     asyncio.run(run())
+
+
+def test_what_is_deleted_leaves_before_a_broker_has_stopped(tmp_path: Path) -> None:
+    """Its next run may not hear of the deletion any more: a snapshot may be newer."""
+
+    async def run() -> None:
+        count = 3 * SETTLED_AT_ONCE_MAX
+        async with running(tmp_path) as broker:
+            await broker.create("a", count)
+            await until(lambda: broker.serves("a", count))
+            broker.directories.hold()
+            await broker.delete("a")
+        found = broker.directories_of("a")
+        assert len(found) == count
+        assert all(name.endswith("-delete") for name in found)
+
+    asyncio.run(run())
