@@ -50,9 +50,15 @@ class LogCompaction:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._backoff_ms / 1000)
-            logs = list(self._directory.logs.values())
-            while cleaning := self._cleaner.begin(logs, self._clock.wall_ms()):
-                await self._clean(cleaning)
+            await self._pass()
+
+    async def _pass(self) -> None:
+        """Clean what is due. No log is held on to after it: thousands that have been deleted
+        meanwhile would close their files at once, and here.
+        """
+        logs = list(self._directory.logs.values())
+        while cleaning := self._cleaner.begin(logs, self._clock.wall_ms()):
+            await self._clean(cleaning)
 
     async def _clean(self, cleaning: Cleaning) -> None:
         loop = asyncio.get_running_loop()
