@@ -16,9 +16,12 @@ from ...wire.errors import (
     UnknownTopicOrPartition,
 )
 from ...wire.framing import RequestHeader
+from ...wire.steps import Steps
 from ..dispatch import Api, RequestContext, Values, control_api
 
 WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
+PRODUCERS_PER_STEP = 200
+PARTITIONS_PER_STEP = 100
 
 
 # -- WriteTxnMarkers
@@ -100,41 +103,47 @@ def _markers_error(request: Any, error: KafkaError) -> Values:
 # -- DescribeProducers
 
 
-def describe_producers(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def describe_producers(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Steps[Values]:
     """What each asked partition knows of its producers; any replica may be asked."""
+    topics: list[dict[str, Any]] = []
+    for topic in request.topics:
+        partitions: list[dict[str, Any]] = []
+        topics.append({"name": topic.name, "partitions": partitions})
+        for index in topic.partition_indexes:
+            try:
+                found = yield from _producers(context, topic.name, index)
+                answer = {"partition_index": index, "error_code": 0, "active_producers": found}
+            except KafkaError as error:
+                answer = _failed(index, error)
+            partitions.append(answer)
+            if len(partitions) % PARTITIONS_PER_STEP == 0:
+                yield
+    return {"topics": topics}
 
-    def one(topic: str, index: int) -> dict[str, Any]:
-        try:
-            producers = _producers(context, topic, index)
-        except KafkaError as error:
-            return _failed(index, error)
-        return {"partition_index": index, "error_code": 0, "active_producers": producers}
 
-    return {
-        "topics": [
-            {"name": t.name, "partitions": [one(t.name, index) for index in t.partition_indexes]}
-            for t in request.topics
-        ]
-    }
-
-
-def _producers(context: RequestContext, topic: str, index: int) -> list[dict[str, Any]]:
+def _producers(context: RequestContext, topic: str, index: int) -> Steps[list[dict[str, Any]]]:
     if reason := why_invalid(topic):
         raise InvalidTopicException(reason)
     if topic not in context.broker.state.topics:
         raise UnknownTopicOrPartition
     partition = context.broker.replicas.partition(topic, index)
-    return [
-        {
-            "producer_id": entry.producer_id,
-            "producer_epoch": entry.epoch,
-            "last_sequence": entry.last_sequence,
-            "last_timestamp": entry.last_timestamp,
-            "coordinator_epoch": entry.coordinator_epoch,
-            "current_txn_start_offset": entry.transaction_first_offset,
-        }
-        for entry in partition.log.producer_state.entries()
-    ]
+    producers: list[dict[str, Any]] = []
+    for entry in partition.log.producer_state.entries():
+        producers.append(
+            {
+                "producer_id": entry.producer_id,
+                "producer_epoch": entry.epoch,
+                "last_sequence": entry.last_sequence,
+                "last_timestamp": entry.last_timestamp,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "current_txn_start_offset": entry.transaction_first_offset,
+            }
+        )
+        if len(producers) % PRODUCERS_PER_STEP == 0:
+            yield
+    return producers
 
 
 def _failed(index: int, error: KafkaError) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from ...coordinator.topic_names import why_invalid
 from ...wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ...wire.framing import RequestHeader
 from ...wire.messages import control
-from ..dispatch import Api, RequestContext, Values, control_api
+from ...wire.steps import Steps, run_to_end
+from ..dispatch import BODY_AT_ONCE_BYTES_MAX, Api, RequestContext, Values, control_api
+from ..services import BrokerServices
 from .auto_creation import AutoCreation
 from .cluster import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, address_of, in_order
 
@@ -30,6 +32,8 @@ METADATA = 3
 ZERO_ID = bytes(16)
 CACHED_QUESTION_BYTES_MAX = 4096
 CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
+PARTITIONS_AT_ONCE_MAX = 200  # about 2 ms
+PARTITIONS_PER_STEP = 50
 
 
 class MetadataAnswers:
@@ -48,7 +52,7 @@ class MetadataAnswers:
         broker = context.broker
         if broker.doubtful_brokers:
             return self._answer_when_settled(context, header, body)
-        now_at = (broker.state.revision, broker.controller_id, broker.departed_brokers.revision)
+        now_at = _moment(broker)
         if now_at != self._cached_at:
             self._cached.clear()
             self._cached_bytes = 0
@@ -56,17 +60,52 @@ class MetadataAnswers:
         key = (header.api_version, bytes(body)) if len(body) <= CACHED_QUESTION_BYTES_MAX else None
         if key in self._cached:
             return [self._cached[key]]
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:
+            return self._decode_and_answer(context, header, body)
+        request = control.decode_request(METADATA, header.api_version, body)
+        return self._answer(context, header.api_version, request, key)
+
+    async def _decode_and_answer(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any]:
         version = header.api_version
-        request = control.decode_request(METADATA, version, body)
+        decoding = control.decode_request_steps(METADATA, version, body)
+        request = await context.broker.work.run("Metadata", decoding)
+        answer = self._answer(context, version, request, None)
+        return answer if isinstance(answer, list) else await answer
+
+    def _answer(
+        self, context: RequestContext, version: int, request: Any, key: tuple[int, bytes] | None
+    ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
+        broker = context.broker
         names, by_id = _asked(broker.state, request, version)
         to_create = self._to_create(context, request, names, by_id)
         if to_create:
             return self._create_and_answer(context, request, version, names, to_create)
+        if _has_many_partitions(broker.state, names):
+            return self._answer_in_slices(context, request, version, names, key)
         answer = _encode(context, request, version, names, {})
+        self._keep(key, answer)
+        return [answer]
+
+    async def _answer_in_slices(
+        self,
+        context: RequestContext,
+        request: Any,
+        version: int,
+        names: Sequence[str | bytes] | None,
+        key: tuple[int, bytes] | None,
+    ) -> list[Any]:
+        asked_at = self._cached_at
+        (answer,) = await _encode_in_slices(context, request, version, names, {})
+        if asked_at == self._cached_at == _moment(context.broker):
+            self._keep(key, answer)
+        return [answer]
+
+    def _keep(self, key: tuple[int, bytes] | None, answer: bytes) -> None:
         if key is not None and self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX:
             self._cached[key] = answer
             self._cached_bytes += len(answer)
-        return [answer]
 
     async def _answer_when_settled(
         self, context: RequestContext, header: RequestHeader, body: memoryview
@@ -106,7 +145,12 @@ class MetadataAnswers:
         to_create: list[str],
     ) -> list[Any]:
         errors = await self._creation.create(context.broker, to_create)
-        return [_encode(context, request, version, names, errors)]
+        return await _encode_in_slices(context, request, version, names, errors)
+
+
+def _moment(broker: BrokerServices) -> tuple[int, int, int]:
+    """What answers depend on; while it is the same, they are."""
+    return broker.state.revision, broker.controller_id, broker.departed_brokers.revision
 
 
 def _asked(
@@ -132,6 +176,16 @@ def _asked(
     return list(dict.fromkeys(topic.name or "" for topic in request.topics)), False
 
 
+def _has_many_partitions(state: ClusterState, names: Iterable[str | bytes] | None) -> bool:
+    count = 0
+    for name in state.topics if names is None else names:
+        topic = state.topics.get(name) if isinstance(name, str) else None
+        count += 1 if topic is None else len(topic.partitions)
+        if count > PARTITIONS_AT_ONCE_MAX:
+            return True
+    return False
+
+
 def _encode(
     context: RequestContext,
     request: Any,
@@ -139,6 +193,31 @@ def _encode(
     names: Iterable[str | bytes] | None,
     errors: dict[str, int],
 ) -> bytes:
+    values = run_to_end(_values(context, request, version, names, errors))
+    return control.encode_response(METADATA, version, values)
+
+
+async def _encode_in_slices(
+    context: RequestContext,
+    request: Any,
+    version: int,
+    names: Iterable[str | bytes] | None,
+    errors: dict[str, int],
+) -> list[Any]:
+    """Each partition is told as it is when its turn comes; a topic may go in the meantime."""
+    work = context.broker.work
+    values = await work.run("Metadata", _values(context, request, version, names, errors))
+    encoding = control.encode_response_steps(METADATA, version, values)
+    return [await work.run("Metadata", encoding)]
+
+
+def _values(
+    context: RequestContext,
+    request: Any,
+    version: int,
+    names: Iterable[str | bytes] | None,
+    errors: dict[str, int],
+) -> Steps[Values]:
     broker = context.broker
     state = broker.state
     with_operations = getattr(request, "include_topic_authorized_operations", False)
@@ -148,39 +227,39 @@ def _encode(
         if isinstance(name, bytes):
             values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
         elif topic := state.topics.get(name):
-            values = topic_values(state, topic, version)
+            values = yield from topic_values(state, topic, version)
         else:
             values = missing_topic(name, errors.get(name)) | extra
         topics.append(values | extra if values.get("name") is not None else values)
+        if len(topics) % PARTITIONS_PER_STEP == 0:
+            yield
     with_cluster = getattr(request, "include_cluster_authorized_operations", False)
-    return control.encode_response(
-        METADATA,
-        version,
-        {
-            "brokers": [
-                address_of(b, "node_id")
-                for b in in_order(state.brokers)
-                if not b.is_fenced or b.node_id in broker.departed_brokers
-            ],
-            "cluster_id": state.cluster_id,
-            "controller_id": broker.controller_id,
-            "topics": topics,
-            "cluster_authorized_operations": CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
-        },
-    )
+    return {
+        "brokers": [
+            address_of(b, "node_id")
+            for b in in_order(state.brokers)
+            if not b.is_fenced or b.node_id in broker.departed_brokers
+        ],
+        "cluster_id": state.cluster_id,
+        "controller_id": broker.controller_id,
+        "topics": topics,
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
+    }
 
 
-def topic_values(state: ClusterState, topic: Topic, version: int) -> dict[str, Any]:
+def topic_values(state: ClusterState, topic: Topic, version: int) -> Steps[dict[str, Any]]:
     """A topic with all its partitions, in the terms of Metadata."""
+    partitions: list[dict[str, Any]] = []
+    for index, partition in enumerate(topic.partitions):
+        partitions.append(partition_values(state, index, partition, hides_dead=version == 0))
+        if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+            yield
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
-        "partitions": [
-            partition_values(state, index, partition, hides_dead=version == 0)
-            for index, partition in enumerate(topic.partitions)
-        ],
+        "partitions": partitions,
     }
 
 

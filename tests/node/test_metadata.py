@@ -370,3 +370,34 @@ def test_librdkafka_asks_for_all_topics_with_three_bytes_too_many() -> None:
     assert isinstance(answer, list)
     body = memoryview(b"".join(answer))[9:]
     assert [topic.name for topic in control.decode_response(METADATA, 13, body).topics] == ["a"]
+
+
+def test_many_partitions_are_told_in_slices_and_kept() -> None:
+    broker = FakeBroker()
+    broker.create("large", partitions=3_000)
+    broker.create("small")
+    answers = broker.dispatcher.table[METADATA].handle.__self__  # type: ignore[attr-defined]
+
+    async def test() -> None:
+        first = broker.answer(METADATA, 12, asking("large", "small"))
+        assert len(answers._cached) == 0
+        large, small = (await first).topics
+        assert [p.partition_index for p in large.partitions] == list(range(3_000))
+        assert len(small.partitions) == 2
+        assert len(answers._cached) == 1
+        changing = asyncio.ensure_future(broker.answer(METADATA, 12, asking("large")))
+        await asyncio.sleep(0)
+        broker.create("later")
+        assert len((await changing).topics[0].partitions) == 3_000
+        assert len(answers._cached) == 1, "not what is old by now"
+
+    asyncio.run(test())
+
+
+def test_a_question_for_very_many_topics_is_answered() -> None:
+    broker = FakeBroker()
+    broker.create("t0")
+    names = [f"t{n}" for n in range(5_000)]
+    answer = broker.ask(METADATA, 12, asking(*names))
+    assert [topic.name for topic in answer.topics] == names
+    assert [topic.error_code for topic in answer.topics[:2]] == [0, 3]

@@ -7,6 +7,7 @@ from oncelog.wire.messages import control
 from oncelog.wire.messages.apis import APIS
 from oncelog.wire.messages.control import _schema
 from oncelog.wire.primitives import MalformedFrame
+from oncelog.wire.steps import run_to_end
 
 from .samples import Samples, sample_body, through_kio
 
@@ -30,6 +31,41 @@ def test_a_message_is_the_same_to_kio(api_key: int, version: int) -> None:
             data = sample_body(api_key, version, direction, samples)
             assert through_kio(api_key, version, direction, data) == data
             assert encode(api_key, version, decode(api_key, version, memoryview(data))) == data
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY)
+def test_a_message_is_the_same_in_steps(api_key: int, version: int) -> None:
+    samples = Samples(api_key * 100 + version)
+    for _ in range(6):
+        data = memoryview(sample_body(api_key, version, "request", samples))
+        in_steps = run_to_end(control.decode_request_steps(api_key, version, data))
+        assert in_steps == control.decode_request(api_key, version, data)
+        data = memoryview(sample_body(api_key, version, "response", samples))
+        message = control.decode_response(api_key, version, data)
+        assert run_to_end(control.encode_response_steps(api_key, version, message)) == data
+        assert control.encode_short_response(api_key, version, message) in (data, None)
+
+
+def test_a_long_message_takes_many_steps() -> None:
+    partitions = [{"partition_index": i, "timestamp": -1, "offset": i} for i in range(5_000)]
+    values = {"topics": [{"name": "t", "partitions": partitions}]}
+    assert control.encode_short_response(LIST_OFFSETS, 7, values) is None
+    assert sum(1 for _ in control.encode_response_steps(LIST_OFFSETS, 7, values)) >= 50
+    many_topics = {"topics": [{"name": "t", "partitions": partitions[:90]}] * 90}
+    assert control.encode_short_response(LIST_OFFSETS, 7, many_topics) is None
+    few = {"topics": [{"name": "t", "partitions": partitions[:50]}]}
+    expected = control.encode_response(LIST_OFFSETS, 7, few)
+    assert control.encode_short_response(LIST_OFFSETS, 7, few) == expected
+    request = control.encode_request(LIST_OFFSETS, 7, values)
+    steps = control.decode_request_steps(LIST_OFFSETS, 7, memoryview(request))
+    assert sum(1 for _ in steps) >= 100
+
+
+@pytest.mark.parametrize("api_key", [METADATA, LIST_OFFSETS, OFFSET_FETCH])
+def test_nonsense_is_refused_in_steps_too(api_key: int) -> None:
+    data = memoryview(b"\x00\xff\xff\xff\xff\x0f" * 20)
+    with pytest.raises(MalformedFrame):
+        run_to_end(control.decode_request_steps(api_key, APIS[api_key].newest, data))
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)

@@ -12,18 +12,22 @@ from importlib import import_module
 from typing import Any
 
 from ..primitives import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, MalformedFrame, Reader
+from ..steps import Steps
 from .apis import API_NAMES, APIS, is_flexible
 from .schema import kinds_of
-from .schema_decoder import decoder_of
-from .schema_encoder import encoder_of
+from .schema_decoder import decoder_of, steps_decoder_of
+from .schema_encoder import ShortChunks, TooLargeAtOnce, encoder_of, steps_encoder_of
 
 __all__ = [
     "API_NAMES",
     "check_names",
     "decode_request",
+    "decode_request_steps",
     "decode_response",
     "encode_request",
     "encode_response",
+    "encode_response_steps",
+    "encode_short_response",
     "is_flexible",
     "prepare",
 ]
@@ -115,6 +119,32 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     asks for the metadata of all topics.
     """
     return _decode(api_key, version, "request", body)
+
+
+def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
+    """The same in steps, for a large body."""
+    reader = Reader(memoryview(body), elements_max=REQUEST_ELEMENTS_MAX)
+    try:
+        return (yield from steps_decoder_of(_schema(api_key, version, "request"))(reader))
+    except (RecursionError, OverflowError, ValueError) as error:
+        raise MalformedFrame(f"not a {APIS[api_key].name} request: {error}") from error
+
+
+def encode_short_response(api_key: int, version: int, values: Any) -> bytes | None:
+    """The body, None where it has long arrays: then `encode_response_steps`."""
+    chunks = ShortChunks()
+    try:
+        encoder_of(_schema(api_key, version, "response"))(values, chunks)
+    except TooLargeAtOnce:
+        return None
+    return b"".join(chunks)
+
+
+def encode_response_steps(api_key: int, version: int, values: Any) -> Steps[bytes]:
+    """`encode_response` in steps."""
+    chunks: list[bytes] = []
+    yield from steps_encoder_of(_schema(api_key, version, "response"))(values, chunks)
+    return b"".join(chunks)
 
 
 def encode_response(api_key: int, version: int, values: Any) -> bytes:

@@ -10,10 +10,22 @@ from functools import cache
 from typing import Any
 
 from ..primitives import encode_count, encode_string, encode_tags
+from ..steps import Steps
 from .schema import FIXED, NO_UUID, Kind, kinds_of, steps_of, struct_of
 
+ITEMS_AT_ONCE_MAX = 100  # of an array; about 0.5 ms
+CHUNKS_AT_ONCE_MAX = 2_000
 Encode = Callable[[Any, list[bytes]], None]
+EncodeSteps = Callable[[Any, list[bytes]], Steps[None]]
 Get = Callable[[str, Any], Any]
+
+
+class TooLargeAtOnce(Exception):
+    """The message is to be encoded in steps."""
+
+
+class ShortChunks(list[bytes]):
+    """Chunks of a message that must be short: else TooLargeAtOnce."""
 
 
 @cache
@@ -25,6 +37,55 @@ def encoder_of(cls: type) -> Encode:
     """
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     steps = [_step_encoder(run, flexible) for run in steps_of(cls)]
+    has_tags = any(kind.tag is not None for kind in kinds_of(cls))
+    encode_tagged = _tag_encoder(cls)
+
+    def encode(values: Any, chunks: list[bytes]) -> None:
+        get = _getter(values)
+        for step in steps:
+            step(get, chunks)
+        if has_tags:
+            encode_tagged(get, chunks)
+        elif flexible:
+            chunks.append(b"\0")
+
+    return encode
+
+
+@cache
+def steps_encoder_of(cls: type) -> EncodeSteps:
+    """The same in steps, for messages with long arrays."""
+    flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
+    plan = [(_step_encoder(run, flexible), _long_array(run[0])) for run in steps_of(cls)]
+    encode_tagged = _tag_encoder(cls)
+
+    def encode(values: Any, chunks: list[bytes]) -> Steps[None]:
+        get = _getter(values)
+        for step, array in plan:
+            items = None if array is None else get(array.name, array.default)
+            if not items:
+                step(get, chunks)
+                continue
+            assert array is not None and array.entity is not None
+            encode_item = steps_encoder_of(array.entity)
+            chunks.append(encode_count(len(items), flexible))
+            for number, item in enumerate(items, 1):
+                yield from encode_item(item, chunks)
+                if number % ITEMS_AT_ONCE_MAX == 0:
+                    yield
+        if flexible:
+            encode_tagged(get, chunks)
+
+    return encode
+
+
+def _long_array(kind: Kind) -> Kind | None:
+    """The kind, if it is an array of messages."""
+    return kind if kind.is_array and kind.entity is not None and not kind.is_fixed else None
+
+
+def _tag_encoder(cls: type) -> Callable[[Get, list[bytes]], None]:
+    flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     tagged = sorted(
         (
             (k.tag, k.name, k.default, _field_encoder(k, flexible))
@@ -34,12 +95,7 @@ def encoder_of(cls: type) -> Encode:
         key=lambda entry: entry[0],
     )
 
-    def encode(values: Any, chunks: list[bytes]) -> None:
-        get = _getter(values)
-        for step in steps:
-            step(get, chunks)
-        if not flexible:
-            return
+    def encode_tagged(get: Get, chunks: list[bytes]) -> None:
         tags: list[tuple[int, bytes]] = []
         for tag, name, default, encode_field in tagged:
             value = get(name, default)
@@ -49,7 +105,7 @@ def encoder_of(cls: type) -> Encode:
                 tags.append((tag, b"".join(inner)))
         chunks.append(encode_tags(tags) if tags else b"\0")
 
-    return encode
+    return encode_tagged
 
 
 def _step_encoder(run: tuple[Kind, ...], flexible: bool) -> Callable[[Get, list[bytes]], None]:
@@ -89,6 +145,10 @@ def _field_encoder(kind: Kind, flexible: bool) -> Encode:
                 raise TypeError(f"{kind.name} must not be null")
             chunks.append(encode_count(-1, flexible))
             return
+        if type(chunks) is ShortChunks and (
+            len(values) > ITEMS_AT_ONCE_MAX or len(chunks) > CHUNKS_AT_ONCE_MAX
+        ):
+            raise TooLargeAtOnce
         chunks.append(encode_count(len(values), flexible))
         if code is not None:
             chunks.append(struct.pack(f">{len(values)}{code}", *values))
