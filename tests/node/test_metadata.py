@@ -11,7 +11,7 @@ from oncelog.wire.messages import control
 
 from .fake_broker import CLUSTER_ID, FakeBroker
 
-METADATA, DESCRIBE_TOPIC_PARTITIONS = 3, 75
+METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 3, 19, 75
 ZERO_ID = bytes(16)
 
 
@@ -387,9 +387,10 @@ def test_many_partitions_are_told_in_slices_and_kept() -> None:
         assert len(answers._cached) == 1
         changing = asyncio.ensure_future(broker.answer(METADATA, 12, asking("large")))
         await asyncio.sleep(0)
-        broker.create("later")
+        later = {"name": "later", "num_partitions": 1, "replication_factor": 1}
+        await broker.answer(CREATE_TOPICS, 5, {"topics": [later], "timeout": 1_000})
         assert len((await changing).topics[0].partitions) == 3_000
-        assert len(answers._cached) == 1, "not what is old by now"
+        assert len(answers._cached) == 1, "what is old by now is not kept"
 
     asyncio.run(test())
 
