@@ -57,7 +57,14 @@ async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -
         loop.add_signal_handler(number, stop.set)
     broker = make(config)
     broker.watchdog.start()
-    loop.set_exception_handler(partial(_unhandled, broker))
+    try:
+        loop.set_exception_handler(partial(_unhandled, broker))
+        await _live(broker, stop)
+    finally:
+        broker.watchdog.stop()  # its alarm would kill an interpreter that takes long to end
+
+
+async def _live(broker: Broker, stop: asyncio.Event) -> None:
     starting = asyncio.ensure_future(broker.start())
     interrupted = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, interrupted}, return_when=asyncio.FIRST_COMPLETED)
@@ -67,7 +74,6 @@ async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -
     starting.result()
     await broker.run(stop)
     await broker.stop()
-    broker.watchdog.stop()
 
 
 def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from oncelog.node.loop_watchdog import Stall
 from oncelog.replication.sliced_work import SlicedWork
 
 from . import stalling_node
+from .test_config import REQUIRED
 
 DEADLINE_S = 30
 
@@ -51,6 +53,34 @@ def test_a_task_is_named_when_nothing_better_is_known() -> None:
 
     assert asyncio.run(named()) == "task heartbeats"
     assert describe(None, None) == "a callback"
+
+
+FAILING_NODE = """
+import signal, sys
+from oncelog.node import __main__ as node
+from oncelog.node.broker import Broker
+
+class FailingBroker(Broker):
+    async def start(self):
+        raise ValueError("the port is in use")
+
+code = node.main(sys.argv[1:], make=FailingBroker)
+print(code, *signal.getitimer(signal.ITIMER_REAL))
+"""
+
+
+def test_no_alarm_outlives_a_node_that_fails(tmp_path: Path) -> None:
+    """It killed an interpreter that took long to end: exit code -14, not 1."""
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in REQUIRED.items()))
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING_NODE, "--config", file],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.stdout == "1 0.0 0.0\n", done.stderr
 
 
 @pytest.fixture(scope="module")
