@@ -4,7 +4,7 @@
     meta.properties                  cluster, node, directory id, and the boot of the machine
     <topic>-<partition>/             a partition's log
     <topic>-<partition>.<hex>-delete/    a deleted one, which waits for its removal
-    <topic>-<partition>.<hex>-stray/     one that is set aside: of an older topic of that name
+    <topic>-<partition>.<hex>-stray/     one that is set aside: of a topic that nobody knows
     three checkpoints                high watermarks, recovery points, log starts by partition
     .kafka_cleanshutdown             everything was closed and synced; gone while a broker runs
     unrecovered-logs-checkpoint      those that nobody has opened since an end that was not clean
