@@ -180,6 +180,8 @@ class Invariants:
         for node in nodes.values():
             for hosted in _hosted(node):
                 leader = hosted.leader
+                if hosted.log.is_failed:
+                    continue  # it takes nobody in and lets nobody go
                 if leader is None or leader.leader_epoch < self._epochs.get(hosted.key, 0):
                     continue
                 for member in leader.isr:

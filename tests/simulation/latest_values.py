@@ -15,10 +15,10 @@ from oncelog.client.producer import Producer
 from oncelog.wire.errors import KafkaError
 
 TOPIC, PARTITIONS, KEYS = "latest", 2, 6
-PAUSE_MS, ROUND_MAX = 200, 6
+PAUSE_MS, ROUND_MAX = 100, 3
 CONFIGS = {
     "cleanup.policy": "compact",
-    "internal.segment.bytes": "700",
+    "internal.segment.bytes": "400",
     "min.cleanable.dirty.ratio": "0.1",
     "index.interval.bytes": "100",
 }

@@ -98,8 +98,8 @@ class Shape:
 NAMED = {
     "dense": Shape(seconds=15.0, faults=45),
     "power": Shape(
-        seconds=15.0,
-        faults=30,
+        seconds=24.0,
+        faults=20,
         durable=True,  # so that power may go at any time, and on all machines
         kinds=(
             "disk-full", "sync-error", "slow-disk", "kill", "kill-all", "crash-io", "power",

@@ -21,8 +21,8 @@ from .outcome import Shape
 from .run import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, CHUNK = 150, 25
-HOURS_LEAST = 4.0
+SEEDS, CHUNK = 125, 25
+HOURS_LEAST = 3.2
 
 
 def simulate(first: int, behind: int) -> list[dict[str, Any]]:

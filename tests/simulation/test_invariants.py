@@ -31,8 +31,9 @@ class TwoNodes:
 
     def __init__(self, *hosted: Any) -> None:
         self.timeline = SimpleNamespace(now=0.0)
+        self.shape = SimpleNamespace(size=0)
         self.nodes = {
-            i: SimpleNamespace(node_id=i, starts=1, is_serving=True)
+            i: SimpleNamespace(node_id=i, starts=1, is_serving=True, disk=SimpleNamespace(error=0))
             for i in range(1, len(hosted) + 1)
         }
         for i, one in enumerate(hosted, 1):

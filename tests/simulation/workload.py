@@ -25,6 +25,7 @@ from .virtual_node import VirtualClient
 PROBE_TOPIC = "probe"
 PROBE_MS = 20_000
 IDS_AT_ONCE = 20
+SHORT_LIVED, SHORT_LIFE_S = 0.4, 0.05  # of the topics that are made meanwhile
 FINAL_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
@@ -173,10 +174,13 @@ async def _one_change(
     what = dice.choice(["create", "create", "delete", "extend", "config", "elect", "move", "move"])
     match what:
         case "create":
+            name = f"extra-{number}"
             await admin.create_topic(
-                f"extra-{number}", partitions=dice.randint(1, 3),
-                replication_factor=min(3, len(cluster.ids)),
-            )  # fmt: skip
+                name, partitions=dice.randint(1, 3), replication_factor=min(3, len(cluster.ids))
+            )
+            if dice.random() < SHORT_LIVED:
+                await asyncio.sleep(dice.expovariate(1 / SHORT_LIFE_S))
+                await admin.delete_topics([name])
         case "delete":
             extras = {
                 p.topic for p in await admin.describe_topics() if p.topic.startswith("extra-")
