@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from . import results
 from .catalogue import SWITCHES
-from .chance import by_chance
+from .chance import FIRST, by_chance
 from .rounds import IN_SIMULATION, chosen, round_number
 
 
@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="play with so many seeds")
     parser.add_argument("--chance", type=float, metavar="S", help="only let chance find them, "
                         "for so many seconds of the processor each")  # fmt: skip
+    parser.add_argument("--first", type=int, default=FIRST, help="the first seed for chance")
     parser.add_argument("--write", action="store_true", help="keep the table for docs/judge.md")
     options = parser.parse_args(arguments)
     names = options.names or list(SWITCHES)
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         names = chosen(round_number(), IN_SIMULATION, names)
         print(f"round {round_number()}: {', '.join(names)}")
     if options.chance:
-        return leave_to_chance(names, options.chance, options.write)
+        return leave_to_chance(names, options.chance, options.first, options.write)
     done: list[results.Result] = []
     print(" | ".join(results.HEADS))
     for name in names:
@@ -52,13 +53,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if bad else 0
 
 
-def leave_to_chance(names: list[str], cpu_s: float, is_kept: bool) -> int:
+def leave_to_chance(names: list[str], cpu_s: float, first: int, is_kept: bool) -> int:
     """Print what random simulation finds."""
     known = {result.switch: result for result in results.read()}
     for name in names:
         if SWITCHES[name].scenario.startswith("raft-"):
             continue  # these have a simulation of their own, which is random
-        chance = by_chance(SWITCHES[name], cpu_s=cpu_s)
+        chance = by_chance(SWITCHES[name], cpu_s=cpu_s, first=first)
         print(f"{name}: {chance} {', '.join(chance.found)}", flush=True)
         if is_kept and name in known:
             known[name] = replace(known[name], by_chance=str(chance))

@@ -6,7 +6,7 @@ the switch is not caught. `scenario` is the directed run that meets the bug: see
 
 from dataclasses import dataclass
 
-from . import broken_decisions, broken_logs
+from . import broken_decisions, broken_logs, broken_nodes
 from .patching import Install
 
 
@@ -23,7 +23,7 @@ class Switch:
     @property
     def plays_on_processes(self) -> bool:
         """Whether its scenario needs nothing that only a simulation can do."""
-        return not self.scenario.startswith(("raft-", "power-"))
+        return not self.scenario.startswith(("raft-", "power-", "random"))
 
 
 def _switch(name: str, install: Install, scenario: str, *found_as: str) -> Switch:
@@ -63,5 +63,8 @@ _ALL = (
             "inconsistent-offsets", "unseen"),
     _switch("same-epoch-after-timeout", broken_decisions.same_epoch_after_timeout, "timeout",
             "torn-transaction", "unseen"),
+    _switch("shared-tables", broken_nodes.shared_tables, "random", "unhandled"),
+    _switch("late-recovery-point", broken_nodes.late_recovery_point, "random-power",
+            "value lost", "leader lacks records", "member lacks records"),
 )  # fmt: skip
 SWITCHES = {switch.name: switch for switch in _ALL}

@@ -20,8 +20,9 @@ from oncelog.deploy.history_recorder import Recorder
 from oncelog.deploy.local_cluster import Cluster
 
 from ..simulation.invariants import Invariants
-from ..simulation.outcome import Shape
+from ..simulation.outcome import NAMED, Shape
 from ..simulation.raft_simulation import Violation
+from ..simulation.run import run_seed
 from ..simulation.virtual_cluster import VirtualCluster
 from . import scenarios_logs, scenarios_raft, scenarios_transactions
 from .broken_node import nodes_with
@@ -33,7 +34,12 @@ from .stage import ClusterOnStage, Stage
 Scenario = Callable[[Stage], Coroutine[Any, Any, None]]
 CLUSTER_SCENARIOS: dict[str, Scenario] = scenarios_logs.SCENARIOS | scenarios_transactions.SCENARIOS
 RAFT_SCENARIOS: dict[str, Callable[[int], object]] = dict(scenarios_raft.SCENARIOS)
+# Random simulation, with the seeds' own shapes or with one for a class of faults.
+RANDOM_SCENARIOS: dict[str, Shape | None] = {"random": None} | {
+    f"random-{name}": NAMED[name] for name in ("disks", "links", "power")
+}
 RAFT_SEEDS_MAX = 60
+RANDOM_SEEDS_MAX = 200
 RAFT = "invariant of Raft"
 VIRTUAL_S_MAX = 600.0
 SETTLING_S = 1.0  # on a new cluster every voter has to be heard before one may be missing
@@ -56,13 +62,15 @@ class Played:
 
 
 def play(switch: Switch, *, is_on: bool, on_processes: bool = False, seed: int = 1) -> Played:
-    """One play. A scenario of Raft tries many seeds with the bug, and with `seed` begins elsewhere;
-    without the bug it plays the one that is given, `Played.seed` of the play that met it.
+    """One play. A scenario of Raft, or a random one, tries many seeds with the bug, and with `seed`
+    begins elsewhere; without the bug it plays the one given, `Played.seed` of the play that met it.
     """
     started = time.monotonic()
     found_at: int | None = seed
     if switch.scenario in RAFT_SCENARIOS:
         found, found_at = _play_raft(switch, is_on, seed)
+    elif switch.scenario in RANDOM_SCENARIOS:
+        found, found_at = _play_at_random(switch, is_on, seed)
     elif on_processes:
         found, found_at = _play_on_processes(switch, is_on), None
     else:
@@ -79,6 +87,17 @@ def _play_raft(switch: Switch, is_on: bool, seed: int) -> tuple[dict[str, str], 
                 run(number)
         except (Violation, CorruptJournal) as violation:
             return {RAFT: str(violation)}, number
+    return {}, seed
+
+
+def _play_at_random(switch: Switch, is_on: bool, seed: int) -> tuple[dict[str, str], int]:
+    shape = RANDOM_SCENARIOS[switch.scenario]
+    first = seed * 1_000_000
+    for number in range(first, first + RANDOM_SEEDS_MAX) if is_on else (seed,):
+        outcome = run_seed(number, shape=shape, install=switch.install if is_on else None)
+        found = {words.partition(": ")[0]: words for words in outcome.violations}
+        if switch.found_as & found.keys() or not is_on:
+            return found, number
     return {}, seed
 
 

@@ -12,7 +12,7 @@ from oncelog.deploy.checks.catalogue import ANOMALIES
 
 from . import play, results
 from .catalogue import SWITCHES
-from .play import CLUSTER_SCENARIOS, RAFT_SCENARIOS
+from .play import CLUSTER_SCENARIOS, RAFT_SCENARIOS, RANDOM_SCENARIOS
 from .rounds import IN_SIMULATION, ON_PROCESSES, chosen, round_number
 
 EACH = pytest.mark.parametrize("name", SWITCHES)
@@ -77,9 +77,14 @@ def test_a_switch_has_a_scenario_and_a_right_name(name: str) -> None:
     switch = SWITCHES[name]
     assert switch.breaks
     if switch.scenario not in RAFT_SCENARIOS:
-        assert switch.scenario in CLUSTER_SCENARIOS
+        assert switch.scenario in (*CLUSTER_SCENARIOS, *RANDOM_SCENARIOS)
         assert switch.found_as
-        assert not any(ANOMALIES[each].is_legal for each in switch.found_as)
+        anomalies = [ANOMALIES[each] for each in switch.found_as if each in ANOMALIES]
+        assert not any(anomaly.is_legal for anomaly in anomalies)
+        # Names of the simulation's invariants are told in words.
+        assert all(
+            each in ANOMALIES or " " in each or each == "unhandled" for each in switch.found_as
+        )
 
 
 @EACH

@@ -116,8 +116,9 @@ them all.
 {switch_table()}
 *seeds*: with how many of them it was caught (a scenario of Raft tries up to 60 histories each);
 *s*: the longest play, with its verdict; *without it*: what was found in the same scenario, with the
-same seeds, without the bug; *by chance*: whether random simulation finds it, too, within seconds
-of the processor (`--chance S`): a measure of the simulation, and no proof.
+same seeds, without the bug; *by chance*: which seed of random simulation finds it, of seeds that
+nothing was tuned on, and after how many seconds of the processor (`--chance S`): a measure of the
+simulation, and no proof. The scenario `random` is that simulation itself.
 
 ## The checks
 

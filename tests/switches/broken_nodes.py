@@ -1,0 +1,33 @@
+"""What can be wrong in how a node starts, and in what it makes of its disk."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from oncelog.node.checkpoint_writer import CheckpointWriter
+from oncelog.node.logs import DirectoryJob, Logs
+
+from .patching import replaced
+
+
+def shared_tables() -> AbstractContextManager[Any]:
+    """The thread that opens logs looks into the metadata's tables, which the loop changes."""
+    sound = Logs.carry_out
+
+    def carry_out(self: Any, jobs: Iterable[DirectoryJob]) -> list[Any]:
+        outcomes: list[Any] = []
+        for key, is_removed, opening in jobs:
+            topic = None if opening is None else self._state.topics[key[0]]
+            outcomes += sound(self, [self.job(key, topic, is_removed=is_removed)])
+        return outcomes
+
+    return replaced(Logs, "carry_out", carry_out)
+
+
+def late_recovery_point() -> AbstractContextManager[Any]:
+    """A compaction leaves gaps above what the disk says is synced."""
+
+    async def reach(*_: Any) -> bool:
+        return True
+
+    return replaced(CheckpointWriter, "reach", reach)
