@@ -122,7 +122,10 @@ def begin_controlled_shutdown(tables: ClusterTables, command: BeginControlledShu
 
 
 def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Result:
-    """As a death, for some partitions only: the node is no candidate while its log is broken."""
+    """As a death, for some partitions only: the node is no candidate while its log is broken.
+
+    Not out of the ELR either, where it may be without being in the ISR any more.
+    """
     broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
     if broker is None:
         return refusal
@@ -134,7 +137,7 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Result:
     ]
     settle_each(
         tables,
-        (key for key in keys if command.node_id in tables.topics[key[0]].partitions[key[1]].isr),
+        keys,
         without=command.node_id,
         untrusted=command.node_id,
     )

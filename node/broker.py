@@ -199,13 +199,13 @@ class Broker:
         await self.transport.stop()
         self._work.close()
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(
-            self._log_executor, self._directory.close, self._liveness.broker_epoch
-        )
+        epoch = self._liveness.broker_epoch
+        await loop.run_in_executor(self._log_executor, self._directory.close, epoch)
         self._journal_executor.shutdown()
         self._raft_executor.shutdown()
         self._log_executor.shutdown()
         self._directory_executor.shutdown()
+        self._replicas.flusher.stop()
 
     # -- parts
 
@@ -274,6 +274,7 @@ class Broker:
             fault_point=self._fault_point,
             work=self._work,
         )
+        self._replicas.flusher.start(self._outside.executor)
         self._fetchers = ReplicaFetchers(
             self.transport,
             self._replicas,

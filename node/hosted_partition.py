@@ -44,11 +44,11 @@ class HostedPartition:
         "leader_epoch",
         "leader_id",
         "log",
-        "next_flush_ms",
         "observer",
         "partition_epoch",
         "readers",
         "replicas",
+        "settled_key",
         "topic",
         "topic_id",
         "transactional_ids",
@@ -60,6 +60,7 @@ class HostedPartition:
         self.index = index
         self.topic_id = topic_id
         self.key = (topic_id, index)
+        self.settled_key = (topic_id, index, "settled")  # acks=1 waits under it for a flush
         self.log = log
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
@@ -70,7 +71,6 @@ class HostedPartition:
         # What consumers cannot read yet: the next offset and the size of each batch.
         self.unseen: list[tuple[int, int]] = []
         self.is_changed = False  # on the list of partitions to tell followers about
-        self.next_flush_ms = 0
         # Told when the high watermark has risen, and when we lead no longer: the group
         # coordinator, for its partitions.
         self.observer: PartitionCallback | None = None
@@ -94,6 +94,8 @@ class HostedPartition:
         lag_time_max_ms: int,
     ) -> None:
         """Begin a term of leading; now_ms is monotonic. Raises KafkaStorageError."""
+        if self.log.is_cut_unsynced:  # elected within a moment of that: it cannot wait
+            self.log.flush()
         self.log.assign_leader_epoch(record.leader_epoch)
         self.leader = PartitionLeader(
             node_id=node_id,
@@ -108,6 +110,7 @@ class HostedPartition:
             lag_time_max_ms=lag_time_max_ms,
             broker_epoch=broker_epoch,
             peers=peers,
+            settled_end_offset=self.log.settled_end_offset,
         )
         self.follower = None
         # What earlier leaders wrote above the high watermark has not been counted.

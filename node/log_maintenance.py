@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 
 from ..replication.background_task import background_task
 from ..storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ..storage.log_config import LONG_MAX
 from ..storage.log_directory import LogDirectory
 from ..wire.errors import KafkaError, KafkaStorageError
 from .checkpoint_writer import CheckpointWriter
@@ -21,6 +22,8 @@ from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 WRITE_BACK_CHECK_MS = 100
+WRITE_BACK_BYTES = 8 << 20  # of one log
+DIRTY_BYTES_MAX = 128 << 20  # of all: half a second of an ordinary disk
 FLUSH_CHECK_MS = 1000
 PURGE_MS = 5000
 REPEAT_ERROR_MS = 60_000
@@ -43,7 +46,10 @@ class LogMaintenance:
         self._executor = executor
         self._directory_executor = directory_executor  # where logs are opened and removed
         self._loop = asyncio.get_running_loop()
-        self._flushing: set[HostedPartition] = set()
+        self._timed: set[HostedPartition] = set()  # written, and flush.ms is set
+        # How much of which log the kernel was not told yet to write out, and the sum.
+        self._dirty: dict[HostedPartition, int] = {}
+        self._dirty_bytes = 0
         self.recovery_points = CheckpointWriter(directory, RECOVERY_POINTS, directory_executor)
         replicas.recovery_points = self.recovery_points
         high_watermarks = CheckpointWriter(directory, HIGH_WATERMARKS, directory_executor)
@@ -51,7 +57,7 @@ class LogMaintenance:
         self._tasks = [
             background_task(f"log maintenance: {name}", self._every(interval_ms, work))
             for name, interval_ms, work in (
-                ("write-back", WRITE_BACK_CHECK_MS, self._write_back),
+                ("write-back", WRITE_BACK_CHECK_MS, self._look_at_written),
                 ("flush", FLUSH_CHECK_MS, self._flush_due),
                 (
                     "high watermarks",
@@ -79,18 +85,6 @@ class LogMaintenance:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def flush_now(self, partition: HostedPartition) -> None:
-        """Bring a log to the disk in the executor."""
-        if partition in self._flushing:
-            return
-        self._flushing.add(partition)
-        try:
-            await self._loop.run_in_executor(self._executor, partition.log.flush)
-        except KafkaStorageError:
-            self._replicas.fail(partition)
-        finally:
-            self._flushing.discard(partition)
-
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         """Do it again and again. What fails is tried again next time, and logged now and then."""
         silent_until_ms = 0
@@ -105,28 +99,53 @@ class LogMaintenance:
                     silent_until_ms = now_ms + REPEAT_ERROR_MS
                     logger.error("maintenance failed, and is tried again: %s", error)
 
-    async def _write_back(self) -> None:
-        """Start writing what was appended, before the kernel throttles us for dirty pages."""
+    async def _look_at_written(self) -> None:
+        """Flush what is due, and write back before the kernel throttles us for dirty pages.
+
+        Looks at the logs that were appended to since the last time only, however many there are.
+        """
         if not self._replicas.written:
             return
         written, self._replicas.written = self._replicas.written, set()
+        now_ms = self._replicas.clock.wall_ms()
         for partition in written:
             log = partition.log
             if log.is_failed:
+                self._dirty_bytes -= self._dirty.pop(partition, 0)
+                self._timed.discard(partition)
                 continue
-            try:
-                if log.write_back_needed:
-                    await self._loop.run_in_executor(self._executor, log.start_write_back)
-                if log.snapshot_needed:
+            if log.flush_needed(now_ms):
+                self._replicas.flusher.flush(partition)
+            elif log.config.flush_ms < LONG_MAX:
+                self._timed.add(partition)
+            self._dirty_bytes += log.unwritten_bytes - self._dirty.get(partition, 0)
+            self._dirty[partition] = log.unwritten_bytes
+            if log.snapshot_needed:
+                try:
                     await self._replicas.work.run("producer snapshot", log.snapshotting())
-            except KafkaStorageError:
-                self._replicas.fail(partition)
+                except KafkaStorageError:
+                    self._replicas.fail(partition)
+        for partition in [p for p in written if self._dirty.get(p, 0) >= WRITE_BACK_BYTES]:
+            await self._write_back(partition)
+        while self._dirty_bytes > DIRTY_BYTES_MAX:  # of many logs with little each: oldest first
+            await self._write_back(next(iter(self._dirty)))
+
+    async def _write_back(self, partition: HostedPartition) -> None:
+        self._dirty_bytes -= self._dirty.pop(partition)
+        if not partition.log.is_failed:
+            job = partition.log.write_back_job()
+            await self._loop.run_in_executor(self._executor, job)
 
     async def _flush_due(self) -> None:
+        """flush.ms, of the logs for which it is set."""
         now_ms = self._replicas.clock.wall_ms()
-        for partition in self._replicas:
-            if not partition.log.is_failed and partition.log.flush_needed(now_ms):
-                await self.flush_now(partition)
+        for partition in list(self._timed):
+            log = partition.log
+            is_clean = log.is_failed or log.recovery_point >= log.log_end_offset
+            if not is_clean and log.flush_needed(now_ms):
+                self._replicas.flusher.flush(partition)
+            if is_clean or log.config.flush_ms == LONG_MAX:
+                self._timed.discard(partition)
 
     async def _apply_retention(self) -> None:
         for partition in self._replicas:
@@ -141,6 +160,7 @@ class LogMaintenance:
             if count:
                 logger.info("%r: retention removed %d segments", partition, count)
                 self._replicas.watermark_moved(partition)
+                self._replicas.written.add(partition)
             await asyncio.sleep(0)
 
     async def _purge(self) -> None:

@@ -189,8 +189,12 @@ class PartitionRoles:
             return
         if hosted is None:
             self._have_done(key)
-        elif not hosted.log.is_failed:
+        elif hosted.log.is_failed:
+            if topic.partitions[hosted.index].leader == self._node_id:
+                self._replicas.storage_failed(hosted)  # it was elected all the same
+        else:
             hosted.log.config = self._logs.config_of(topic)
+            self._replicas.written.add(hosted)  # another flush.ms may be due
             try:
                 self._play(hosted, topic, topic.partitions[hosted.index])
             except KafkaStorageError as error:
@@ -291,6 +295,8 @@ class PartitionRoles:
                 lag_time_max_ms=self._lag_time_max_ms,
             )
             assert hosted.leader is not None
+            if hosted.log.is_flush_owed:
+                self._replicas.flusher.flush(hosted)
             if hosted.leader.high_watermark > hosted.log.high_watermark:
                 self._replicas.high_watermark_advanced(hosted)
             self._replicas.isr_may_change(hosted)

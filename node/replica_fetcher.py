@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ..replication.background_task import background_task
-from ..replication.follower import Append, StartAt, TruncateTo, Wait
+from ..replication.follower import Append, PartitionFollower, StartAt, TruncateTo, Wait
 from ..replication.follower_session import FollowerSession, FollowerSlot
 from ..replication.messages import (
     MalformedPeerMessage,
@@ -118,6 +118,9 @@ class ReplicaFetcher:
         """Add a partition; it enters the next poll."""
         follower = partition.follower
         assert follower is not None
+        if partition.log.is_flush_owed:  # what it may tell the leader of must be on the disk
+            self._replicas.flusher.flush(partition, partial(self._flushed, partition, follower))
+            return
         self._session.add(
             partition.key,
             partition.leader_epoch,
@@ -126,6 +129,10 @@ class ReplicaFetcher:
             partition,
         )
         self._pump_soon()
+
+    def _flushed(self, partition: HostedPartition, follower: PartitionFollower) -> None:
+        if partition.follower is follower:
+            self.follow(partition)
 
     def stop_following(self, partition: HostedPartition) -> None:
         """Take a partition out."""
@@ -254,10 +261,6 @@ class ReplicaFetcher:
                         yield
                         if partition.follower is not follower:
                             return
-                if records and (
-                    log.log_end_offset - log.recovery_point >= log.config.flush_messages
-                ):
-                    log.flush()  # flush.messages promises it before the acknowledgement
                 if high_watermark > log.high_watermark:
                     log.advance_high_watermark(high_watermark)
                 start_moves = log_start_offset > log.log_start_offset
@@ -282,7 +285,18 @@ class ReplicaFetcher:
             case Wait():
                 self._retry(slot)
                 return
+        self._move(slot, partition)
+
+    def _move(self, slot: FollowerSlot, partition: HostedPartition) -> None:
+        """Tell the leader of the new position, which is an acknowledgement: after a due flush."""
+        follower, log = partition.follower, partition.log
+        if follower is None or partition.leader_epoch != slot.leader_epoch:
+            return
+        if log.is_flush_owed:
+            self._replicas.flusher.flush(partition, partial(self._move, slot, partition))
+            return
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+        self._pump_soon()
 
     async def _lower(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> None:
         """Bring the recovery point on the disk below the cut, and ask the leader once more.

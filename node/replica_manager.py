@@ -5,12 +5,12 @@ Each ends here in the same few consequences: followers that wait are served, the
 is raised, and the requests that waited for it are freed. Followers are told once per turn of
 the event loop, however many batches that turn appended, so a burst becomes one answer.
 
-Everything runs on the broker's event loop; only fsync is elsewhere (`log_maintenance`).
+Everything runs on the broker's event loop; only fsync is elsewhere (`log_flusher`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Protocol
 
 from ..replication.leader import PeerView
@@ -27,6 +27,7 @@ from ..wire.errors import (
 from ..wire.record_batch import BatchHeader
 from .clock import Clock
 from .hosted_partition import ACKS_ALL, HostedPartition
+from .log_flusher import LogFlusher
 
 logger = logging.getLogger(__name__)
 MetadataLookup = Callable[[str, int], bool]
@@ -37,6 +38,10 @@ class RecoveryPoints(Protocol):
 
     def is_at_most(self, key: tuple[str, int], offset: int) -> bool: ...  # noqa: D102
     async def lower(self, key: tuple[str, int], offset: int) -> None: ...  # noqa: D102
+
+
+def nothing() -> None:
+    """What happens when the log of a partition fails that is not hosted any more."""
 
 
 def no_fault_point(name: str) -> None:
@@ -71,6 +76,7 @@ class ReplicaManager:
         self.unsettled: dict[HostedPartition, None] = {}
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
         self.recovery_points: RecoveryPoints | None = None  # None: nothing is kept on a disk
+        self.flusher = LogFlusher(loop, flushed=self._flushed, failed=self.fail)
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at_ms = 0
         # Who hears of what happens here; `follower_service`, `isr_proposer` and the broker
@@ -101,15 +107,19 @@ class ReplicaManager:
 
     def add(self, partition: HostedPartition) -> None:
         """Host a replica from now on."""
+        partition.log.on_failure = lambda: self._loop.call_soon_threadsafe(self.fail, partition)
         self._by_name[partition.topic, partition.index] = partition
         self._by_id[partition.key] = partition
         self._by_topic.setdefault(partition.topic_id, set()).add(partition.index)
+        self.written.add(partition)  # it may have come with much that was not flushed
 
     def remove(self, partition: HostedPartition) -> None:
         """Host it no longer; `release_waiters` is the caller's."""
         self._by_name.pop((partition.topic, partition.index), None)
         self._by_id.pop(partition.key, None)
         self.unsettled.pop(partition, None)
+        self.written.add(partition)  # for the last time
+        partition.log.on_failure = nothing
         indexes = self._by_topic.get(partition.topic_id, set())
         indexes.discard(partition.index)
         if not indexes:
@@ -157,7 +167,7 @@ class ReplicaManager:
         """Append a validated batch and set its consequences going.
 
         A duplicate appends nothing and is answered with its first offsets; with acks=all it
-        waits for the same high watermark (the caller looks at `needs_waiting`). `origin` and what
+        waits for the same high watermark (the caller looks at `wait_key`). `origin` and what
         follows it are those of PartitionLog.append_as_leader.
         """
         now_ms = self.clock.wall_ms()
@@ -167,9 +177,6 @@ class ReplicaManager:
             info = partition.append(
                 records, header, acks, now_ms, origin, guard, transaction_version, prepare_index
             )
-            log = partition.log
-            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                log.flush()  # flush.messages promises it before the acknowledgement
         except KafkaStorageError:
             self.fail(partition)
             raise
@@ -179,11 +186,15 @@ class ReplicaManager:
 
     def appended(self, partition: HostedPartition, size_bytes: int) -> None:
         """Our log has grown as its leader's."""
-        leader = partition.leader
+        leader, log = partition.leader, partition.log
         assert leader is not None
         partition.note_unseen(size_bytes)
         self.written.add(partition)
-        if leader.appended(partition.log.log_end_offset, self.clock.monotonic_ms()):
+        is_settled = log.log_end_offset - log.recovery_point < log.config.flush_messages
+        if not is_settled:
+            self.flusher.flush(partition)  # promised before the acknowledgement
+        now_ms = self.clock.monotonic_ms()
+        if leader.appended(log.log_end_offset, now_ms, is_settled=is_settled):
             self.high_watermark_advanced(partition)
         if leader.followers and not partition.is_changed:
             partition.is_changed = True
@@ -222,10 +233,21 @@ class ReplicaManager:
         if partition.observer is not None:
             partition.observer(partition)
 
+    def _flushed(self, partition: HostedPartition) -> None:
+        """More of our log is on the disk: our own copy may count for more."""
+        leader = partition.leader
+        if leader is None:
+            return
+        if leader.settled(partition.log.settled_end_offset, self.clock.monotonic_ms()):
+            self.high_watermark_advanced(partition)
+        for produce in self.purgatory.advance(partition.settled_key, leader.settled_end_offset):
+            self._free(produce)
+
     def release_waiters(self, partition: HostedPartition, error: int) -> None:
         """We do not lead it any more: produces end with the error, fetches look again."""
-        for produce in self.purgatory.fail_produces(partition, error):
-            self._free(produce)
+        for key in (partition, partition.settled_key):
+            for produce in self.purgatory.fail_produces(key, error):
+                self._free(produce)
         for fetch in self.purgatory.wake_fetches(partition):
             self._free(fetch)
         if partition.observer is not None:
@@ -235,6 +257,8 @@ class ReplicaManager:
         """Its disk failed: nothing is acknowledged any more, and others must lead it."""
         if not partition.log.is_failed or partition.leader_id == -2:
             return
+        if self._by_id.get(partition.key) is not partition:
+            return  # its log is only retired
         logger.error("storage of %r failed; this broker steps down from it", partition)
         partition.leader_id = -2
         partition.leader = partition.follower = None
@@ -244,9 +268,16 @@ class ReplicaManager:
     # -- requests that wait
 
     @staticmethod
-    def needs_waiting(partition: HostedPartition, info: AppendInfo, acks: int) -> bool:
-        """Whether an acks=all append is not committed yet."""
-        return acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset
+    def wait_key(partition: HostedPartition, info: AppendInfo, acks: int) -> Hashable | None:
+        """Under what an answer waits: acks=all for the commit, acks=1 for a flush if one is owed.
+
+        None when the batch may be acknowledged now.
+        """
+        if acks == ACKS_ALL:
+            return partition if partition.log.high_watermark <= info.last_offset else None
+        leader = partition.leader
+        is_settled = leader is None or info.last_offset < leader.settled_end_offset
+        return None if is_settled else partition.settled_key
 
     def wait_produce(self, operation: DelayedProduce) -> None:
         """Let it wait for the high watermark; its context is called with it when it is done."""

@@ -7,6 +7,9 @@ than min.insync.replicas (KIP-966), and it never moves back. A follower that has
 is not a member yet holds it too, for as long as it keeps up: else under steady load it could
 never be seen at or beyond the high watermark, which is the ticket into the ISR.
 
+Our own copy counts up to `settled_end_offset`: the log end, or, while flush.messages asks for a
+flush first, what was there before. A follower settles what it has before it fetches on.
+
 A fetch for offset n says: everything below n is in my log. It counts only when the shell has
 found the follower's log to be a prefix of ours (`replica_reads.judge`), and when it comes from
 the follower's present incarnation (broker epoch, KIP-903).
@@ -89,6 +92,7 @@ class PartitionLeader:
         "node_id",
         "partition_epoch",
         "replicas",
+        "settled_end_offset",
     )
 
     def __init__(
@@ -106,6 +110,7 @@ class PartitionLeader:
         lag_time_max_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         peers: PeerView | None = None,
+        settled_end_offset: int | None = None,
     ) -> None:
         self.node_id = node_id
         self.broker_epoch = broker_epoch  # ours
@@ -114,6 +119,9 @@ class PartitionLeader:
         self.replicas = tuple(replicas)
         self.isr = frozenset(isr)
         self.log_end_offset = log_end_offset
+        self.settled_end_offset = (
+            log_end_offset if settled_end_offset is None else settled_end_offset
+        )
         self.epoch_start_offset = log_end_offset
         self.high_watermark = high_watermark
         self._min_insync_replicas = min_insync_replicas
@@ -133,11 +141,16 @@ class PartitionLeader:
 
     # -- events of the log and of the followers
 
-    def appended(self, log_end_offset: int, now_ms: int) -> bool:
-        """Note that our log has grown; True when the high watermark advanced with it."""
+    def appended(self, log_end_offset: int, now_ms: int, *, is_settled: bool = True) -> bool:
+        """Note that our log has grown; True when the high watermark advanced with it.
+
+        Unless `is_settled` our copy does not count until `settled` says so.
+        """
         previous_end = self.log_end_offset
         assert log_end_offset >= previous_end, "a leader never truncates"
         self.log_end_offset = log_end_offset
+        if is_settled:
+            self.settled_end_offset = log_end_offset
         if not self.followers:
             return self._advance_high_watermark(now_ms)
         last_fetch_ms = self._peers.last_fetch_ms
@@ -147,6 +160,13 @@ class PartitionLeader:
                 seen_ms = last_fetch_ms.get(follower.node_id, follower.last_fetch_ms)
                 follower.last_caught_up_ms = max(follower.last_caught_up_ms, seen_ms)
         return len(self._maximal_isr) == 1 and self._advance_high_watermark(now_ms)
+
+    def settled(self, offset: int, now_ms: int) -> bool:
+        """Note that our copy counts up to `offset`; True when the high watermark advanced."""
+        if offset <= self.settled_end_offset:
+            return False
+        self.settled_end_offset = offset
+        return self._advance_high_watermark(now_ms)
 
     def follower_fetched(
         self,
@@ -342,7 +362,7 @@ class PartitionLeader:
     def _advance_high_watermark(self, now_ms: int) -> bool:
         if self.is_under_min_isr:
             return False
-        lowest = self.log_end_offset
+        lowest = self.settled_end_offset
         for follower in self.followers.values():
             if follower.log_end_offset < lowest and self._holds_back(follower, now_ms):
                 lowest = follower.log_end_offset

@@ -1,6 +1,7 @@
 """Errors of the disk, in the words of the protocol; and a log that is not trusted after one."""
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -16,28 +17,41 @@ def disk_errors(name: str) -> Iterator[None]:
         raise KafkaStorageError(f"{name}: {problem}") from problem
 
 
+# What the machine lacks now and may have later. It says nothing about what lies on the disk.
+OUT_OF_RESOURCES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+
+
 class DiskGuard:
     """`with guard:` turns an OSError inside into KafkaStorageError, and remembers it.
 
     After the first failure entering raises at once: what lies on the disk may differ from what
     is in memory, and only a restart with its recovery can tell. So it guards one log, never what
-    many logs share (`disk_errors`).
+    many logs share (`disk_errors`). `on_failure` is called once, by whatever thread met it.
+
+    `with guard.retriable:` is for what changes nothing in memory when it fails: there a disk that
+    is full, or too many open files, are an error of this one attempt.
     """
 
-    __slots__ = ("_name", "failure")
+    __slots__ = ("_name", "failure", "on_failure")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.failure: OSError | None = None
+        self.on_failure: Callable[[], object] = lambda: None
+
+    @property
+    def retriable(self) -> "_Retriable":
+        """See above."""
+        return _Retriable(self)
 
     def check(self) -> None:
         """Raise KafkaStorageError if the disk has failed."""
         if self.failure is not None:
-            raise self._error(self.failure)
+            raise self.error(self.failure)
 
     def __enter__(self) -> None:
         if self.failure is not None:
-            raise self._error(self.failure)
+            raise self.error(self.failure)
 
     def __exit__(
         self,
@@ -46,8 +60,32 @@ class DiskGuard:
         trace: TracebackType | None,
     ) -> None:
         if problem is not None and isinstance(problem, OSError):
+            is_first = self.failure is None
             self.failure = problem
-            raise self._error(problem) from problem
+            if is_first:
+                self.on_failure()
+            raise self.error(problem) from problem
 
-    def _error(self, problem: OSError) -> KafkaError:
+    def error(self, problem: OSError) -> KafkaError:
+        """What to tell a client."""
         return KafkaStorageError(f"The log of {self._name} failed on disk: {problem}")
+
+
+class _Retriable:
+    __slots__ = ("_guard",)
+
+    def __init__(self, guard: DiskGuard) -> None:
+        self._guard = guard
+
+    def __enter__(self) -> None:
+        self._guard.check()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(problem, OSError) and problem.errno in OUT_OF_RESOURCES:
+            raise self._guard.error(problem) from problem
+        self._guard.__exit__(kind, problem, trace)

@@ -6,14 +6,11 @@ that does not end in the tail opens the file and reads the one block it needs.
 
 The entries of the tail are lost in a crash. That costs nothing: indexes are derived, and the
 segments that were open at a crash are indexed again by recovery.
-
-One thread owns an entry file. `flush` alone may run in another one: it writes the tail to its own
-place once more. If the owner cuts the file meanwhile, stale entries may stay behind its end;
-`write_out` trims them, and a crash before that leads to the rebuild.
 """
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -40,8 +37,7 @@ class EntryFile:
         if create:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         self.count = self.bytes_on_disk() // entry_bytes
-        # (how many entries lie before the tail, the tail): replaced, never cut, so that a flush
-        # in another thread sees both or neither.
+        # (how many entries lie before the tail, the tail)
         self._tail: tuple[int, bytearray] = (self.count, bytearray())
 
     def bytes_on_disk(self) -> int:
@@ -62,7 +58,12 @@ class EntryFile:
         tail += entry
         self.count += 1
         if len(tail) > self._tail_bytes_max:
-            self.write_out()
+            try:
+                self.write_out()
+            except OSError:
+                self.count -= 1
+                del tail[-self.entry_bytes :]
+                raise
 
     def entry(self, number: int) -> bytes:
         """The bytes of one entry, 0 <= number < count."""
@@ -148,18 +149,14 @@ class EntryFile:
         self._tail = (self.count, bytearray())
 
     def flush(self) -> None:
-        """Bring all entries to the disk (blocks); may run in another thread than the owner's."""
-        before, tail = self._tail
-        data = bytes(tail)
-        try:
+        """Bring all entries to the disk (blocks)."""
+        self.close()
+        with suppress(FileNotFoundError):  # no entry yet
             fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:  # no entry yet, or the segment was deleted meanwhile
-            return
-        try:
-            _write_all(fd, data, before * self.entry_bytes)
-            os.fdatasync(fd)
-        finally:
-            os.close(fd)
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
 
     def close(self) -> None:
         """Write what is in memory; the object stays usable."""

@@ -118,7 +118,7 @@ class OffsetIndex:
         self._file.write_out()
 
     def flush(self) -> None:
-        """Bring the entries to the disk (blocks); may run in another thread."""
+        """Bring the entries to the disk (blocks)."""
         self._file.flush()
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class TimeIndex:
         self._file.write_out()
 
     def flush(self) -> None:
-        """Bring the entries to the disk (blocks); may run in another thread."""
+        """Bring the entries to the disk (blocks)."""
         self._file.flush()
 
     def close(self) -> None:

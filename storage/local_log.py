@@ -11,15 +11,17 @@ and the log is failed until a restart has recovered its directory.
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from ..wire.errors import CorruptMessage
+from ..wire.errors import CorruptMessage, KafkaStorageError
 from ..wire.record_batch import BatchHeader
 from ..wire.steps import Steps, run_to_end
 from .checkpoint import FaultPoint, LeaderEpochCheckpoint
 from .disk_guard import DiskGuard, disk_errors
+from .flushable_log import FlushableLog
 from .log_config import INT_MAX, LogConfig
-from .log_durability import Durability, noting_failed_flush
+from .log_durability import Durability
 from .log_file import Buffer
 from .log_recovery import LoadedLog
 from .log_retention import DeletedFiles
@@ -36,15 +38,14 @@ BATCH_COUNTS_AS_BYTES = 16 << 10
 # More producers are encoded in steps, and not more often than each has sent a few batches.
 SNAPSHOT_AT_ONCE_PRODUCERS_MAX = 1000
 SNAPSHOT_BYTES_A_PRODUCER = 4 * BATCH_COUNTS_AS_BYTES
-WRITE_BACK_BYTES = 8 << 20
 
 
-class LocalLog:
+class LocalLog(FlushableLog):
     """Segments with everything derived from them, up to `log_end_offset`.
 
-    One thread owns it; only what says "in an executor" may run in another. `now_ms` is wall
-    clock; what does not get it goes by the last that was told. `config` may be replaced at any
-    time. Public methods raise KafkaStorageError for an OSError, see DiskGuard.
+    One thread owns it; the jobs that it makes run in any other. `now_ms` is wall clock; what does
+    not get it goes by the last that was told. `config` may be replaced at any time. Public methods
+    raise KafkaStorageError for an OSError, see DiskGuard.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class LocalLog:
         self._rebuild: Steps[ProducerStateTable] | None = None  # of the producers, after a cut
         self.snapshot_needed = False  # and too long for an append: call `snapshotting`
         self._epoch_checkpoint = LeaderEpochCheckpoint(directory, fault_point)
+        self._epochs_unsaved = False
         self._durability = Durability(min(recovery_point, self.log_end_offset), fault_point)
         self._deleted = DeletedFiles()
         self._disk = disk
@@ -78,19 +80,9 @@ class LocalLog:
         self._fault_point = fault_point
 
     @property
-    def is_failed(self) -> bool:
-        """Whether the disk has failed this log."""
-        return self._disk.failure is not None
-
-    @property
     def latest_epoch(self) -> int | None:
         """The leader epoch assigned last, None when there was none."""
         return self._latest_epoch
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below this offset is on the disk, not only in the page cache."""
-        return self._durability.recovery_point
 
     @property
     def size_bytes(self) -> int:
@@ -108,9 +100,10 @@ class LocalLog:
             self.config, size_bytes, header.max_timestamp, last_offset, self._now_ms
         ):
             segment = self._roll(base_offset)
-        self._fault_point("log.append.before-write")
-        segment.write(records)
-        self._fault_point("log.append.after-write")
+        with self._disk.retriable:
+            self._fault_point("log.append.before-write")
+            segment.write(records)
+            self._fault_point("log.append.after-write")
         segment.add_batch(size_bytes, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
         self._take_in(segment, header, base_offset, records)
@@ -152,9 +145,10 @@ class LocalLog:
         if not run:
             return
         segment = self.segments.active
-        self._fault_point("log.append.before-write")
-        segment.write(data)
-        self._fault_point("log.append.after-write")
+        with self._disk.retriable:
+            self._fault_point("log.append.before-write")
+            segment.write(data)
+            self._fault_point("log.append.after-write")
         for position, header in run:
             size_bytes, last_offset = header.size_bytes, header.last_offset
             start = position - data_start
@@ -193,7 +187,10 @@ class LocalLog:
 
     def _save_epochs(self) -> None:
         self._latest_epoch = self.leader_epochs.latest_epoch
-        self._epoch_checkpoint.write(self.leader_epochs.entries, fsync=False)
+        self._epochs_unsaved = True
+        with suppress(KafkaStorageError), self._disk.retriable:  # no room: with the next snapshot
+            self._epoch_checkpoint.write(self.leader_epochs.entries, fsync=False)
+            self._epochs_unsaved = False
         self._durability.names_changed()
 
     # -- segments ----------------------------------------------------------------------------
@@ -204,8 +201,9 @@ class LocalLog:
         if active.size_bytes == 0 and active.base_offset == base_offset:
             return active
         self._fault_point("log.roll.before-create")
-        active.become_inactive()
-        segment = self._new_segment(base_offset)
+        with self._disk.retriable:
+            active.become_inactive()
+            segment = self._new_segment(base_offset)
         if active.size_bytes == 0:  # begun, but a gap in the offsets is too wide for it
             self.segments.remove(active)
             active.delete()
@@ -241,8 +239,7 @@ class LocalLog:
         content = yield from cut.encode()
         if state.cut is cut and state is self.producer_state:  # else the log was cut meanwhile
             state.cut = None
-            with self._disk:
-                self._write_snapshot(cut.end_offset, content)
+            self._write_snapshot(cut.end_offset, content)
 
     def _take_snapshot(self) -> None:
         self._unsaved_bytes = 0
@@ -250,12 +247,21 @@ class LocalLog:
         self._write_snapshot(state.end_offset, encode_snapshot(state.snapshot_entries()))
 
     def _write_snapshot(self, end_offset: int, content: bytes) -> None:
-        """With the indexes up to there, so that a start after a kill can go on from it."""
-        self.segments.active.write_out()
-        self._fault_point("log.snapshot.before-write")
-        self._snapshots.write(end_offset, content)
-        self._fault_point("log.snapshot.after-write")
-        self._snapshots.remove_between({segment.base_offset for segment in self.segments})
+        """With the indexes up to there, so that a start after a kill can go on from it.
+
+        Nor does such a start look for epochs below it: they must have been saved before. Where
+        there is no room for all that, there is no snapshot.
+        """
+        if self._epochs_unsaved:
+            self._save_epochs()
+        if self._epochs_unsaved:
+            return
+        with suppress(KafkaStorageError), self._disk.retriable:
+            self.segments.active.write_out()
+            self._fault_point("log.snapshot.before-write")
+            self._snapshots.write(end_offset, content)
+            self._fault_point("log.snapshot.after-write")
+            self._snapshots.remove_between({segment.base_offset for segment in self.segments})
 
     def _cut_to(self, offset: int) -> None:
         """Drop every batch that reaches `offset` or lies above; sets `log_end_offset`."""
@@ -338,36 +344,10 @@ class LocalLog:
 
     # -- disk --------------------------------------------------------------------------------
 
-    def flush_needed(self, now_ms: int) -> bool:
-        """Whether to call `flush`: flush.messages, flush.ms, or a segment has been closed."""
-        return self._durability.is_due(self.segments, self.log_end_offset, self.config, now_ms)
-
-    def flush(self) -> None:
-        """Bring everything below the log end to the disk and raise the recovery point.
-
-        Blocks: call it in an executor. Safe beside all other methods.
-        """
-        with self._disk, noting_failed_flush(self.directory):
-            self._durability.flush(
-                self.directory, self.segments, self._snapshots, self.log_end_offset
-            )
-
     @property
-    def write_back_needed(self) -> bool:
-        """Whether so much has been appended that the kernel should begin to write it out."""
-        active = self.segments.active
-        return active.size_bytes - active.written_back_bytes >= WRITE_BACK_BYTES
-
-    def start_write_back(self) -> None:
-        """Let the kernel begin to write the active segment out; promises nothing.
-
-        Without it dirty pages pile up until the kernel stops a writer for a second, which looks
-        like a death to the other brokers. May block: call it in an executor, as `flush`.
-        """
-        with self._disk:
-            active = self.segments.active
-            start, active.written_back_bytes = active.written_back_bytes, active.size_bytes
-            active.file.start_write_back(start, active.written_back_bytes - start)
+    def has_deleted_files(self) -> bool:
+        """Whether `purge_deleted_files` will have something to do."""
+        return bool(self._deleted)
 
     def purge_deleted_files(self, now_ms: int) -> int:
         """Unlink the files of dropped segments whose file.delete.delay.ms is over; how many.
@@ -387,7 +367,7 @@ class LocalLog:
             if self.log_end_offset not in self._snapshots.offsets and self.log_end_offset:
                 self._take_snapshot()
             self.segments.active.become_inactive()
-        self.flush()
+        self.flush(is_last=True)
 
     def retire(self, why: str = "it has been deleted") -> None:
         """Serve nothing any more; what is in memory may not be what is on the disk."""

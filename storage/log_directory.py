@@ -228,7 +228,7 @@ class LogDirectory:
         Returns how many partitions. May run in an executor.
         """
         for log in list(self.logs.values()):
-            if not log.is_failed:
+            if log.has_deleted_files and not log.is_failed:
                 log.purge_deleted_files(now_ms)
         with self._disk():
             return self._removed.purge()

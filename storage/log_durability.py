@@ -1,44 +1,36 @@
 """What of a log is on the disk, and not only in the page cache.
 
 The recovery point is the offset below which everything was synced; recovery trusts what lies
-below it. `flush` runs in an executor thread while the event loop goes on appending, rolling, even
-truncating: it works on the segments as they were when it began, files stay open while it holds
-them, and a cut puts another `_Point` in place, so that a flush which began before the cut raises
-a point that nobody looks at any more. Hence no lock.
+below it. Everything here runs on the log's own thread; what waits for the disk is a `FlushJob`.
+
+Of the active segment only the .log file is synced: recovery reads it whole, and makes its indexes
+anew. Those of a segment that was closed are synced with the flush after that.
 """
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA, FaultPoint, sync_directory
+from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA, FaultPoint
+from .flush_job import FlushJob, OpenPath, RecoveryPoint, open_existing
 from .log_config import LONG_MAX, LogConfig
 from .segment_list import SegmentList
 from .snapshot_files import SnapshotFiles
-
-FLUSH_FAILED = "flush-failed"
-
-
-class _Point:
-    __slots__ = ("offset",)
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
 
 
 class Durability:
     """The recovery point of a log, and when to move it."""
 
-    __slots__ = ("_fault_point", "_names_changed", "_names_synced", "_point", "unsynced_since_ms")
+    __slots__ = (
+        "_cut_names", "_fault_point", "_names_changed", "_names_synced", "_point",
+        "unsynced_since_ms",
+    )  # fmt: skip
 
     def __init__(self, recovery_point: int, fault_point: FaultPoint) -> None:
-        self._point = _Point(recovery_point)
+        self._point = RecoveryPoint(recovery_point)
         self._fault_point = fault_point
-        # How often files came or went, and which of these changes were synced. The owner's thread
-        # writes the first, a flush the second.
+        # How often files came or went, which of these changes were synced, which was a cut.
         self._names_changed = 1
         self._names_synced = 0
+        self._cut_names = 0
         # When the first append since the last flush came; None when that is not known.
         self.unsynced_since_ms: int | None = None
 
@@ -46,6 +38,11 @@ class Durability:
     def recovery_point(self) -> int:
         """Everything below this offset is on the disk."""
         return self._point.offset
+
+    @property
+    def is_cut_unsynced(self) -> bool:
+        """Whether a power cut may bring back what was cut off; then nothing may be appended."""
+        return self._cut_names > self._names_synced
 
     def is_due(
         self, segments: SegmentList, log_end_offset: int, config: LogConfig, now_ms: int
@@ -65,56 +62,54 @@ class Durability:
         """Files came or went, or small ones were replaced: the next flush syncs the directory."""
         self._names_changed += 1
 
-    def flush(
+    def cut(self, end_offset: int) -> None:
+        """The log was cut to `end_offset`; a flush under way no longer counts."""
+        self._point = RecoveryPoint(min(self._point.offset, end_offset))
+        self._names_changed += 1
+        self._cut_names = self._names_changed
+
+    def job(
         self,
         directory: Path,
         segments: SegmentList,
         snapshots: SnapshotFiles,
         log_end_offset: int,
-    ) -> None:
-        """Bring everything below `log_end_offset` to the disk (blocks). Raises OSError."""
-        point = self._point
+        *,
+        is_last: bool,
+    ) -> FlushJob:
+        """What brings everything below `log_end_offset` to the disk. Raises OSError.
+
+        `is_last`: the log is closed, and the next start will trust the last indexes as well.
+        """
+        unsynced = segments.from_floor(max(self._point.offset - 1, 0))
+        paths = [
+            path
+            for segment in unsynced
+            if is_last or segment is not segments.active
+            for path in segment.paths()[1:]
+        ]
+        directories = []
+        if self._names_changed != self._names_synced:
+            paths += [directory / LEADER_EPOCHS, directory / PARTITION_METADATA]
+            directories = [
+                OpenPath(each, is_directory=True) for each in (directory, directory.parent)
+            ]
+        files = open_existing([*paths, *snapshots.unsynced])
+        snapshots.unsynced.clear()
         self.unsynced_since_ms = None
-        names_changed = self._names_changed
-        self._fault_point("log.flush.before-fsync")
-        for segment in segments.from_floor(point.offset):
-            segment.flush()
-        snapshots.flush()
-        if names_changed != self._names_synced:
-            for name in (LEADER_EPOCHS, PARTITION_METADATA):
-                _sync_file(directory / name)
-            sync_directory(directory)
-            sync_directory(directory.parent)
-            self._names_synced = names_changed
-        self._fault_point("log.flush.after-fsync")
-        point.offset = max(point.offset, log_end_offset)
+        return FlushJob(
+            directory,
+            [segment.file for segment in unsynced],
+            files,
+            directories,
+            point=self._point,
+            end_offset=log_end_offset,
+            names_changed=self._names_changed,
+            is_cut=self.is_cut_unsynced,
+            fault_point=self._fault_point,
+        )
 
-    def cut(self, end_offset: int) -> None:
-        """The log was cut to `end_offset`; a flush under way no longer counts."""
-        self._point = _Point(min(self._point.offset, end_offset))
-        self.names_changed()
-
-
-@contextmanager
-def noting_failed_flush(directory: Path) -> Iterator[None]:
-    """Leave a mark where a sync fails: the kernel may drop such pages, and says so only once.
-
-    Recovery then does not take a write of the killed process for something that is still there.
-    """
-    try:
-        yield
-    except OSError:
-        with suppress(OSError):
-            os.close(os.open(directory / FLUSH_FAILED, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
-        raise
-
-
-def _sync_file(path: Path) -> None:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    def flushed(self, job: FlushJob) -> None:
+        """A job is done."""
+        job.point.offset = max(job.point.offset, job.end_offset)
+        self._names_synced = max(self._names_synced, job.names_changed)

@@ -24,10 +24,10 @@ from ..wire.errors import CorruptMessage, InconsistentTopicId, InvalidRecord
 from ..wire.record_batch import BatchHeader
 from ..wire.steps import Steps
 from .checkpoint import CorruptCheckpoint, LeaderEpochCheckpoint, PartitionMetadata, encode_uuid
+from .flush_job import FLUSH_FAILED
 from .index import CorruptIndex
 from .leader_epochs import EpochStart, LeaderEpochs
 from .log_config import INT_MAX, LONG_MAX, LogConfig
-from .log_durability import FLUSH_FAILED
 from .log_file import scan_batches
 from .producer_recovery import aborted_entry, load_producers, take_in, walk_headers
 from .producer_state import ProducerStateTable
@@ -50,6 +50,7 @@ class LoadedLog(NamedTuple):
     leader_epochs: LeaderEpochs
     log_start_offset: int
     log_end_offset: int
+    is_cut: bool  # batches were left out: nothing may grow in their place before a flush
 
 
 def load_log(
@@ -121,6 +122,7 @@ def _begin_log(
         LeaderEpochs(),
         log_start_offset,
         log_start_offset,
+        is_cut=False,
     )
 
 
@@ -145,6 +147,7 @@ class _Recovery:
         self.producers = ProducerStateTable()
         self.epochs = LeaderEpochs()
         self.saved_epochs: tuple[EpochStart, ...] = ()
+        self.is_cut = False
 
     def resume(self, active: Segment, *, was_killed: bool) -> Steps[None]:
         """Read what lies behind the newest snapshot, and behind the last index entry below it.
@@ -180,6 +183,7 @@ class _Recovery:
         for segment in segments.from_floor(dirty_from.base_offset):
             is_cut |= segment.base_offset > max(end_offset, whole_to)
             if is_cut or segment.base_offset < end_offset:
+                self.is_cut = True
                 segments.remove(segment)
                 segment.delete()
                 continue
@@ -197,6 +201,7 @@ class _Recovery:
         )  # fmt: skip
         if segments.active.next_offset < self.log_start_offset:
             # What DeleteRecords left over is gone from the disk: nothing of this log is valid.
+            self.is_cut = True
             for segment in segments:
                 segments.remove(segment)
                 segment.delete()
@@ -218,7 +223,13 @@ class _Recovery:
         snapshots.remove([offset for offset in snapshots.offsets[:-1] if offset not in bases])
         snapshots.remove_above(log_end_offset)
         return LoadedLog(
-            segments, snapshots, producers, epochs, self.log_start_offset, log_end_offset
+            segments,
+            snapshots,
+            producers,
+            epochs,
+            self.log_start_offset,
+            log_end_offset,
+            self.is_cut,
         )
 
     def _load_state(self, end_offset: int) -> Steps[None]:
@@ -259,6 +270,7 @@ class _Recovery:
         if segment.size_bytes == end:
             return False
         segment.file.truncate(segment.size_bytes)
+        self.is_cut = True
         return True
 
 

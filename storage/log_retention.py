@@ -60,6 +60,9 @@ class DeletedFiles:
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, Path]] = deque()
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def retire(self, paths: Iterable[Path], due_ms: int) -> None:
         """Rename files to .deleted, so that no restart takes them for part of the log."""
         for path in paths:

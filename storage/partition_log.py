@@ -131,6 +131,8 @@ class PartitionLog(LocalLog):
         )
         log.topic, log.partition, log.topic_id = topic, partition, topic_id
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        if loaded.is_cut:
+            log.flush()
         return log
 
     @property
@@ -249,7 +251,7 @@ class PartitionLog(LocalLog):
             )
         if offset >= upper_offset:
             return LogRead(b"", offset)
-        with self._disk:
+        with self._disk.retriable:
             return read_batches(
                 self.segments,
                 offset,
@@ -275,7 +277,7 @@ class PartitionLog(LocalLog):
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
         """One step of a search by time, see log_read. `offset` is at or above the log start."""
-        with self._disk:
+        with self._disk.retriable:
             return batch_not_older(self.segments, timestamp_ms, offset)
 
     @property

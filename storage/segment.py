@@ -282,7 +282,7 @@ class Segment:
         return self.offset_index.entry(low - 1)[1] if low else 0
 
     def flush(self) -> None:
-        """Bring every file of the segment to the disk; may run beside appends, in a thread."""
+        """Bring every file of a segment that nobody appends to yet to the disk (blocks)."""
         self.file.flush()
         self.time_index.flush()
         self.offset_index.flush()

@@ -15,11 +15,7 @@ REMEMBERED_POSITIONS_MAX = 32
 
 
 class SegmentList:
-    """Segments by base offset; the last one is active. Never empty once the log is open.
-
-    Changes replace the two tuples at once, so that a flush in another thread sees the list as it
-    was or as it is, never in between.
-    """
+    """Segments by base offset; the last one is active. Never empty once the log is open."""
 
     __slots__ = ("_in_order", "_remembered", "active")
 

@@ -19,13 +19,13 @@ SUFFIX = ".snapshot"
 class SnapshotFiles:
     """The snapshots in a partition's directory, by offset. Methods raise OSError."""
 
-    __slots__ = ("_directory", "_offsets", "_unsynced")
+    __slots__ = ("_directory", "_offsets", "unsynced")
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         stems = [name[: -len(SUFFIX)] for name in os.listdir(directory) if name.endswith(SUFFIX)]
         self._offsets = {int(stem) for stem in stems if stem.isdecimal()}
-        self._unsynced: list[Path] = []
+        self.unsynced: list[Path] = []  # written since a flush took them
 
     @property
     def offsets(self) -> list[int]:
@@ -37,11 +37,11 @@ class SnapshotFiles:
         return self._directory / f"{offset:020d}{SUFFIX}"
 
     def write(self, offset: int, content: bytes) -> None:
-        """Write what `producer_snapshot.encode` made; it is on the disk with the next `flush`."""
+        """Write what `producer_snapshot.encode` made; a flush of the log brings it to the disk."""
         path = self.path(offset)
         write_atomically(path, content, fsync=False)
         self._offsets.add(offset)
-        self._unsynced.append(path)
+        self.unsynced.append(path)
 
     def newest(self, at_most: int) -> tuple[int, Iterable[ProducerSnapshotEntry]] | None:
         """The last readable snapshot at or below an offset, as (offset, entries)."""
@@ -72,19 +72,6 @@ class SnapshotFiles:
     def remove_above(self, offset: int) -> None:
         """Delete the snapshots of what lies above the end of the log."""
         self.remove([at for at in self._offsets if at > offset])
-
-    def flush(self) -> None:
-        """Bring what was written to the disk (blocks); may run in another thread."""
-        while self._unsynced:
-            path = self._unsynced.pop()
-            try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue  # retired meanwhile
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
 
     def _read(self, offset: int) -> Iterable[ProducerSnapshotEntry] | None:
         """What a snapshot says; one that cannot be read is deleted."""

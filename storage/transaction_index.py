@@ -132,7 +132,7 @@ class TransactionIndex:
             yield
 
     def flush(self) -> None:
-        """Bring the entries to the disk (blocks); may run in another thread."""
+        """Bring the entries to the disk (blocks)."""
         self._file.flush()
 
     def close(self) -> None:

@@ -44,7 +44,8 @@ ZSTD, ZSTD_FROM = 4, 7
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
 _WAIT_FOR_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 Append = Callable[[HostedPartition, memoryview, BatchHeader, int], AppendInfo]
-_Waiting = tuple[HostedPartition, ProducedPartition, int]  # and the offset to be committed
+# The partition, its answer, under which key it waits, and for which offset.
+_Waiting = tuple[HostedPartition, ProducedPartition, Hashable, int]
 
 
 def append_all(
@@ -102,8 +103,9 @@ def append_all(
             answer.base_offset = info.first_offset
             answer.log_append_time_ms = info.log_append_time_ms
             answer.log_start_offset = partition.log.log_start_offset
-            if replicas.needs_waiting(partition, info, request.acks):
-                waiting.append((partition, answer, info.last_offset + 1))
+            key = replicas.wait_key(partition, info, request.acks)
+            if key is not None:
+                waiting.append((partition, answer, key, info.last_offset + 1))
         topics.append(ProducedTopic(topic.name, topic.topic_id, answers))
     response = ProduceResponse(topics)
     if failed and is_plain and carries_transaction(request):
@@ -174,8 +176,8 @@ def _wait(
     def done(operation: DelayedProduce) -> None:
         if pending.is_done:
             return
-        for partition, answer, _ in waiting:
-            error = operation.outcomes.get(partition, ErrorCode.REQUEST_TIMED_OUT)
+        for partition, answer, key, _ in waiting:
+            error = operation.outcomes.get(key, ErrorCode.REQUEST_TIMED_OUT)
             if error in _WAIT_FOR_LEADER and replicas.stalled:
                 _send_away(pending)
                 return
@@ -189,8 +191,8 @@ def _wait(
         pending.complete(produce.encode_response(response, version))
 
     required: dict[Hashable, int] = {}
-    for partition, _, end in waiting:
-        required[partition] = max(end, required.get(partition, end))
+    for _, _, key, end in waiting:
+        required[key] = max(end, required.get(key, end))
     operation = DelayedProduce(
         required,
         replicas.clock.monotonic_ms() + max(0, request.timeout_ms),

@@ -8,6 +8,7 @@ from oncelog.coordinator.commands import (
     AllocateProducerIds,
     BeginControlledShutdown,
     CreateTopics,
+    FailReplicas,
     FenceBroker,
     NewTopic,
     RegisterBroker,
@@ -279,3 +280,16 @@ def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_and_quick_comm
     elapsed_ms = (time.process_time() - started) * 1000
     assert not state.leads_any(1)
     assert elapsed_ms < 250, "50 ms on an idle machine; this one may be busy"
+
+
+def test_a_replica_that_failed_outside_of_the_isr_is_no_candidate_either() -> None:
+    """It may be in the ELR: elected from there it could not serve, and nobody would know."""
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.set_isr(1, 2)
+    cluster.set_isr(1)
+    assert lists(cluster) == (1, (1,), (2,))
+    cluster.do(FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),)))
+    assert lists(cluster) == (1, (1,), ())
+    cluster.die(1)
+    assert lists(cluster) == (-1, (), (1,))

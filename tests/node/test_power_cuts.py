@@ -14,9 +14,15 @@ from typing import Any
 
 import pytest
 
+from oncelog.coordinator.cluster_model import Partition
 from oncelog.node.checkpoint_writer import CheckpointWriter
 from oncelog.node.clock import SystemClock
+from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.log_compaction import LogCompaction
+from oncelog.node.replica_fetcher import FetchSettings, ReplicaFetchers
+from oncelog.node.replica_manager import ReplicaManager
+from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
+from oncelog.replication.replica_server import ReplicaServer
 from oncelog.storage.checkpoint import RECOVERY_POINTS
 from oncelog.storage.log_cleaner import LogCleaner
 from oncelog.storage.log_config import LogConfig
@@ -28,7 +34,7 @@ from oncelog.wire.records import Record, decode_batch, encode_batch
 
 from ..simulation.virtual_disk import Disks
 from ..simulation.virtual_loop import Timeline
-from .leading_broker import TOPIC_ID
+from .leading_broker import TOPIC_ID, LeadingBroker
 
 NOW_MS = 1_700_000_000_000
 WAIT_S = 10
@@ -57,7 +63,7 @@ class Machine:
 
     def _stop(self) -> bool:
         self.is_off = True
-        self.disk.operations_left = 0
+        self.disk.is_in_use = False
         return True
 
     def open(self, boot_id: str) -> LogDirectory:
@@ -80,6 +86,7 @@ class Machine:
         """The power comes back: the batches of the log, and its end."""
         self.disks.died(1)
         self.disk.cut_power()
+        self.disk.is_in_use = True
         directory = self.open("boot-2")
         log = directory.open_partition("t", 0, TOPIC_ID, config, NOW_MS)
         directory.release()
@@ -173,3 +180,89 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
             break
         operations += 5
     assert operations > 50 and len(batch_counts) > 2
+
+
+FOLLOWED = LogConfig(segment_bytes=1000)
+
+
+class Leader:
+    """Node 1, which leads the partition with another end; it is asked without a network."""
+
+    def __init__(self, directory: Path, machine: Machine) -> None:
+        self.broker = LeadingBroker(directory)
+        self._server = ReplicaServer(
+            self.broker.replicas.get_by_id,  # type: ignore[arg-type]
+            self.broker.replicas.peers,
+            broker_epoch=1,
+        )
+        self._machine = machine
+
+    def on_peer_change(self, _: Any) -> None:
+        pass
+
+    def ask(self, _leader: int, _type: Any, body: Any, *, answered: Any, **_: Any) -> None:
+        if self._machine.is_off:
+            return
+        now_ms = self.broker.clock.monotonic_ms()
+        header = body[0] if isinstance(body, tuple) else body
+        self._server.on_request(2, decode_fetch_request(header), answered, now_ms)
+        for _follower, reply, response in self._server.take_responses(now_ms):
+            assert callable(reply)
+            outcome = encode_fetch_response(response)
+            asyncio.get_running_loop().call_soon(reply, outcome)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_power_cut_after_a_truncation_leaves_no_hole(tmp_path: Path, seed: int) -> None:
+    """What was synced is cut, other records grow over it; none of them is trusted unread."""
+
+    def old(offset: int) -> bytes:
+        return bytes(make_batch(b"k", b"v" * 11, offset, 1))
+
+    def new(offset: int) -> bytes:
+        return old(offset) if offset < 25 else bytes(make_batch(b"k", b"v" * 12, offset, 2))
+
+    async def follow(machine: Machine, operations: int | None) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)
+        directory = machine.open("boot-1")
+        log = directory.open_partition("t", 0, TOPIC_ID, FOLLOWED, NOW_MS)
+        directory.note_recovered()
+        for offset in range(45):
+            log.append_as_follower(old(offset), now_ms=NOW_MS)
+        log.flush()
+        write_checkpoints(directory)
+        leader = Leader(tmp_path / f"leader-{operations}", machine)
+        led = leader.broker.partition()
+        for offset in range(65):
+            led.log.append_as_follower(new(offset), now_ms=NOW_MS)
+        record = Partition(replicas=(1, 2), isr=(1,), leader=1, leader_epoch=3)
+        leader.broker.lead(led, record)
+        replicas = ReplicaManager(loop=loop, clock=SystemClock(), partition_exists=lambda *_: True)
+        replicas.flusher.executor = SameThread()
+        replicas.recovery_points = CheckpointWriter(directory, RECOVERY_POINTS, SameThread())
+        hosted = HostedPartition("t", 0, TOPIC_ID, log)
+        replicas.add(hosted)
+        fetchers = ReplicaFetchers(leader, replicas, FetchSettings(max_wait_ms=0))  # type: ignore
+        fetchers.broker_epoch = 1
+        hosted.follow(record)
+        machine.disk.operations_left = operations
+        fetchers.follow(hosted)
+        await until(lambda: machine.is_off or log.log_end_offset == 65)
+        fetchers.stop()
+
+    operations = seed % 3
+    while True:
+        machine = Machine(tmp_path / str(operations), seed)
+        with machine.running():
+            asyncio.run(follow(machine, operations))
+            batches, end_offset = machine.restart(FOLLOWED)
+        assert batches in (
+            [old(offset) for offset in range(end_offset)],
+            [new(offset) for offset in range(end_offset)],
+        ), operations
+        assert end_offset >= 25
+        if not machine.is_off:
+            break
+        operations += 8
+    assert operations > 40

@@ -177,7 +177,7 @@ def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs):
 def test_a_failed_log_makes_the_end_unclean(opened, logs):
     def fault_point(name):
         if name == "log.append.before-write":
-            raise OSError(28, "No space left on device")
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     directory = opened(fault_point=fault_point)
     log = open_partition(directory)
@@ -387,7 +387,7 @@ def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(opened, logs):
     directory = opened(fault_point=disk)
     for partition in (0, 1):
         logs.lead(open_partition(directory, partition=partition))
-    disk.full_at = {"log.snapshot.before-write"}
+    disk.full_at = {"log.flush.before-fsync"}
     with pytest.raises(KafkaStorageError):
         directory.logs["t", 0].close()
     disk.full_at = set()

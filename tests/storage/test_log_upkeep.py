@@ -341,22 +341,24 @@ def test_appends_rolls_and_deletions_go_on_beside_flushes(logs):
     assert again.log_end_offset == end
 
 
-def test_write_back_is_asked_for_every_few_megabytes(logs, monkeypatch):
-    monkeypatch.setattr("oncelog.storage.local_log.WRITE_BACK_BYTES", 1000)
+def test_write_back_is_of_what_came_since_the_last_one(logs, monkeypatch):
     told = []
     monkeypatch.setattr(
         "oncelog.storage.log_file._sync_file_range", lambda *args: told.append(args)
     )
     log = logs.open()
     logs.lead(log, size=500)
-    assert not log.write_back_needed
+    first_bytes = log.unwritten_bytes
+    log.write_back_job()()
+    assert log.unwritten_bytes == 0
     logs.lead(log, size=500)
-    assert log.write_back_needed
-    log.start_write_back()
-    assert [args[1:3] for args in told] == [(0, log.size_bytes)]
-    assert not log.write_back_needed
+    job = log.write_back_job()
+    logs.lead(log, size=500)
+    job()
+    assert [args[1:3] for args in told] == [(0, first_bytes), (first_bytes, first_bytes)]
+    assert log.unwritten_bytes == first_bytes
     monkeypatch.undo()
-    log.start_write_back()
+    log.write_back_job()()
 
 
 def test_a_failing_flush_fails_the_log(logs, monkeypatch):

@@ -385,12 +385,12 @@ def test_a_failing_write_fails_the_log_and_moves_nothing_in_memory(logs, point):
 
     def fault_point(name):
         if armed and name == point:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     log = logs.open(fault_point=fault_point)
     logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
     armed.append(True)
-    with pytest.raises(KafkaStorageError, match="No space left"):
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
         logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=3)
     assert log.is_failed
     assert log.log_end_offset == log.producer_state.end_offset == 3

@@ -1,0 +1,106 @@
+"""What one flush has to bring to the disk, as a value that any thread can carry out.
+
+The log's own thread makes the job: the files are open by then, so that neither a truncation nor a
+new segment of the same name can change what is synced. The executor does nothing but system calls.
+The log's own thread takes note of the result, if the log has not been cut meanwhile.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .checkpoint import FaultPoint
+from .log_file import LogFile
+
+FLUSH_FAILED = "flush-failed"
+
+
+class RecoveryPoint:
+    """An offset below which all is on the disk. A cut puts another one in its place."""
+
+    __slots__ = ("offset",)
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+class OpenPath:
+    """A file or directory that is open for being synced; it closes with its last reference."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, path: Path, *, is_directory: bool = False) -> None:
+        self.fd = -1
+        kind = os.O_DIRECTORY if is_directory else 0
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | kind)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
+    """Those that are there. Raises OSError for what cannot be opened."""
+    found = []
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found.append(OpenPath(path))
+    return found
+
+
+class FlushJob:
+    """See the top of the file."""
+
+    __slots__ = (
+        "_directories", "_directory", "_fault_point", "_files", "_is_cut", "_logs",
+        "end_offset", "names_changed", "point",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: Path,
+        logs: list[LogFile],
+        files: list[OpenPath],
+        directories: list[OpenPath],
+        *,
+        point: RecoveryPoint,
+        end_offset: int,
+        names_changed: int,
+        is_cut: bool,
+        fault_point: FaultPoint,
+    ) -> None:
+        self._directory = directory
+        self._logs = logs
+        self._files = files
+        self._directories = directories
+        self._is_cut = is_cut
+        self._fault_point = fault_point
+        self.point = point
+        self.end_offset = end_offset
+        self.names_changed = names_changed
+
+    def run(self) -> None:
+        """Sync all of it (blocks); in any thread. Raises OSError."""
+        sync = os.fsync if self._is_cut else os.fdatasync  # the length of a file that was cut
+        self._fault_point("log.flush.before-fsync")
+        with noting_failed_flush(self._directory):
+            for file in (*self._logs, *self._files):
+                sync(file.fd)
+            for directory in self._directories:
+                os.fsync(directory.fd)
+        self._fault_point("log.flush.after-fsync")
+
+
+@contextmanager
+def noting_failed_flush(directory: Path) -> Iterator[None]:
+    """Leave a mark where a sync fails: the kernel may drop such pages, and says so only once.
+
+    Recovery then does not take a write of the killed process for something that is still there.
+    """
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            os.close(os.open(directory / FLUSH_FAILED, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+        raise

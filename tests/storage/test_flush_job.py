@@ -1,0 +1,221 @@
+"""Flushes beside everything else that happens to a log: a job is made, run elsewhere, taken in."""
+
+import errno
+import os
+
+import pytest
+
+from oncelog.storage.flush_job import FLUSH_FAILED
+from oncelog.wire.errors import KafkaStorageError
+from oncelog.wire.record_batch import decode_header, restamp
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def syncs(monkeypatch):
+    """The files that were synced, by name, in order."""
+    synced = []
+
+    def spy(name):
+        real = getattr(os, name)
+
+        def sync(fd):
+            synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+            real(fd)
+
+        monkeypatch.setattr(os, name, sync)
+
+    spy("fsync")
+    spy("fdatasync")
+    return synced
+
+
+def follow(log, make, count, *, first, epoch, size):
+    for offset in range(first, first + count):
+        records = make(1, base_offset=offset, size=size)
+        restamp(records, 0, offset, epoch)
+        log.append_as_follower(records, now_ms=NOW_MS)
+
+
+def test_one_sync_a_flush_of_the_active_segment(logs, syncs):
+    log = logs.open()
+    logs.lead(log)
+    log.flush()
+    syncs.clear()
+    logs.lead(log)
+    log.flush()
+    assert syncs == [f"{0:020d}.log"]
+
+
+def test_a_closed_segment_is_synced_with_its_indexes(logs, syncs, tmp_path):
+    log = logs.open()
+    logs.lead(log, 5)
+    log.flush()
+    log.roll(NOW_MS)
+    logs.lead(log)
+    syncs.clear()
+    log.flush()
+    names = [f"{0:020d}.log", f"{5:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex"]
+    assert syncs[:4] == names
+    assert {"t-0", tmp_path.name, f"{5:020d}.snapshot", "leader-epoch-checkpoint"} < set(syncs)
+
+
+def test_a_closed_log_is_synced_with_all_its_indexes(logs, syncs):
+    log = logs.open()
+    logs.lead(log, 5)
+    log.close()
+    assert {f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex"} < set(syncs)
+
+
+def test_a_flush_under_way_does_not_touch_a_segment_that_took_its_place(logs, batch):
+    """A fail-over cuts the segment, and the new leader's begins at the same offset."""
+    log = logs.open(segment_bytes=8 << 20)
+    follow(log, batch, 10, first=0, epoch=1, size=100)
+    log.roll(NOW_MS)
+    follow(log, batch, 400, first=10, epoch=1, size=5000)
+    job = log.flush_job()
+    log.truncate_to(5)
+    follow(log, batch, 5, first=5, epoch=2, size=100)
+    log.roll(NOW_MS)
+    follow(log, batch, 700, first=10, epoch=2, size=7000)
+    job.run()
+    log.flushed(job)
+    log.advance_high_watermark(log.log_end_offset)
+
+    def check(log):
+        for offset in range(10, 700, 7):
+            log.segments.forget()
+            read = log.read(offset, 1, upper_offset=log.log_end_offset)
+            assert decode_header(read.data).base_offset == offset
+
+    check(log)
+    log.close()
+    check(logs.open(segment_bytes=8 << 20, clean_shutdown=True))
+
+
+@pytest.mark.parametrize("cut_first", [False, True])
+def test_a_flush_that_began_before_a_cut_raises_no_recovery_point(logs, cut_first):
+    log = logs.open(flush_messages=1)
+    logs.lead(log, 1)
+    for _ in range(199):
+        logs.lead(log, 1)
+    job = log.flush_job()
+    if not cut_first:
+        job.run()
+    log.truncate_to(100)
+    if cut_first:
+        job.run()
+    log.flushed(job)
+    assert log.recovery_point <= 100
+    logs.lead(log, 50, epoch=2)
+    assert log.is_flush_owed and log.flush_needed(NOW_MS)
+    log.flush()
+    assert log.recovery_point == 150 and not log.is_flush_owed
+
+
+def test_after_a_cut_a_flush_is_owed_before_anything_grows_there(logs, syncs):
+    log = logs.open()
+    logs.lead(log, 5)
+    logs.lead(log, 5)
+    log.flush()
+    assert not log.is_flush_owed
+    log.truncate_to(5)
+    assert log.is_flush_owed and log.is_cut_unsynced
+    assert log.settled_end_offset == 5
+    log.flush()
+    assert not log.is_flush_owed and not log.is_cut_unsynced
+
+
+def test_what_flush_messages_leaves_unsynced_counts_all_the_same(logs):
+    log = logs.open(flush_messages=3)
+    logs.lead(log, 2)
+    assert log.settled_end_offset == 2
+    logs.lead(log, 1)
+    assert log.settled_end_offset == 0
+    log.flush()
+    assert log.settled_end_offset == 3
+
+
+def test_a_sync_that_fails_fails_the_log_for_good(logs, monkeypatch):
+    log = logs.open()
+    logs.lead(log)
+    told = []
+    log.on_failure = lambda: told.append(True)
+    job = log.flush_job()
+
+    def fail(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fail)
+        with pytest.raises(OSError) as problem:
+            job.run()
+    with pytest.raises(KafkaStorageError):
+        log.flushed(job, problem.value)
+    assert log.is_failed and told == [True] and (log.directory / FLUSH_FAILED).exists()
+    with pytest.raises(KafkaStorageError):
+        logs.lead(log)
+
+
+def test_a_job_that_cannot_be_made_loses_nothing(logs, monkeypatch, syncs):
+    log = logs.open()
+    logs.lead(log, 5)
+    log.roll(NOW_MS)
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", fail)
+        with pytest.raises(KafkaStorageError):
+            log.flush_job()
+    assert not log.is_failed
+    log.flush()
+    assert f"{5:020d}.snapshot" in syncs and log.recovery_point == 5
+
+
+@pytest.mark.parametrize("as_follower", [False, True])
+def test_an_append_that_finds_no_room_can_be_tried_again(logs, batch, as_follower, monkeypatch):
+    log = logs.open(segment_bytes=300)
+    follow(log, batch, 3, first=0, epoch=1, size=50)
+    real = os.pwrite
+
+    def half(fd, data, position):
+        if len(data) > 1:
+            real(fd, bytes(data)[: len(data) // 2], position)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for _ in range(4):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", half)
+            with pytest.raises(KafkaStorageError):
+                if as_follower:
+                    follow(log, batch, 1, first=log.log_end_offset, epoch=1, size=90)
+                else:
+                    logs.lead(log, epoch=1, size=90)
+        assert not log.is_failed
+        if as_follower:
+            follow(log, batch, 1, first=log.log_end_offset, epoch=1, size=90)
+        else:
+            logs.lead(log, epoch=1, size=90)
+    end_offset = log.log_end_offset
+    assert end_offset == 7
+    log.flush()
+    again = logs.open(segment_bytes=300)
+    assert again.log_end_offset == end_offset
+
+
+def test_a_read_that_lacks_a_descriptor_is_an_error_of_this_read(logs, monkeypatch):
+    log = logs.open()
+    logs.lead(log)
+    log.segments.forget()
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", fail)
+        with pytest.raises(KafkaStorageError):
+            log.read(0, 1000, upper_offset=1)
+    assert log.read(0, 1000, upper_offset=1).data
