@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from ..coordinator.cluster_model import Partition
 from ..replication.follower import PartitionFollower
-from ..replication.leader import PartitionLeader, PeerView
+from ..replication.follower_progress import PeerView
+from ..replication.leader import PartitionLeader
 from ..replication.purgatory import BYTES_UNKNOWN
 from ..storage.partition_log import AppendInfo, Origin, PartitionLog
 from ..wire.errors import (
@@ -36,6 +37,7 @@ class HostedPartition:
     """A replica on this broker; also the key under which requests wait for it."""
 
     __slots__ = (
+        "flushed_key",
         "follower",
         "index",
         "is_changed",
@@ -48,7 +50,6 @@ class HostedPartition:
         "partition_epoch",
         "readers",
         "replicas",
-        "settled_key",
         "topic",
         "topic_id",
         "transactional_ids",
@@ -60,7 +61,7 @@ class HostedPartition:
         self.index = index
         self.topic_id = topic_id
         self.key = (topic_id, index)
-        self.settled_key = (topic_id, index, "settled")  # acks=1 waits under it for a flush
+        self.flushed_key = (topic_id, index, "settled")  # acks=1 waits under it for a flush
         self.log = log
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
@@ -110,7 +111,7 @@ class HostedPartition:
             lag_time_max_ms=lag_time_max_ms,
             broker_epoch=broker_epoch,
             peers=peers,
-            settled_end_offset=self.log.settled_end_offset,
+            own_end_offset=self.log.own_end_offset,
         )
         self.follower = None
         # What earlier leaders wrote above the high watermark has not been counted.

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Protocol
 
-from ..replication.leader import PeerView
+from ..replication.follower_progress import PeerView
 from ..replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
 from ..replication.sliced_work import SlicedWork
 from ..storage.partition_log import AppendInfo, Origin
@@ -190,11 +190,11 @@ class ReplicaManager:
         assert leader is not None
         partition.note_unseen(size_bytes)
         self.written.add(partition)
-        is_settled = log.log_end_offset - log.recovery_point < log.config.flush_messages
-        if not is_settled:
+        is_flushed = log.log_end_offset - log.recovery_point < log.config.flush_messages
+        if not is_flushed:
             self.flusher.flush(partition)  # promised before the acknowledgement
         now_ms = self.clock.monotonic_ms()
-        if leader.appended(log.log_end_offset, now_ms, is_settled=is_settled):
+        if leader.appended(log.log_end_offset, now_ms, is_flushed=is_flushed):
             self.high_watermark_advanced(partition)
         if leader.followers and not partition.is_changed:
             partition.is_changed = True
@@ -238,14 +238,14 @@ class ReplicaManager:
         leader = partition.leader
         if leader is None:
             return
-        if leader.settled(partition.log.settled_end_offset, self.clock.monotonic_ms()):
+        if leader.flushed(partition.log.own_end_offset, self.clock.monotonic_ms()):
             self.high_watermark_advanced(partition)
-        for produce in self.purgatory.advance(partition.settled_key, leader.settled_end_offset):
+        for produce in self.purgatory.advance(partition.flushed_key, leader.own_end_offset):
             self._free(produce)
 
     def release_waiters(self, partition: HostedPartition, error: int) -> None:
         """We do not lead it any more: produces end with the error, fetches look again."""
-        for key in (partition, partition.settled_key):
+        for key in (partition, partition.flushed_key):
             for produce in self.purgatory.fail_produces(key, error):
                 self._free(produce)
         for fetch in self.purgatory.wake_fetches(partition):
@@ -276,8 +276,8 @@ class ReplicaManager:
         if acks == ACKS_ALL:
             return partition if partition.log.high_watermark <= info.last_offset else None
         leader = partition.leader
-        is_settled = leader is None or info.last_offset < leader.settled_end_offset
-        return None if is_settled else partition.settled_key
+        is_flushed = leader is None or info.last_offset < leader.own_end_offset
+        return None if is_flushed else partition.flushed_key
 
     def wait_produce(self, operation: DelayedProduce) -> None:
         """Let it wait for the high watermark; its context is called with it when it is done."""

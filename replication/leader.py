@@ -7,8 +7,7 @@ than min.insync.replicas (KIP-966), and it never moves back. A follower that has
 is not a member yet holds it too, for as long as it keeps up: else under steady load it could
 never be seen at or beyond the high watermark, which is the ticket into the ISR.
 
-Our own copy counts up to `settled_end_offset`: the log end, or, while flush.messages asks for a
-flush first, what was there before. A follower settles what it has before it fetches on.
+Our own copy counts up to `own_end_offset`: while a flush is owed, not to the log end.
 
 A fetch for offset n says: everything below n is in my log. It counts only when the shell has
 found the follower's log to be a prefix of ours (`replica_reads.judge`), and when it comes from
@@ -18,56 +17,15 @@ Times are monotonic milliseconds.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from .follower_progress import UNKNOWN_OFFSET, FetchedOutcome, FollowerProgress, PeerView
 from .isr_change import UNKNOWN_BROKER_EPOCH, AfterFailure, IsrChange, IsrMember, after_failure
-
-UNKNOWN_OFFSET = -1
-
-
-@dataclass(slots=True)
-class PeerView:
-    """What this broker knows of the others; one object shared by all its partitions.
-
-    `live` maps the brokers that may be in an ISR (registered, neither fenced nor shutting
-    down) to their current broker epoch. `last_fetch_ms` is when each last asked for anything:
-    an incremental session does not repeat unchanged positions, so a follower at the log end is
-    known to be well by its session, not by its partition.
-    """
-
-    live: Mapping[int, int] = field(default_factory=dict)
-    last_fetch_ms: dict[int, int] = field(default_factory=dict)
-
-
-class FetchedOutcome(NamedTuple):
-    """What a follower's fetch changed; constants of this module, so that it costs nothing."""
-
-    is_accepted: bool  # False: unknown replica or a former incarnation, nothing was noted
-    high_watermark_advanced: bool = False
-    may_join_isr: bool = False  # worth a call of next_isr_change now
-
 
 _IGNORED = FetchedOutcome(False)
 _NOTED = FetchedOutcome(True)
 _ADVANCED = FetchedOutcome(True, high_watermark_advanced=True)
 _JOINS = FetchedOutcome(True, may_join_isr=True)
 _ADVANCED_AND_JOINS = FetchedOutcome(True, True, True)
-
-
-@dataclass(slots=True)
-class FollowerProgress:
-    """How far one follower is, by its own fetches; Kafka's ReplicaState."""
-
-    node_id: int
-    last_caught_up_ms: int
-    broker_epoch: int = UNKNOWN_BROKER_EPOCH
-    log_end_offset: int = UNKNOWN_OFFSET
-    log_start_offset: int = UNKNOWN_OFFSET
-    last_fetch_ms: int = 0
-    leader_end_at_last_fetch: int = UNKNOWN_OFFSET
-
-
 _LONG_AGO_MS = -(1 << 62)
 
 
@@ -90,9 +48,9 @@ class PartitionLeader:
         "log_end_offset",
         "min_insync_replicas",
         "node_id",
+        "own_end_offset",
         "partition_epoch",
         "replicas",
-        "settled_end_offset",
     )
 
     def __init__(
@@ -110,7 +68,7 @@ class PartitionLeader:
         lag_time_max_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         peers: PeerView | None = None,
-        settled_end_offset: int | None = None,
+        own_end_offset: int | None = None,
     ) -> None:
         self.node_id = node_id
         self.broker_epoch = broker_epoch  # ours
@@ -119,9 +77,7 @@ class PartitionLeader:
         self.replicas = tuple(replicas)
         self.isr = frozenset(isr)
         self.log_end_offset = log_end_offset
-        self.settled_end_offset = (
-            log_end_offset if settled_end_offset is None else settled_end_offset
-        )
+        self.own_end_offset = log_end_offset if own_end_offset is None else own_end_offset
         self.epoch_start_offset = log_end_offset
         self.high_watermark = high_watermark
         self._min_insync_replicas = min_insync_replicas
@@ -141,16 +97,16 @@ class PartitionLeader:
 
     # -- events of the log and of the followers
 
-    def appended(self, log_end_offset: int, now_ms: int, *, is_settled: bool = True) -> bool:
+    def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> bool:
         """Note that our log has grown; True when the high watermark advanced with it.
 
-        Unless `is_settled` our copy does not count until `settled` says so.
+        Unless `is_flushed` our copy does not count for it before `flushed` says so.
         """
         previous_end = self.log_end_offset
         assert log_end_offset >= previous_end, "a leader never truncates"
         self.log_end_offset = log_end_offset
-        if is_settled:
-            self.settled_end_offset = log_end_offset
+        if is_flushed:
+            self.own_end_offset = log_end_offset
         if not self.followers:
             return self._advance_high_watermark(now_ms)
         last_fetch_ms = self._peers.last_fetch_ms
@@ -161,11 +117,11 @@ class PartitionLeader:
                 follower.last_caught_up_ms = max(follower.last_caught_up_ms, seen_ms)
         return len(self._maximal_isr) == 1 and self._advance_high_watermark(now_ms)
 
-    def settled(self, offset: int, now_ms: int) -> bool:
+    def flushed(self, offset: int, now_ms: int) -> bool:
         """Note that our copy counts up to `offset`; True when the high watermark advanced."""
-        if offset <= self.settled_end_offset:
+        if offset <= self.own_end_offset:
             return False
-        self.settled_end_offset = offset
+        self.own_end_offset = offset
         return self._advance_high_watermark(now_ms)
 
     def follower_fetched(
@@ -362,7 +318,7 @@ class PartitionLeader:
     def _advance_high_watermark(self, now_ms: int) -> bool:
         if self.is_under_min_isr:
             return False
-        lowest = self.settled_end_offset
+        lowest = self.own_end_offset
         for follower in self.followers.values():
             if follower.log_end_offset < lowest and self._holds_back(follower, now_ms):
                 lowest = follower.log_end_offset

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ..wire.errors import ErrorCode, KafkaError
-from .leader import PartitionLeader, PeerView
+from .follower_progress import PeerView
+from .leader import PartitionLeader
 from .messages import ReplicaFetchRequest, ReplicaFetchResponse, SlotAnswer
 from .replica_session import LeaderSession, LeaderSlot, PartitionKey
 

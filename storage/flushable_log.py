@@ -57,7 +57,7 @@ class FlushableLog:
         return unsynced >= self.config.flush_messages or self._durability.is_cut_unsynced
 
     @property
-    def settled_end_offset(self) -> int:
+    def own_end_offset(self) -> int:
         """Below it this copy may be relied on: the log end, unless a flush is owed."""
         return self.recovery_point if self.is_flush_owed else self.log_end_offset
 

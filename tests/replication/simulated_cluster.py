@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from oncelog.replication.follower import Append, PartitionFollower, StartAt, TruncateTo
+from oncelog.replication.follower_progress import PeerView
 from oncelog.replication.follower_session import FollowerSession, FollowerSlot
-from oncelog.replication.leader import PartitionLeader, PeerView
+from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.messages import (
     ReplicaFetchRequest,
     SlotAnswer,

@@ -2,8 +2,9 @@
 
 import pytest
 
+from oncelog.replication.follower_progress import PeerView
 from oncelog.replication.isr_change import IsrMember
-from oncelog.replication.leader import PartitionLeader, PeerView
+from oncelog.replication.leader import PartitionLeader
 from oncelog.wire.errors import ErrorCode
 
 LAG_MS = 1000

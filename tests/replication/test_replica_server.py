@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from oncelog.replication.leader import PartitionLeader, PeerView
+from oncelog.replication.follower_progress import PeerView
+from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.messages import AddedSlot, MovedSlot, ReplicaFetchRequest, SlotAnswer
 from oncelog.replication.replica_server import ReplicaServer
 from oncelog.replication.replica_session import LeaderSession, LeaderSlot

@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.replication.follower import Append, PartitionFollower
+from oncelog.replication.follower_progress import PeerView
 from oncelog.replication.follower_session import FollowerSession
-from oncelog.replication.leader import PartitionLeader, PeerView
+from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.messages import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from oncelog.replication.leader import FollowerProgress, PartitionLeader
+from oncelog.replication.follower_progress import FollowerProgress
+from oncelog.replication.leader import PartitionLeader
 
 from .simulated_cluster import Rules, Simulation, Violation
 

@@ -122,7 +122,7 @@ def test_after_a_cut_a_flush_is_owed_before_anything_grows_there(logs, syncs):
     assert not log.is_flush_owed
     log.truncate_to(5)
     assert log.is_flush_owed and log.is_cut_unsynced
-    assert log.settled_end_offset == 5
+    assert log.own_end_offset == 5
     log.flush()
     assert not log.is_flush_owed and not log.is_cut_unsynced
 
@@ -130,11 +130,11 @@ def test_after_a_cut_a_flush_is_owed_before_anything_grows_there(logs, syncs):
 def test_what_flush_messages_leaves_unsynced_counts_all_the_same(logs):
     log = logs.open(flush_messages=3)
     logs.lead(log, 2)
-    assert log.settled_end_offset == 2
+    assert log.own_end_offset == 2
     logs.lead(log, 1)
-    assert log.settled_end_offset == 0
+    assert log.own_end_offset == 0
     log.flush()
-    assert log.settled_end_offset == 3
+    assert log.own_end_offset == 3
 
 
 def test_a_sync_that_fails_fails_the_log_for_good(logs, monkeypatch):
