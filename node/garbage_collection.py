@@ -19,7 +19,7 @@ class GarbageCollection:
     """Measures the collector's pauses, and keeps them short."""
 
     def __init__(self) -> None:
-        self.paused_s = 0.0  # in all
+        self.paused_s = 0.0  # in all, of CPU time
         self.is_running = False
         self._longest_s = 0.0
         self._began_s = 0.0
@@ -45,9 +45,9 @@ class GarbageCollection:
 
     def _collecting(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
-            self.is_running, self._began_s = True, time.perf_counter()
+            self.is_running, self._began_s = True, time.thread_time()
             return
         self.is_running = False
-        paused_s = time.perf_counter() - self._began_s
+        paused_s = time.thread_time() - self._began_s
         self.paused_s += paused_s
         self._longest_s = max(self._longest_s, paused_s)
