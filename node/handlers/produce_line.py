@@ -142,7 +142,9 @@ class ProduceLine:
         if waiting.verdicts is None:
             waiting.verdicts = NONE_CHECKED
             if not waiting.is_abandoned:
-                waiting.verdicts = await check_in_slices(self._context, waiting.request)
+                waiting.verdicts = await check_in_slices(
+                    self._context, waiting.request, lambda: waiting.is_abandoned
+                )
 
     def _next_question(self) -> tuple[int, Producer | None, dict[HostedPartition, int]]:
         """How many can be appended after the next question; of whom; which guards they got."""

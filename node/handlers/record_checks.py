@@ -6,7 +6,7 @@ readable. A request with few records is judged where it is appended. One with ma
 behind it on its connection waits, as the order of appends demands.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...storage.batch_checks import TimestampOutOfRange
@@ -75,22 +75,35 @@ def check_at_once(replicas: ReplicaManager, request: ProduceRequest) -> Verdicts
     return verdicts
 
 
-async def check_in_slices(context: RequestContext, request: ProduceRequest) -> Verdicts:
-    """The same, however long it takes."""
+async def check_in_slices(
+    context: RequestContext, request: ProduceRequest, is_abandoned: Callable[[], bool]
+) -> Verdicts:
+    """The same, however long it takes, but no longer than somebody waits for it.
+
+    Else a client that times out and sends it again would make the work grow for ever.
+    """
     broker = context.broker
     verdicts: dict[int, Refusal | None] = {}
     for partition, wanted, header in list(_to_be_checked(broker.replicas, request)):
         refusal = None
         try:
             async with broker.unfolded:
+                if is_abandoned():
+                    break
                 data = await contents(memoryview(wanted.records or b""), header)
-                await broker.work.run(
-                    f"records produced to {partition}", _check(data, header, partition)
-                )
+                steps = _unless(is_abandoned, _check(data, header, partition))
+                await broker.work.run(f"records produced to {partition}", steps)
         except KafkaError as error:
             refusal = Refusal.of(error)
         verdicts[id(wanted)] = refusal
     return verdicts
+
+
+def _unless(is_abandoned: Callable[[], bool], steps: Steps[int]) -> Steps[None]:
+    for _ in steps:
+        if is_abandoned():
+            return
+        yield
 
 
 def raise_refusal(partition: HostedPartition, wanted: ProducePartition, verdicts: Verdicts) -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.node import batch_contents
 from oncelog.node.clock import SystemClock
+from oncelog.node.handlers import record_checks
 from oncelog.node.handlers.record_checks import AT_ONCE_ITEMS_MAX
 from oncelog.wire.compression import ZSTD
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.record_batch import rewrite_crc
+from oncelog.wire.record_batch import BatchHeader, rewrite_crc
 from oncelog.wire.record_walk import NAMED_RECORDS_MAX
 from oncelog.wire.records import Record, encode_batch
 
@@ -132,6 +134,33 @@ def test_many_records_keep_their_connection_and_nobody_else(tmp_path: Path) -> N
         assert [entry[0] for entry in broker.contents()] == [0, 40_000]
 
     run(tmp_path, test, partitions=2, **COMPACTED)
+
+
+def test_records_that_nobody_waits_for_are_looked_at_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that times out and sends them again would make the work grow for ever."""
+    begun = []
+
+    async def contents(batch: memoryview, header: BatchHeader) -> bytes:
+        begun.append(header)
+        return await batch_contents.contents(batch, header)
+
+    monkeypatch.setattr(record_checks, "contents", contents)
+
+    async def test(broker: LeadingBroker) -> None:
+        connection = broker.connect()
+        many = keyed(*[b"k"] * 40_000)
+        answer = broker.produce(connection, [(0, many[:]) for _ in range(5)], transactional_id=None)
+        while not begun:
+            await asyncio.sleep(0)
+        answer.abandon()
+        while connection.produce_line is not None:
+            await asyncio.sleep(0)
+        assert len(begun) == 1
+        assert broker.log().log_end_offset == 0
+
+    run(tmp_path, test, **COMPACTED)
 
 
 def test_a_transactional_batch_of_many_records_is_looked_at_before_the_coordinator_is_asked(
