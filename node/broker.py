@@ -349,18 +349,17 @@ class Broker:
         self._maintenance = LogMaintenance(
             self._replicas, self._directory, config, self._log_executor, self._directory_executor
         )
-        self._compaction = (
-            LogCompaction(
+        self._compaction = None
+        if config.log_cleaner_enable:
+            self._compaction = LogCompaction(
                 self._directory,
                 self._logs.cleaner,
                 self._clock,
                 self._log_executor,
                 self._maintenance.recovery_points,
+                self._work,
                 backoff_ms=config.log_cleaner_backoff_ms,
             )
-            if config.log_cleaner_enable
-            else None
-        )
         self._partition_transactions.start()
 
     def _metrics(self) -> dict[str, object]:

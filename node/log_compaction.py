@@ -10,6 +10,7 @@ import logging
 from concurrent.futures import Executor
 
 from ..replication.background_task import background_task
+from ..replication.sliced_work import SlicedWork
 from ..storage.cleaning import CleanedGroup, Cleaning
 from ..storage.log_cleaner import LogCleaner, SegmentsChanged
 from ..storage.log_directory import LogDirectory
@@ -31,6 +32,7 @@ class LogCompaction:
         clock: Clock,
         executor: Executor,
         recovery_points: CheckpointWriter,
+        work: SlicedWork,
         *,
         backoff_ms: int,
     ) -> None:
@@ -39,6 +41,7 @@ class LogCompaction:
         self._clock = clock
         self._executor = executor
         self._recovery_points = recovery_points
+        self._work = work
         self._backoff_ms = backoff_ms
         self._task = background_task("log compaction", self._run())
 
@@ -57,7 +60,9 @@ class LogCompaction:
         meanwhile would close their files at once, and here.
         """
         logs = list(self._directory.logs.values())
-        while cleaning := self._cleaner.begin(logs, self._clock.wall_ms()):
+        while cleaning := await self._work.run(
+            "what to compact", self._cleaner.beginning(logs, self._clock.wall_ms())
+        ):
             await self._clean(cleaning)
 
     async def _clean(self, cleaning: Cleaning) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..wire.errors import CorruptMessage, InvalidRecord
+from ..wire.steps import Steps, run_to_end
 from .checkpoint import CLEANED_OFFSETS, CorruptCheckpoint, FaultPoint, OffsetCheckpoint
 from .checkpoint import no_fault_point as nothing
 from .cleaner import KEYS_MAX, ActiveProducer
@@ -27,6 +28,8 @@ from .log_config import LONG_MAX
 from .log_file import scan_headers
 from .partition_log import PartitionLog
 from .segment import Segment
+
+_PRODUCERS_A_STEP = 256
 
 
 class SegmentsChanged(Exception):
@@ -56,30 +59,41 @@ class LogCleaner:
             self._cleaned_offsets = {}  # all logs count as dirty: more work, nothing wrong
 
     def begin(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleaning | None:
-        """Begin to clean the log that needs it most, if one does. `now_ms` is wall clock."""
+        """`beginning`, at once."""
+        return run_to_end(self.beginning(logs, now_ms))
+
+    def beginning(self, logs: Iterable[PartitionLog], now_ms: int) -> Steps[Cleaning | None]:
+        """Begin to clean the log that needs it most, if one does. `now_ms` is wall clock.
+
+        What is appended meanwhile does no harm: that a producer has gone on by the time it is
+        looked at only makes less of it worth keeping.
+        """
         assert self._cleaning is None, "one cleaning at a time"
-        best: tuple[float, PartitionLog, CleaningPlan] | None = None
+        best: tuple[float, PartitionLog] | None = None
         for log in logs:
             if not log.config.is_compacted or log.is_failed or _name(log) in self.uncleanable:
                 continue
             plan = self.plan(log, now_ms)
             if plan.is_worth_it(log.config) and (best is None or plan.dirty_ratio > best[0]):
-                best = (plan.dirty_ratio, log, plan)
+                best = (plan.dirty_ratio, log)
+            yield
         if best is None:
             return None
-        _, log, plan = best
-        segments = list(log.segments)
-        producers = {
-            entry.producer_id: ActiveProducer(
+        log = best[1]
+        producers: dict[int, ActiveProducer] = {}
+        for entry in list(log.producer_state):
+            producers[entry.producer_id] = ActiveProducer(
                 entry.epoch, entry.last_data_offset, entry.last_marker_offset
             )
-            for entry in log.producer_state.entries()
-        }
+            if len(producers) % _PRODUCERS_A_STEP == 0:
+                yield
+        if log.is_failed:
+            return None  # it was deleted meanwhile
         self._log = log
         self._cleaning = Cleaning(
-            segments,
+            list(log.segments),
             _summaries(log),
-            plan,
+            self.plan(log, now_ms),
             log.config,
             producers,
             now_ms=now_ms,

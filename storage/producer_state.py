@@ -21,7 +21,7 @@ its own clock (Kafka: the client's timestamps); the number of producers is bound
 are dropped first, never with an open transaction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..wire.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ..wire.record_batch import BatchHeader
@@ -59,8 +59,7 @@ __all__ = [
 ]
 
 PRODUCERS_MAX = 100_000
-_TRANSACTIONAL = 0x10
-_ENTRIES_A_STEP = 256
+_TRANSACTIONAL, _ENTRIES_A_STEP = 0x10, 256
 
 
 class ProducerStateTable:
@@ -350,6 +349,9 @@ class ProducerStateTable:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
         """What is known of a producer; to be read only."""

@@ -23,6 +23,7 @@ from oncelog.node.replica_fetcher import FetchSettings, ReplicaFetchers
 from oncelog.node.replica_manager import ReplicaManager
 from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
 from oncelog.replication.replica_server import ReplicaServer
+from oncelog.replication.sliced_work import SlicedWork
 from oncelog.storage.checkpoint import RECOVERY_POINTS
 from oncelog.storage.log_cleaner import LogCleaner
 from oncelog.storage.log_config import LogConfig
@@ -161,7 +162,7 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
         executor = SameThread()
         points = CheckpointWriter(directory, RECOVERY_POINTS, executor)
         compaction = LogCompaction(
-            directory, cleaner, SystemClock(), executor, points, backoff_ms=0
+            directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=0
         )
         is_clean = lambda: (directory.path / "cleaner-offset-checkpoint").exists()  # noqa: E731
         await until(lambda: machine.is_off or is_clean())

@@ -460,3 +460,34 @@ def test_the_dirtiest_log_comes_first(tmp_path):
     cleaning = cleaner.begin([first.log, second.log], NOW)
     assert cleaning is not None
     assert cleaner._log is second.log
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_is_to_be_cleaned_is_looked_for_in_steps(compacted, is_deleted):
+    """A log may have many producers; meanwhile it is appended to, or deleted."""
+    for producer_id in range(600):
+        compacted.put((b"k", b"%d" % producer_id), producer=(producer_id, 0, 0))
+    compacted.roll()
+    compacted.log.flush()
+    steps = compacted.cleaner.beginning([compacted.log], NOW)
+    next(steps)
+    next(steps)
+    compacted.put((b"k", b"last"), producer=(599, 0, 1))
+    if is_deleted:
+        compacted.log.retire("it is deleted")
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            cleaning = end.value
+            break
+        count += 1
+    assert count >= 1
+    assert (cleaning is None) == is_deleted
+    if not is_deleted:
+        for step in cleaning.steps():
+            if isinstance(step, CleanedGroup):
+                compacted.cleaner.swap(step)
+        compacted.cleaner.finish()
+        assert compacted.records() == [(599, b"k", b"599"), (600, b"k", b"last")]
