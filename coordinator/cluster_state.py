@@ -56,7 +56,7 @@ from .rules_topics import create_partitions, create_topics, delete_topics
 OUTCOMES_MAX = 512
 OUTCOMES_BYTES_MAX = 1 << 20
 
-_RULES: dict[type, Callable[[ClusterTables, Any], Result]] = {
+_RULES: dict[type, Callable[[ClusterTables, Any], Steps[Result]]] = {
     SetClusterId: set_cluster_id,
     SetDefaults: set_defaults,
     UnfenceBroker: unfence_broker,
@@ -69,7 +69,6 @@ _RULES: dict[type, Callable[[ClusterTables, Any], Result]] = {
     AlterPartition: alter_partition,
     ElectLeaders: elect_leaders,
     AlterPartitionReassignments: alter_reassignments,
-    AllocateProducerIds: allocate_producer_ids,
     FailReplicas: fail_replicas,
 }
 
@@ -107,9 +106,17 @@ class ClusterState(ClusterTables):
         self._listeners.append(callback)
 
     def apply(self, command: bytes, index: int, term: int = 0) -> Result:
-        """Do what the log says at `index`; raises MalformedCommand, changing nothing."""
+        """As `apply_steps`, at once."""
+        return run_to_end(self.apply_steps(command, index, term))
+
+    def apply_steps(self, command: bytes, index: int, term: int = 0) -> Steps[Result]:
+        """Do what the log says at `index`; raises MalformedCommand, changing nothing.
+
+        A command may touch thousands of partitions. Who reads between two steps finds some of
+        them as before it and others as after it, each whole; listeners hear at the end.
+        """
         self._fault_point("cluster.before-apply")
-        result = self._decide(command, index)
+        result = yield from self._decide(command, index)
         changes = self.take_changes()
         if changes:
             self.revision += 1
@@ -143,14 +150,16 @@ class ClusterState(ClusterTables):
         if changes:
             self._notify(changes)
 
-    def _decide(self, data: bytes, index: int) -> Result:
+    def _decide(self, data: bytes, index: int) -> Steps[Result]:
         command, operation_id = decode_command(data)
         if known := self._outcomes.get(operation_id):
             return decode_result(known)
         if isinstance(command, RegisterBroker):
-            result = register_broker(self, command, index)
+            result = yield from register_broker(self, command, index)
+        elif isinstance(command, AllocateProducerIds):
+            result = allocate_producer_ids(self, command)
         else:
-            result = _RULES[type(command)](self, command)
+            result = yield from _RULES[type(command)](self, command)
         result = replace(result, index=index)
         if operation_id:
             self._remember(operation_id, encode_result(result))

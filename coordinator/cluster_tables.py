@@ -5,7 +5,9 @@ below, which keep the indexes right and note what changed. And an index is a dic
 ordered set: nothing here ever depends on the order of a Python set.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from .cluster_model import NO_LEADER, Broker, Changes, Partition, PartitionKey, Topic
 
@@ -20,6 +22,7 @@ WHOLE_CLUSTER = ""  # the name of the broker resource that stands for all broker
 
 _ABSENT = Partition(replicas=(), isr=(), leader=NO_LEADER)
 _Index = dict[int, dict[PartitionKey, None]]
+_Keys = partial(defaultdict[int, list[PartitionKey]], list)
 
 
 class ClusterTables:
@@ -149,8 +152,7 @@ class ClusterTables:
         self.topics[topic.name] = topic
         self._names_by_id[topic.topic_id] = topic.name
         self._names_by_metric.setdefault(metric_name(topic.name), {})[topic.name] = None
-        for index, partition in enumerate(topic.partitions):
-            self._enter((topic.name, index), None, partition)
+        self._enter_all(topic)
         self._changes.topics_created.add(topic.name)
 
     def remove_topic(self, name: str) -> None:
@@ -219,6 +221,22 @@ class ClusterTables:
         """What changed since the last call."""
         changes, self._changes = self._changes, Changes()
         return changes
+
+    def _enter_all(self, topic: Topic) -> None:
+        """As `_enter` for each partition of a new topic, which must be there as a whole at once."""
+        held, in_isr, led = _Keys(), _Keys(), _Keys()
+        for index, partition in enumerate(topic.partitions):
+            key = topic.name, index
+            for node in partition.replicas:
+                held[node].append(key)
+            for node in partition.isr:
+                in_isr[node].append(key)
+            led[partition.leader].append(key)
+            if partition.elr or partition.is_imbalanced or partition.is_reassigning:
+                self._enter(key, None, partition)
+        for index_of, keys in ((self._held, held), (self._in_isr, in_isr), (self._led, led)):
+            for node, entered in keys.items():
+                index_of.setdefault(node, {}).update(dict.fromkeys(entered))
 
     def _enter(self, key: PartitionKey, old: Partition | None, new: Partition | None) -> None:
         """Bring the indexes from the old value of a partition to the new one."""

@@ -7,6 +7,7 @@ takes a dead node out of all ISRs.
 
 from dataclasses import replace
 
+from ..replication.sliced_work import Steps
 from ..wire.errors import ErrorCode
 from .cluster_model import Broker
 from .cluster_tables import ClusterTables
@@ -30,7 +31,7 @@ PRODUCER_ID_BLOCK_COUNT = 1000  # as Kafka's ProducerIdsBlock
 PRODUCER_ID_MAX = 2**63 - 1
 
 
-def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Result:
+def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result]:
     """The first name stays. INCONSISTENT_CLUSTER_ID for another one."""
     if tables.cluster_id not in ("", command.cluster_id):
         return _refused(
@@ -39,19 +40,20 @@ def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Result:
         )
     if tables.cluster_id != command.cluster_id:
         tables.put_cluster_id(command.cluster_id)
-    return set_defaults(tables, SetDefaults(command.defaults))
+    return (yield from set_defaults(tables, SetDefaults(command.defaults)))
 
 
-def set_defaults(tables: ClusterTables, command: SetDefaults) -> Result:
+def set_defaults(tables: ClusterTables, command: SetDefaults) -> Steps[Result]:
     """Replace the static defaults; a smaller min.insync.replicas or unclean elections act now."""
     if command.defaults != tables.defaults:
         tables.put_defaults(dict(command.defaults))
         for topic in tables.topics.values():
-            settle_each(tables, partitions_of(topic))
+            yield from settle_each(tables, partitions_of(topic))
+            yield
     return Result()
 
 
-def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) -> Result:
+def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) -> Steps[Result]:
     """Fenced at first; the log index becomes the broker epoch.
 
     The same incarnation again is answered with the epoch it has. INCONSISTENT_CLUSTER_ID when
@@ -84,44 +86,46 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
         )
     )
     lost_power = known is not None and known.boot_id != command.boot_id
-    _withdraw(tables, command.node_id, lost_power=lost_power)
+    yield from _withdraw(tables, command.node_id, lost_power=lost_power)
     return Result(broker_epoch=index)
 
 
-def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Result:
+def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Result]:
     """Let the broker lead and follow; partitions that waited for it get their leader."""
     broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
     if broker is None:
         return refusal
     if broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=False))
-        settle_each(tables, tables.leaderless_partitions())
+        yield from settle_each(tables, tables.leaderless_partitions())
     return Result()
 
 
-def fence_broker(tables: ClusterTables, command: FenceBroker) -> Result:
+def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
     """The broker is gone: out of every ISR, and others lead."""
     broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
     if broker is None:
         return refusal
     if not broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=True, is_shutting_down=False))
-        _withdraw(tables, command.node_id)
+        yield from _withdraw(tables, command.node_id)
     return Result()
 
 
-def begin_controlled_shutdown(tables: ClusterTables, command: BeginControlledShutdown) -> Result:
+def begin_controlled_shutdown(
+    tables: ClusterTables, command: BeginControlledShutdown
+) -> Steps[Result]:
     """As a death, but the broker is still there and knows: clients are sent on, not cut off."""
     broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
     if broker is None:
         return refusal
     if broker.is_active:
         tables.put_broker(replace(broker, is_shutting_down=True))
-        _withdraw(tables, command.node_id)
+        yield from _withdraw(tables, command.node_id)
     return Result()
 
 
-def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Result:
+def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]:
     """As a death, for some partitions only: the node is no candidate while its log is broken.
 
     Not out of the ELR either, where it may be without being in the ISR any more.
@@ -135,7 +139,7 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Result:
         if (topic := tables.topic_by_id(topic_id)) is not None
         and 0 <= index < len(topic.partitions)
     ]
-    settle_each(
+    yield from settle_each(
         tables,
         keys,
         without=command.node_id,
@@ -174,13 +178,14 @@ def current_broker(
     return broker, Result()
 
 
-def _withdraw(tables: ClusterTables, node_id: int, *, lost_power: bool = False) -> None:
+def _withdraw(tables: ClusterTables, node_id: int, *, lost_power: bool = False) -> Steps[None]:
     """Take the node, which is no longer active, out of every ISR; and out of every ELR when it
     may have lost data."""
     keys = dict.fromkeys(tables.partitions_in_sync_on(node_id))
     if lost_power:
         keys |= dict.fromkeys(tables.partitions_eligible_on(node_id))
-    settle_each(tables, keys, without=node_id, untrusted=node_id if lost_power else NOBODY)
+    untrusted = node_id if lost_power else NOBODY
+    yield from settle_each(tables, keys, without=node_id, untrusted=untrusted)
 
 
 def _refused(error: ErrorCode, message: str) -> Result:

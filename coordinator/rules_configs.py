@@ -7,6 +7,9 @@ ISR, so those outside it stop being eligible in the same step, and where unclean
 allowed, partitions without a leader get one.
 """
 
+from collections import Counter
+
+from ..replication.sliced_work import Steps
 from ..wire.errors import ErrorCode
 from .cluster_tables import WHOLE_CLUSTER, ClusterTables
 from .commands import (
@@ -27,20 +30,21 @@ from .rules_partitions import partitions_of, settle_each
 CLUSTER_WIDE_ONLY = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 
 
-def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Result:
+def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Steps[Result]:
     """Per resource: UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_REQUEST,
     INVALID_CONFIG, UNSUPPORTED_VERSION (a resource type that we do not know).
     """
-    named = [(resource.resource_type, resource.name) for resource in command.resources]
+    named = Counter((resource.resource_type, resource.name) for resource in command.resources)
     items = []
     for resource in command.resources:
-        if named.count((resource.resource_type, resource.name)) > 1:
+        yield
+        if named[resource.resource_type, resource.name] > 1:
             error, message = (
                 ErrorCode.INVALID_REQUEST,
                 f"The resource {resource.name!r} is asked for twice.",
             )
         else:
-            error, message = _alter(tables, resource, command.validate_only)
+            error, message = yield from _alter(tables, resource, command.validate_only)
         items.append(
             Item(
                 name=resource.name,
@@ -54,7 +58,7 @@ def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Result:
 
 def _alter(
     tables: ClusterTables, resource: ResourceConfigs, validate_only: bool
-) -> tuple[ErrorCode, str | None]:
+) -> Steps[tuple[ErrorCode, str | None]]:
     if resource.resource_type == TOPIC_RESOURCE:
         topic = tables.topics.get(resource.name)
         if topic is None:
@@ -65,7 +69,7 @@ def _alter(
         configs = changed_configs(topic.configs, resource)
         if not validate_only and configs != topic.configs:
             tables.put_topic_configs(topic.name, configs)
-            settle_each(tables, partitions_of(topic))
+            yield from settle_each(tables, partitions_of(topic))
         return ErrorCode.NONE, None
     if resource.resource_type == BROKER_RESOURCE:
         error, message = _check_broker(tables, resource)
@@ -75,7 +79,8 @@ def _alter(
             tables.put_broker_configs(resource.name, configs)
             if resource.name == WHOLE_CLUSTER:
                 for topic in tables.topics.values():
-                    settle_each(tables, partitions_of(topic))
+                    yield from settle_each(tables, partitions_of(topic))
+                    yield
         return error, message
     return (
         ErrorCode.UNSUPPORTED_VERSION,

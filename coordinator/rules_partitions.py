@@ -9,12 +9,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..replication.isr_change import UNKNOWN_BROKER_EPOCH
+from ..replication.sliced_work import Steps
 from ..wire.errors import ErrorCode
 from .cluster_model import NO_LEADER, Partition, PartitionKey, Topic
 from .cluster_tables import ClusterTables
 from .commands import UNCLEAN, AlterPartition, ElectLeaders, IsrProposal
 from .elections import NOBODY, Election, settle
 from .results import Item, Result
+
+PARTITIONS_A_STEP = 32  # less than half a millisecond
 
 
 def settle_each(
@@ -23,13 +26,15 @@ def settle_each(
     *,
     without: int = NOBODY,
     untrusted: int = NOBODY,
-) -> None:
+) -> Steps[None]:
     """Apply the election rules to partitions whose brokers or settings have changed.
 
     without: a node that leaves the ISRs. untrusted: a node that leaves the ELRs, too.
     """
     settings: dict[str, tuple[int, Election]] = {}
-    for key in list(keys):
+    for number, key in enumerate(list(keys), 1):
+        if number % PARTITIONS_A_STEP == 0:
+            yield
         name, index = key
         topic = tables.topics[name]
         if name not in settings:
@@ -58,7 +63,7 @@ def partitions_of(topic: Topic) -> list[PartitionKey]:
     return [(topic.name, index) for index in range(len(topic.partitions))]
 
 
-def alter_partition(tables: ClusterTables, command: AlterPartition) -> Result:
+def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Result]:
     """Judge each proposal; STALE_BROKER_EPOCH for the whole when the leader is not current.
 
     Per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH,
@@ -71,7 +76,12 @@ def alter_partition(tables: ClusterTables, command: AlterPartition) -> Result:
             error=ErrorCode.STALE_BROKER_EPOCH,
             message=f"{command.broker_epoch} is not the current epoch of broker {command.node_id}.",
         )
-    return Result(items=tuple(_alter(tables, command, change) for change in command.changes))
+    items = []
+    for change in command.changes:
+        items.append(_alter(tables, command, change))
+        if len(items) % PARTITIONS_A_STEP == 0:
+            yield
+    return Result(items=tuple(items))
 
 
 def _alter(tables: ClusterTables, command: AlterPartition, change: IsrProposal) -> Item:
@@ -178,7 +188,7 @@ def _why_ineligible(tables: ClusterTables, node: int, broker_epoch: int | None) 
     return None
 
 
-def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Result:
+def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Steps[Result]:
     """Elect the preferred replica, or anyone who lives (KIP-460).
 
     Per partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
@@ -190,18 +200,18 @@ def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Result:
             error=ErrorCode.INVALID_REQUEST,
             message=f"There is no election type {command.election_type}.",
         )
-    if command.partitions is not None:
-        return Result(
-            items=tuple(
-                _elect_leader(tables, name, index, command.election_type)
-                for name, index in command.partitions
-            )
-        )
-    every = [key for name in sorted(tables.topics) for key in partitions_of(tables.topics[name])]
-    items = (_elect_leader(tables, name, index, command.election_type) for name, index in every)
-    return Result(
-        items=tuple(item for item in items if item.error != ErrorCode.ELECTION_NOT_NEEDED)
-    )
+    keys: Iterable[PartitionKey] | None = command.partitions
+    if keys is None:
+        topics = [tables.topics[name] for name in sorted(tables.topics)]
+        keys = (key for topic in topics for key in partitions_of(topic))
+    items = []
+    for number, (name, index) in enumerate(keys, 1):
+        item = _elect_leader(tables, name, index, command.election_type)
+        if command.partitions is not None or item.error != ErrorCode.ELECTION_NOT_NEEDED:
+            items.append(item)
+        if number % PARTITIONS_A_STEP == 0:
+            yield
+    return Result(items=tuple(items))
 
 
 def _elect_leader(tables: ClusterTables, name: str, index: int, election_type: int) -> Item:

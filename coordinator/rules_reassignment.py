@@ -9,17 +9,20 @@ will not be there when it ends; a replica of an earlier plan that was replaced i
 
 from collections import Counter
 
+from ..replication.sliced_work import Steps
 from ..wire.errors import ErrorCode, InvalidReplicaAssignment
 from .cluster_model import Partition, Topic
 from .cluster_tables import ClusterTables
 from .commands import AlterPartitionReassignments, Reassignment
 from .elections import Election, settle
 from .results import Item, Result
-from .rules_partitions import default_election
+from .rules_partitions import PARTITIONS_A_STEP, default_election
 from .rules_topics import check_assignment
 
 
-def alter_reassignments(tables: ClusterTables, command: AlterPartitionReassignments) -> Result:
+def alter_reassignments(
+    tables: ClusterTables, command: AlterPartitionReassignments
+) -> Steps[Result]:
     """Per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT,
     NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICATION_FACTOR, INVALID_REQUEST.
     """
@@ -36,6 +39,8 @@ def alter_reassignments(tables: ClusterTables, command: AlterPartitionReassignme
         items.append(
             Item(name=wanted.topic, partition=wanted.partition, error=error, message=message)
         )
+        if len(items) % PARTITIONS_A_STEP == 0:
+            yield
     return Result(items=tuple(items))
 
 

@@ -8,12 +8,14 @@ outcome is worked out and nothing is kept.
 from collections import Counter
 from collections.abc import Iterable
 
+from ..replication.sliced_work import Steps
 from ..wire.errors import ErrorCode, InvalidReplicaAssignment, KafkaError
 from .cluster_model import TOPIC_ID_BYTES, Partition, Topic
 from .cluster_tables import ClusterTables
 from .commands import CreatePartitions, CreateTopics, DeleteTopics, MorePartitions, NewTopic
 from .placement import Place, place
 from .results import Item, Result
+from .rules_partitions import PARTITIONS_A_STEP
 from .topic_names import why_invalid
 
 PARTITIONS_MAX = 10_000  # created by one command, as Kafka's controller has it
@@ -31,7 +33,7 @@ class _Refusal(Exception):
         self.message = message
 
 
-def create_topics(tables: ClusterTables, command: CreateTopics) -> Result:
+def create_topics(tables: ClusterTables, command: CreateTopics) -> Steps[Result]:
     """Per topic: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION.
     """
@@ -44,12 +46,13 @@ def create_topics(tables: ClusterTables, command: CreateTopics) -> Result:
                 raise _Refusal(
                     ErrorCode.INVALID_REQUEST, f"The topic {wanted.name!r} is asked for twice."
                 )
-            topic = _new_topic(tables, wanted, budget)
+            topic = yield from _new_topic(tables, wanted, budget)
         except _Refusal as refusal:
             items[wanted.name] = Item(
                 name=wanted.name, error=refusal.error, message=refusal.message
             )
             continue
+        yield
         count = len(topic.partitions)
         budget -= count
         if not command.validate_only:
@@ -65,7 +68,7 @@ def create_topics(tables: ClusterTables, command: CreateTopics) -> Result:
     return Result(items=tuple(items.values()))
 
 
-def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Result:
+def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Steps[Result]:
     """Per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR, INVALID_REQUEST, POLICY_VIOLATION.
     """
@@ -78,12 +81,13 @@ def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Resul
                 raise _Refusal(
                     ErrorCode.INVALID_REQUEST, f"The topic {wanted.name!r} is asked for twice."
                 )
-            added = _more_partitions(tables, wanted, budget)
+            added = yield from _more_partitions(tables, wanted, budget)
         except _Refusal as refusal:
             items[wanted.name] = Item(
                 name=wanted.name, error=refusal.error, message=refusal.message
             )
             continue
+        yield
         budget -= len(added)
         if not command.validate_only:
             have = len(tables.topics[wanted.name].partitions)
@@ -95,7 +99,7 @@ def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Resul
     return Result(items=tuple(items.values()))
 
 
-def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Result:
+def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Steps[Result]:
     """Per topic: UNKNOWN_TOPIC_OR_PARTITION (by name), UNKNOWN_TOPIC_ID, INVALID_REQUEST.
 
     A topic that is named twice, in whatever way, is not deleted, as in Kafka.
@@ -133,6 +137,7 @@ def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Result:
         assert name is not None
         items.append(Item(name=name, topic_id=tables.topics[name].topic_id))
         tables.remove_topic(name)
+        yield
     return Result(items=tuple(items))
 
 
@@ -161,7 +166,7 @@ def _name_of(tables: ClusterTables, topic_id: bytes) -> str | None:
     return None if topic is None else topic.name
 
 
-def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Topic:
+def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[Topic]:
     if wanted.name == NEVER_CREATED:
         raise _Refusal(
             ErrorCode.INVALID_REQUEST,
@@ -184,13 +189,13 @@ def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Topic:
     ):
         raise _Refusal(ErrorCode.INVALID_REQUEST, "The topic id is missing or taken.")
     if wanted.assignments:
-        partitions = _as_assigned(tables, wanted, budget)
+        partitions = yield from _as_assigned(tables, wanted, budget)
     else:
-        partitions = _as_placed(tables, wanted, budget)
+        partitions = yield from _as_placed(tables, wanted, budget)
     return Topic(wanted.name, wanted.topic_id, partitions, dict(wanted.configs))
 
 
-def _as_assigned(tables: ClusterTables, wanted: NewTopic, budget: int) -> list[Partition]:
+def _as_assigned(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[list[Partition]]:
     if wanted.replication_factor != -1 or wanted.partition_count != -1:
         raise _Refusal(
             ErrorCode.INVALID_REQUEST,
@@ -209,10 +214,11 @@ def _as_assigned(tables: ClusterTables, wanted: NewTopic, budget: int) -> list[P
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "The assigned partitions must be numbered from 0 without a gap.",
         )
-    return _assigned(tables, [by_index[index] for index in range(len(by_index))], None)
+    assignments = [by_index[index] for index in range(len(by_index))]
+    return (yield from _assigned(tables, assignments, None))
 
 
-def _as_placed(tables: ClusterTables, wanted: NewTopic, budget: int) -> list[Partition]:
+def _as_placed(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[list[Partition]]:
     if not (
         wanted.replication_factor == -1 or 1 <= wanted.replication_factor <= REPLICATION_FACTOR_MAX
     ):
@@ -230,10 +236,12 @@ def _as_placed(tables: ClusterTables, wanted: NewTopic, budget: int) -> list[Par
         count = max(1, tables.default_number("num.partitions"))
     if factor == -1:
         factor = max(1, tables.default_number("default.replication.factor"))
-    return _placed(tables, count, factor, budget)
+    return (yield from _placed(tables, count, factor, budget))
 
 
-def _more_partitions(tables: ClusterTables, wanted: MorePartitions, budget: int) -> list[Partition]:
+def _more_partitions(
+    tables: ClusterTables, wanted: MorePartitions, budget: int
+) -> Steps[list[Partition]]:
     topic = tables.topics.get(wanted.name)
     if topic is None:
         raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {wanted.name!r}.")
@@ -247,38 +255,42 @@ def _more_partitions(tables: ClusterTables, wanted: MorePartitions, budget: int)
         )
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
-        return _placed(tables, added, factor, budget)
+        return (yield from _placed(tables, added, factor, budget))
     if len(wanted.assignments) != added:
         raise _Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{added} partitions are to be added, but {len(wanted.assignments)} are assigned.",
         )
     _check_budget(added, budget)
-    return _assigned(tables, wanted.assignments, factor)
+    return (yield from _assigned(tables, wanted.assignments, factor))
 
 
-def _placed(tables: ClusterTables, count: int, factor: int, budget: int) -> list[Partition]:
+def _placed(tables: ClusterTables, count: int, factor: int, budget: int) -> Steps[list[Partition]]:
     _check_budget(count, budget)
     brokers = [
         Place(broker.node_id, broker.rack, broker.is_fenced)
         for broker in tables.brokers.values()
         if not broker.is_shutting_down
     ]
-    try:
-        placed = place(
-            brokers,
-            partition_count=count,
-            replication_factor=factor,
-            start=tables.placement_counter,
-        )
-    except KafkaError as error:
-        raise _Refusal(error.code, str(error)) from None
-    return [_partition(tables, replicas) for replicas in placed]
+    partitions: list[Partition] = []
+    while len(partitions) < count:
+        try:
+            placed = place(
+                brokers,
+                partition_count=min(count - len(partitions), PARTITIONS_A_STEP),
+                replication_factor=factor,
+                start=tables.placement_counter + len(partitions),
+            )
+        except KafkaError as error:
+            raise _Refusal(error.code, str(error)) from None
+        partitions += [_partition(tables, replicas) for replicas in placed]
+        yield
+    return partitions
 
 
 def _assigned(
     tables: ClusterTables, assignments: Iterable[tuple[int, ...]], factor: int | None
-) -> list[Partition]:
+) -> Steps[list[Partition]]:
     partitions = []
     for replicas in assignments:
         try:
@@ -292,6 +304,8 @@ def _assigned(
             )
         factor = len(replicas)
         partitions.append(_partition(tables, replicas))
+        if len(partitions) % PARTITIONS_A_STEP == 0:
+            yield
     return partitions
 
 

@@ -29,7 +29,7 @@ class SlicedWork:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.running = ""  # the name of the job whose slice this is
-        self._clock = clock
+        self.clock = clock
         self._jobs: deque[tuple[str, Steps[Any], asyncio.Future[Any]]] = deque()
         self._is_scheduled = False
 
@@ -58,8 +58,8 @@ class SlicedWork:
 
     def _turn(self) -> None:
         self._is_scheduled = False
-        deadline = self._clock() + SLICE_S
-        while self._jobs and self._clock() < deadline:
+        deadline = self.clock() + SLICE_S
+        while self._jobs and self.clock() < deadline:
             name, steps, future = self._jobs.popleft()
             if future.cancelled():
                 steps.close()
@@ -68,7 +68,7 @@ class SlicedWork:
             try:
                 while True:
                     next(steps)
-                    if self._clock() >= deadline:
+                    if self.clock() >= deadline:
                         self._jobs.append((name, steps, future))
                         break
             except StopIteration as end:

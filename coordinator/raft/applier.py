@@ -10,16 +10,20 @@ checked and written in an executor: nothing here grows on the event loop.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ...replication.sliced_work import Steps
 from .group_log import GroupLog
 from .library import COMMAND, NO_OP
 from .outcomes import CorruptJournal, InapplicableEntry, UnloadableSnapshot
 from .records import Snapshot, decode_snapshot, encode_snapshot
+from .recovery import Entry
 
 if TYPE_CHECKING:
     from .engine import RaftEngine
+
+
+Applied = Callable[[int, int, Any], None]  # index, term, and what came of the entry
 
 
 class StateMachine(Protocol):
@@ -41,6 +45,15 @@ class StateMachine(Protocol):
         ...
 
 
+@runtime_checkable
+class SlicedStateMachine(StateMachine, Protocol):
+    """One whose commands may take long: they are applied by `apply_steps`, not by `apply`."""
+
+    def apply_steps(self, command: bytes, index: int, term: int) -> Steps[Any]:
+        """As `apply`; nothing else is applied, cut or replaced between the steps."""
+        ...
+
+
 class Applier:
     """Applies committed entries in order, each once, and writes and installs snapshots."""
 
@@ -50,11 +63,14 @@ class Applier:
         self._engine = engine
         self._group_id = group_id
         self._machine = machine
+        self._apply_steps = machine.apply_steps if isinstance(machine, SlicedStateMachine) else None
         self._logger = logger
         self._snapshot_index = 0
         self._is_busy = False  # a snapshot is being written or installed, or waits for its turn
         self._recovered: Snapshot | None = None
         self._is_restoring = False
+        self._is_applying = False
+        self._after_apply: list[Callable[[], None]] = []
         self._log: GroupLog
         self.applied_index = 0
         self.has_decided = False  # a command has been applied, also before a snapshot
@@ -90,10 +106,28 @@ class Applier:
 
     @property
     def may_apply(self) -> bool:
-        """Whether entries may be applied: not while the state is being replaced."""
-        return not self._is_restoring
+        """Whether entries may be applied: not while others are, or the state is replaced."""
+        return not self._is_restoring and not self._is_applying
 
-    def apply(self, entry: bytes, index: int, term: int) -> Any:
+    def apply_up_to(self, last_index: int, applied: Applied, done: Callable[[], None]) -> None:
+        """Apply the entries behind `applied_index`, each once; InapplicableEntry ends the node.
+
+        What takes long goes on in slices, after this has returned.
+        """
+        self._is_applying = True
+
+        def ended(_: None) -> None:
+            self._is_applying = False
+            done()
+            waiting, self._after_apply = self._after_apply, []
+            for call in waiting:
+                call()
+
+        entries = self._log.read(self.applied_index + 1, last_index)
+        name = f"entries of Raft group {self._group_id}"
+        self._engine.jobs.begin_steps(name, self._apply_all(entries, applied), ended)
+
+    def apply(self, entry: bytes, index: int, term: int) -> Steps[Any]:
         """Apply the entry behind `applied_index`; raises InapplicableEntry."""
         assert index == self.applied_index + 1
         result = None
@@ -101,7 +135,10 @@ class Applier:
             self.has_decided = True
             self._engine.fault_point("raft.apply.before")
             try:
-                result = self._machine.apply(entry[1:], index, term)
+                if self._apply_steps is None:
+                    result = self._machine.apply(entry[1:], index, term)
+                else:
+                    result = yield from self._apply_steps(entry[1:], index, term)
             except Exception as error:
                 raise InapplicableEntry(self._group_id, index, term, entry, error) from error
             self._engine.fault_point("raft.apply.after")
@@ -110,6 +147,18 @@ class Applier:
             raise InapplicableEntry(self._group_id, index, term, entry, unknown)
         self.applied_index = index
         return result
+
+    def _apply_all(self, entries: list[Entry], applied: Applied) -> Steps[None]:
+        for entry, index, term in entries:
+            applied(index, term, (yield from self.apply(entry, index, term)))
+            yield
+
+    def _between_commands(self, call: Callable[[], None]) -> None:
+        """Call when no command is half applied."""
+        if self._is_applying:
+            self._after_apply.append(call)
+        else:
+            call()
 
     def snapshot_if_due(self) -> None:
         """Write a snapshot once enough entries have gathered."""
@@ -130,7 +179,9 @@ class Applier:
             return
         self._is_busy = True
         self._snapshot_index = self.applied_index  # also if it fails: not for the next command
-        self._engine.snapshots.add(lambda ended: self._write_snapshot(retain, ended))
+        self._engine.snapshots.add(
+            lambda ended: self._between_commands(lambda: self._write_snapshot(retain, ended))
+        )
 
     def release_segment(self) -> None:
         """Free the oldest segment of this group's entries: by a snapshot, or by repeating them."""
@@ -180,6 +231,9 @@ class Applier:
             steps = self._restore_steps(snapshot, "sent by the leader")
             self._engine.jobs.run_steps(f"restore of Raft group {group_id}", steps, restored)
 
+        def between(snapshot: Snapshot | None) -> None:
+            self._between_commands(lambda: prepared(snapshot))
+
         def restored(_: None) -> None:
             self._engine.jobs.run_blocking(lambda: disk.publish_snapshot(group_id), published)
 
@@ -193,7 +247,7 @@ class Applier:
             self._is_busy = self._is_restoring = False
             done(True)
 
-        self._engine.jobs.run_blocking(prepare, prepared)
+        self._engine.jobs.run_blocking(prepare, between)
 
     def _write_snapshot(self, retain: bool, ended: Callable[[], None]) -> None:
         index = self._snapshot_index = self.applied_index

@@ -110,11 +110,10 @@ class RaftGroup:
             on_done(None, DefinitelyNot(reason))
             return
         self._engine.fault_point("raft.propose.before")
-        core = self._core
-        index = self._log.last_index + 1
-        self._log.add(COMMAND + command, index, core.term)
+        index, term = self._log.last_index + 1, self._core.term
+        self._log.add(COMMAND + command, index, term)
         deadline_ms = self._engine.now_ms() + timeout_ms
-        self._submissions.add(index, core.term, deadline_ms, on_done)
+        self._submissions.add(index, term, deadline_ms, on_done)
         self._engine.fault_point("raft.propose.after")
         self._engine.touch(self)
 
@@ -213,6 +212,7 @@ class RaftGroup:
             self._feeds.pump(tells_commits=self.tells_commits_at_once)
             target = self._transfer.to
             has_log = target is not None and core.match_index(target) == self._log.last_index
+            has_log = has_log and self.applied_index == self._log.last_index  # for submitters here
             if self._transfer.is_due(has_log, now_ms) and target is not None:
                 self._post(target, messages.TimeoutNow(core.term))
 
@@ -352,13 +352,16 @@ class RaftGroup:
         if first > commit_index or not self._applier.may_apply:
             return
         last = min(commit_index, first + self._settings.apply_batch_max - 1)
-        apply, applied = self._applier.apply, self._submissions.applied
-        for entry, index, term in self._log.read(first, last):
-            applied(index, term, apply(entry, index, term))
-        self._call_all(self._applied, last)
-        if last < commit_index:
-            self._engine.touch(self)
-        self._applier.snapshot_if_due()
+
+        def applied() -> None:
+            self._call_all(self._applied, last)
+            if last < self._core.commit_index or not in_this_turn:
+                self._engine.touch(self)
+            self._applier.snapshot_if_due()
+
+        in_this_turn = True
+        self._applier.apply_up_to(last, self._submissions.applied, applied)
+        in_this_turn = False
 
     def _install_snapshot(
         self, wanted: SnapshotId, chunks: list[bytes], done: Callable[[bool], None]

@@ -19,6 +19,7 @@ from oncelog.coordinator.commands import (
     ConfigOperation,
     CreateTopics,
     DeleteTopics,
+    FenceBroker,
     MalformedCommand,
     NewTopic,
     ResourceConfigs,
@@ -29,7 +30,7 @@ from oncelog.coordinator.commands import (
 from oncelog.replication.sliced_work import run_to_end
 
 from .command_strategies import any_command
-from .metadata_cluster import MetadataCluster, check, topic_id, visible
+from .metadata_cluster import MetadataCluster, check, check_indexes, topic_id, visible
 
 
 @settings(deadline=None, max_examples=50)
@@ -229,3 +230,26 @@ def test_a_snapshot_is_loaded_in_slices_and_replaces_the_state_at_the_end() -> N
         count += 1
     assert count >= 1_000 // SLICE_PARTITIONS
     assert replica.snapshot() == cluster.state.snapshot()
+
+
+def test_a_large_command_is_applied_in_steps_and_partitions_are_whole_between_them() -> None:
+    cluster = MetadataCluster(())
+    for node in (1, 2, 3):
+        cluster.start(node)
+    state = cluster.state
+    create = CreateTopics((NewTopic("big", topic_id("big"), 3_000, 3),))
+    count = 0
+    for _ in state.apply_steps(encode_command(create), 100):
+        assert len(state.topics["big"].partitions if "big" in state.topics else ()) in (0, 3_000)
+        count += 1
+    assert count > 50
+    changes: list[Changes] = []
+    state.on_change(changes.append)
+    count = 0
+    for _ in state.apply_steps(encode_command(FenceBroker(1, cluster.epoch(1))), 101):
+        check_indexes(state)
+        assert changes == []
+        count += 1
+        if count > 5:
+            break
+    assert count > 5

@@ -82,3 +82,46 @@ def test_a_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_path:
         disk.delete_segment(1)
     assert "raft.journal.after-sync" in begun
     disk.close()
+
+
+class Long(Machine):
+    """Its commands take long: half of one is done, others run, then the rest."""
+
+    is_halfway = False
+
+    def apply_steps(self, command: bytes, index: int, term: int) -> Steps[int]:
+        assert not self.is_halfway, "two at once"
+        self.is_halfway = True
+        yield
+        result = super().apply(command, index, term)
+        yield
+        self.is_halfway = False
+        return result
+
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        assert not self.is_halfway, "half a command in a snapshot"
+        return super().snapshot_steps()
+
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
+        assert not self.is_halfway, "replaced in the middle of a command"
+        return super().restore_steps(snapshot)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_command_is_applied_in_steps_and_never_seen_half_done(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Neither by a snapshot of this node, nor by the leader's, nor by the next command."""
+    monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Long)
+    cluster = Cluster(seed, size=3, groups=2)
+    assert cluster.run(10, cluster.leaders_settled)
+    cluster.crash(3)
+    for _ in range(80):
+        for group in cluster.groups:
+            leader = cluster.leader(group)
+            if leader is not None:
+                cluster.submit(leader, group, size=400)
+        cluster.run(0.02)
+    cluster.start(3)
+    cluster.run(2)
+    cluster.check_end()
