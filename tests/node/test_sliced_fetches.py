@@ -26,6 +26,7 @@ from oncelog.wire.records import Record, encode_batch
 
 TOPIC_ID, LEADER, LEADER_EPOCH = bytes(range(16)), 2, 3
 BATCHES = 2_000
+WAIT_S = 10
 
 
 class Links:
@@ -88,11 +89,9 @@ class Follower:
         self.fetchers.follow(self.hosted)
 
     async def until(self, is_so: Any) -> None:
-        for _ in range(10_000):
-            if is_so():
-                return
-            await asyncio.sleep(0)
-        raise AssertionError("it did not come to that")
+        async with asyncio.timeout(WAIT_S):
+            while not is_so():
+                await asyncio.sleep(0)
 
 
 def run(directory: Path, test: Any) -> None:
