@@ -214,9 +214,13 @@ class LocalLog(FlushableLog):
 
     def _new_segment(self, base_offset: int) -> Segment:
         Segment.remove_files(self.directory, base_offset)
-        segment = Segment(self.directory, base_offset, self.config, self._now_ms)
-        if self.config.preallocate:
-            segment.preallocate(self.config.segment_bytes)
+        try:
+            segment = Segment(self.directory, base_offset, self.config, self._now_ms)
+            if self.config.preallocate:
+                segment.preallocate(self.config.segment_bytes)
+        except OSError:  # the older one may grow beyond it, and a restart must not find both
+            Segment.remove_files(self.directory, base_offset)
+            raise
         self.segments.add(segment)
         self._durability.names_changed()
         return segment
@@ -278,6 +282,7 @@ class LocalLog(FlushableLog):
         if self.leader_epochs.truncate_from_end(self.log_end_offset):
             self._save_epochs()
         self._snapshots.remove_above(self.log_end_offset)
+        self.producer_state.cut = None  # a snapshot being encoded would lie above the end
         self._rebuild = load_producers(
             self.segments, self._snapshots, self.log_end_offset, self._now_ms
         )

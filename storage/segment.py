@@ -137,8 +137,16 @@ class Segment:
         )
 
     def write(self, records: Buffer) -> None:
-        """Put bytes behind the last batch; `add_batch` then says what they were."""
-        self.file.write_at(self.size_bytes, records)
+        """Put bytes behind the last batch; `add_batch` then says what they were.
+
+        Of a write that fails nothing stays: a batch of it, whole behind others that took the place
+        of those before it, would be taken for one of the log after a restart.
+        """
+        try:
+            self.file.write_at(self.size_bytes, records)
+        except OSError:
+            self.file.truncate(self.size_bytes)
+            raise
 
     def add_batch(self, batch_bytes: int, last_offset: int, max_timestamp: int) -> None:
         """Take the next batch of the bytes written into the indexes and the segment's state."""
