@@ -121,6 +121,25 @@ def test_a_snapshot_of_what_was_cut_meanwhile_is_not_written(logs, monkeypatch):
         assert not list(logs.directory.glob("*.snapshot"))
 
 
+def test_a_snapshot_that_ends_before_the_producers_are_made_again_is_not_written(logs, monkeypatch):
+    monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 1)
+    log = logs.open()
+    for producer in range(500):
+        logs.lead(log, producer_id=producer, producer_epoch=0, base_sequence=0)
+    snapshot, truncation = log.snapshotting(), log.truncating_to(400)
+    next(snapshot)
+    next(truncation)
+    run_to_end(snapshot)
+    run_to_end(truncation)
+    for producer in range(500, 700):
+        logs.lead(log, producer_id=producer, producer_epoch=0, base_sequence=0)
+    again = logs.open()  # as after a kill
+    assert again.log_end_offset == 600
+    assert [entry.producer_id for entry in again.producer_state.entries()] == [
+        *range(400), *range(500, 700)
+    ]  # fmt: skip
+
+
 def test_many_producers_are_written_down_again_only_after_many_batches(logs, monkeypatch):
     monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 10)
     monkeypatch.setattr(local_log, "SNAPSHOT_INTERVAL_BYTES", 1 << 20)
