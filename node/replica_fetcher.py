@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 ANSWER_GRACE_MS = 3000  # beyond the wait that the leader was asked for
 BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: some 0.5 ms
 AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
+NO_ROOM_BACKOFF_MS = 1000
 SMALL_ANSWER_BYTES = 8 * 1024  # of a partition
 
 
@@ -232,12 +233,16 @@ class ReplicaFetcher:
             self._busy.add(slot)
             try:
                 yield from self._carry_out(slot, answer, partition)
-            except KafkaStorageError:
-                self._session.remove(slot.key)
-                self._replicas.fail(partition)
+            except KafkaStorageError as error:
+                if partition.log.is_failed:
+                    self._session.remove(slot.key)
+                    self._replicas.fail(partition)
+                else:  # a full disk, or too many open files
+                    logger.warning("%r cannot follow for now: %s", partition, error)
+                    self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
             except (KafkaError, UnexpectedAppendOffset) as error:
                 logger.warning("%r: the leader's answer does not fit: %s", partition, error)
-                self._retry(slot)
+                self._retry(slot, partition)
             except Exception as error:  # the other partitions of this leader go on
                 logger.exception("%r: following failed", partition)
                 partition.log.retire(f"following failed, {error!r}")
@@ -283,7 +288,7 @@ class ReplicaFetcher:
                 log.truncate_fully_and_start_at(offset)
                 self._replicas.truncated(partition, offset)
             case Wait():
-                self._retry(slot)
+                self._retry(slot, partition)
                 return
         self._move(slot, partition)
 
@@ -309,7 +314,7 @@ class ReplicaFetcher:
             await points.lower((partition.topic, partition.index), bound)
         except KafkaStorageError as error:
             logger.error("%r cannot be truncated yet: %s", partition, error)
-            self._retry(slot)
+            self._retry(slot, partition)
         else:
             self._session.retry(slot, self._replicas.clock.monotonic_ms())
         self._pump_soon()
@@ -332,9 +337,22 @@ class ReplicaFetcher:
         self._replicas.truncated(partition, offset)
         yield from log.truncating_to(offset)
 
-    def _retry(self, slot: FollowerSlot) -> None:
-        now_ms = self._replicas.clock.monotonic_ms()
-        self._session.retry(slot, now_ms + self._settings.backoff_ms)
+    def _retry(
+        self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
+    ) -> None:
+        """Ask again later, from where the log ends: a part of an answer may have been appended."""
+        follower, log = partition.follower, partition.log
+        if follower is None or partition.leader_epoch != slot.leader_epoch:
+            return
+        if log.is_flush_owed:
+            retry = partial(self._retry, slot, partition, backoff_ms)
+            self._replicas.flusher.flush(partition, retry)
+            return
+        self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+        if backoff_ms is None:
+            backoff_ms = self._settings.backoff_ms
+        self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
+        self._pump_soon()
 
 
 def _still_follows(slot: FollowerSlot, partition: HostedPartition) -> bool:

@@ -1,7 +1,9 @@
 """How a broker follows: what one partition's trouble does to the others of that leader."""
 
 import asyncio
+import errno
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ class _Links:
 
 def batch(offset: int) -> bytes:
     return encode_batch(
-        [Record(0, 1_700_000_000_000, b"k", b"v")],
+        [Record(offset, 1_700_000_000_000, b"k", b"v")],
         base_offset=offset,
         leader_epoch=LEADER_EPOCH,
     )
@@ -96,6 +98,59 @@ def test_an_unexpected_error_stops_its_partition_only(
         following, _ = links.polls[-1]
         assert [moved.fetch_offset for moved in following.moved] == [1, 1]
         assert len(following.removed) == 1
+        fetchers.stop()
+
+    asyncio.run(run())
+
+
+def test_a_follower_without_room_goes_on_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        replicas = ReplicaManager(
+            loop=asyncio.get_running_loop(),
+            clock=SystemClock(),
+            partition_exists=lambda topic, index: True,
+        )
+        links = _Links()
+        settings = FetchSettings(backoff_ms=1)
+        fetchers = ReplicaFetchers(links, replicas, settings)  # type: ignore[arg-type]
+        log = PartitionLog.open(
+            tmp_path / "t-0",
+            topic="t",
+            partition=0,
+            topic_id=TOPIC_ID,
+            config=LogConfig(segment_bytes=100),
+            now_ms=1,
+        )
+        one = HostedPartition("t", 0, TOPIC_ID, log)
+        one.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
+        replicas.add(one)
+        fetchers.follow(one)
+        await asyncio.sleep(0)
+        request, answered = links.polls.pop()
+        records = batch(0) + batch(1)
+        answer = SlotAnswer(
+            request.added[0].slot, high_watermark=0, log_start_offset=0, records=records
+        )
+        header, buffers = encode_fetch_response(
+            ReplicaFetchResponse(7, 0, broker_epoch=9, answers=[answer])
+        )
+        real = os.pwrite
+
+        def first_segment_only(fd: int, data: Any, position: int) -> int:
+            if log.log_end_offset and not position:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(fd, data, position)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", first_segment_only)
+            answered((header, [memoryview(bytes(b)) for b in buffers]))
+        assert log.log_end_offset == 1 and not log.is_failed
+        async with asyncio.timeout(10):
+            while not (added := [slot for poll, _ in links.polls for slot in poll.added]):
+                await asyncio.sleep(0.002)
+        assert [slot.fetch_offset for slot in added] == [1], "where the log ends now"
         fetchers.stop()
 
     asyncio.run(run())
