@@ -50,7 +50,12 @@ class SetDefaults:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker process has started. incarnation: 16 random bytes, new in each process."""
+    """A broker process has started. incarnation: 16 random bytes, new in each process.
+
+    expected_broker_epoch: of the registration that this one replaces, -1 when there is none: one
+    that comes late, of a process that has died since, replaces nothing. None, in old journals:
+    whatever is there.
+    """
 
     node_id: int
     incarnation: bytes
@@ -59,6 +64,7 @@ class RegisterBroker:
     port: int
     rack: str | None = None
     cluster_id: str = ""
+    expected_broker_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

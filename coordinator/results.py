@@ -38,8 +38,8 @@ class Result:
     """The outcome of a command.
 
     index: where in the log it was decided; a node that has applied this index sees the effect.
-    broker_epoch: after RegisterBroker. first_producer_id, producer_id_count: the block after
-    AllocateProducerIds.
+    broker_epoch: after RegisterBroker; when that was refused as stale, of the registration that
+    stands (-1: none). first_producer_id, producer_id_count: the block after AllocateProducerIds.
     """
 
     error: int = ErrorCode.NONE

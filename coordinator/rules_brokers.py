@@ -57,7 +57,9 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
     """Fenced at first; the log index becomes the broker epoch.
 
     The same incarnation again is answered with the epoch it has. INCONSISTENT_CLUSTER_ID when
-    the broker belongs to another cluster.
+    the broker belongs to another cluster. STALE_BROKER_EPOCH when the registration to replace is
+    not the one that stands, whose epoch the result then has: only a process that lives can ask
+    again with that, so a frame that a dead one left behind never replaces its successor.
     """
     if (
         not 0 <= command.node_id <= NODE_ID_MAX
@@ -74,6 +76,14 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
     known = tables.brokers.get(command.node_id)
     if known is not None and known.incarnation == command.incarnation:
         return Result(broker_epoch=known.broker_epoch)
+    current_epoch = -1 if known is None else known.broker_epoch
+    if command.expected_broker_epoch not in (None, current_epoch):
+        return Result(
+            error=ErrorCode.STALE_BROKER_EPOCH,
+            message=f"Broker {command.node_id} has the epoch {current_epoch}, "
+            f"not {command.expected_broker_epoch}.",
+            broker_epoch=current_epoch,
+        )
     tables.put_broker(
         Broker(
             node_id=command.node_id,

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..coordinator.cluster_state import ClusterState
 from ..coordinator.commands import RegisterBroker
@@ -57,8 +58,13 @@ class Liveness:
         self._task: asyncio.Task[None] | None = None
 
     async def register(self, port: int) -> int:
-        """Register, however long the cluster takes to have a controller; the broker epoch."""
+        """Register, however long the cluster takes to have a controller; the broker epoch.
+
+        Our metadata is behind until the controller says what is committed: a refusal names the
+        registration to replace. Of two processes that live the last to register wins.
+        """
         advertised = self._config.advertised
+        known = self._state.brokers.get(self._config.node_id)
         command = RegisterBroker(
             node_id=self._config.node_id,
             incarnation=self._incarnation,
@@ -67,13 +73,18 @@ class Liveness:
             port=advertised.port or port,
             rack=self._config.broker_rack or None,
             cluster_id=self._config.cluster_id,
+            expected_broker_epoch=-1 if known is None else known.broker_epoch,
         )
         while True:
             try:
                 result = await self._controller.submit(command, timeout_ms=REGISTRATION_ATTEMPT_MS)
-                break
             except RequestTimedOut as error:
                 logger.warning("registration: %s Trying again.", error)
+                continue
+            if result.error != ErrorCode.STALE_BROKER_EPOCH:
+                break
+            logger.debug("registration: %s Trying again.", result.message)
+            command = replace(command, expected_broker_epoch=result.broker_epoch)
         if result.error:
             raise error_for(result.error, result.message)
         self.broker_epoch = result.broker_epoch

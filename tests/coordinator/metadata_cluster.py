@@ -69,6 +69,7 @@ class MetadataCluster:
     def register(self, node: int, *, lost_power: bool = False) -> int:
         """A new process; the broker epoch."""
         self.boots[node] = self.boots.get(node, 0) + lost_power
+        known = self.state.brokers.get(node)
         result = self.do(
             RegisterBroker(
                 node,
@@ -77,6 +78,7 @@ class MetadataCluster:
                 "127.0.0.1",
                 9000 + node,
                 self.racks.get(node),
+                expected_broker_epoch=-1 if known is None else known.broker_epoch,
             )
         )
         assert result.error == 0

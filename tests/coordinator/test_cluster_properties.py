@@ -65,7 +65,11 @@ def command_of(cluster: MetadataCluster, kind: int, salt: int) -> Command:
     match kind:
         case 0 | 1:
             boot = f"boot-{draw.randint(0, 2)}"
-            return RegisterBroker(node, draw.randbytes(16), boot, "host", 9000 + node)
+            expected = draw.choice([None, epoch if broker else -1])
+            incarnation = draw.randbytes(16)
+            return RegisterBroker(
+                node, incarnation, boot, "host", 9000 + node, expected_broker_epoch=expected
+            )
         case 2 | 3 | 4:
             return UnfenceBroker(node, epoch)
         case 5 | 6:

@@ -20,6 +20,7 @@ from oncelog.coordinator.commands import (
     MorePartitions,
     NewTopic,
     Reassignment,
+    RegisterBroker,
     TopicReference,
     decode_command,
     encode_command,
@@ -36,6 +37,15 @@ from .command_strategies import any_command, values_of
 @given(any_command, st.sampled_from([b"", bytes(16)]))
 def test_commands_come_back_as_they_were(command: Command, operation_id: bytes) -> None:
     assert decode_command(encode_command(command, operation_id)) == (command, operation_id)
+
+
+def test_a_registration_of_an_old_journal_expects_nothing() -> None:
+    registration = RegisterBroker(1, bytes(16), "boot", "host", 9092, None, "cluster")
+    kind, operation_id, values = msgpack.unpackb(encode_command(registration))
+    old = msgpack.packb([kind, operation_id, msgpack.packb(msgpack.unpackb(values)[:7])])
+    assert old is not None
+    assert decode_command(old) == (registration, b"")
+    assert registration.expected_broker_epoch is None
 
 
 @settings(deadline=None)

@@ -60,6 +60,52 @@ def test_a_registration_that_cannot_be_ours_is_refused(
     assert not cluster.state.brokers
 
 
+@pytest.mark.parametrize(
+    ("number", "expected_epoch", "is_accepted"),
+    [
+        (3, "current", True),
+        (3, "former", False),
+        (3, "future", False),
+        (3, "none", False),
+        (3, "any", True),  # a journal of the time before registrations expected anything
+        (2, "former", True),  # this is the incarnation that stands, asking again
+        (1, "former", False),
+        (1, "none", False),  # the very command that registered it, late or twice
+    ],
+)
+def test_a_registration_replaces_the_one_that_it_expects_only(
+    number: int, expected_epoch: str, is_accepted: bool
+) -> None:
+    cluster = MetadataCluster(())
+    former = cluster.do(_registration(1, -1)).broker_epoch
+    current = cluster.do(_registration(2, former)).broker_epoch
+    assert cluster.unfence(7).error == ErrorCode.NONE
+    epochs = {"current": current, "former": former, "future": 99, "none": -1, "any": None}
+    stands = cluster.state.brokers[7]
+    result = cluster.do(_registration(number, epochs[expected_epoch]))
+    if is_accepted:
+        assert result.error == ErrorCode.NONE
+        assert result.broker_epoch == (current if number == 2 else cluster.index)
+    else:
+        assert (result.error, result.broker_epoch) == (ErrorCode.STALE_BROKER_EPOCH, current)
+        assert result.message == f"Broker 7 has the epoch {current}, not {epochs[expected_epoch]}."
+    assert (cluster.state.brokers[7] == stands) == (not is_accepted or number == 2)
+
+
+def test_a_registration_that_expects_one_is_told_when_there_is_none() -> None:
+    cluster = MetadataCluster(())
+    result = cluster.do(_registration(1, 5))
+    assert (result.error, result.broker_epoch) == (ErrorCode.STALE_BROKER_EPOCH, -1)
+    assert not cluster.state.brokers
+
+
+def _registration(number: int, expected_broker_epoch: int | None) -> RegisterBroker:
+    incarnation = bytes([number]) * 16
+    return RegisterBroker(
+        7, incarnation, "boot", "localhost", 9092, None, "", expected_broker_epoch
+    )
+
+
 @pytest.mark.parametrize("command", [UnfenceBroker, FenceBroker, BeginControlledShutdown])
 def test_a_command_about_another_incarnation_changes_nothing(command: type) -> None:
     cluster = MetadataCluster()

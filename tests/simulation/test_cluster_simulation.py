@@ -14,11 +14,14 @@ from unittest import mock
 
 import pytest
 
+from oncelog.replication.messages import PeerMessage
+from oncelog.replication.peer_handlers import What
 from oncelog.wire.errors import NotLeaderOrFollower
 
 from . import simulation
-from .outcome import Shape
+from .outcome import Fault, Shape
 from .run import run_seed
+from .virtual_links import VirtualLinks
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS, CHUNK = 125, 25
@@ -83,6 +86,35 @@ def test_a_client_that_is_refused_at_the_end_is_a_finding() -> None:
     )
     assert outcome.names == {"not alive"}
     assert "nobody leads" in outcome.violations[0]
+
+
+def test_registrations_that_come_late_end_no_living_process() -> None:
+    """Every one comes again and again, also when its process is dead and another lives."""
+    arrive = VirtualLinks._arrive
+    came_late = 0
+
+    def again(links: VirtualLinks, way: Any, message: tuple) -> None:
+        nonlocal came_late
+        came_late += 1
+        arrive(links, way, message, True)
+
+    def and_again(links: VirtualLinks, way: Any, message: tuple, is_late: bool = False) -> None:
+        arrive(links, way, message, is_late)
+        if message[:2] == (What.REQUEST, PeerMessage.REGISTER_BROKER):
+            sender, dialled, _, bulk = way
+            of_no_connection = sender, dialled, -1, bulk
+            for late_s in (0.7, 1.3, 2.1):
+                links.loop.call_later(late_s, again, links, of_no_connection, message)
+
+    kills = [Fault(at_s=0.5 + second, kind="kill", target="2", seconds=0.2) for second in range(6)]
+    outcome = run_seed(
+        1,
+        shape=Shape(seconds=8.0),
+        faults=kills,
+        install=lambda: mock.patch.object(VirtualLinks, "_arrive", and_again),
+    )
+    assert not outcome.violations
+    assert came_late > 10
 
 
 @pytest.mark.soak

@@ -30,8 +30,6 @@ from .wires import Wires
 RECONNECT_S = (0.015, 0.1)
 LATE = 0.7  # of what was under way on a connection that broke: it arrives all the same, ...
 LATE_S = (0.001, 4.0)  # ... so much later: beside what the next connection brings
-# The registration of a dead process that arrives late ends its successor: seed 82, when it may.
-NEVER_LATE = (PeerMessage.REGISTER_BROKER,)
 QUEUE_MESSAGES = {False: 4096, True: 64}
 
 
@@ -224,7 +222,7 @@ class VirtualLinks(PeerHandlers):
         if there is None or there.incarnation != self._known.get(peer):
             return  # it is gone and we do not know it yet
         kept_until = None
-        if message[0] == What.REQUEST and not bulk and message[1] not in NEVER_LATE:
+        if message[0] == What.REQUEST and not bulk:
             kept_until = self._exchange.wires.kept_until(self.node_id, peer)
         arrival = kept_until or self._arrival(peer, (peer, bulk, True), message, in_order)
         if arrival is None:
@@ -267,7 +265,7 @@ class VirtualLinks(PeerHandlers):
             dialled.under_way[bulk] -= 1
         elif not is_late:
             rng = self.loop.timeline.random
-            if message[1] not in NEVER_LATE and rng.random() < LATE:
+            if rng.random() < LATE:
                 late_s = LATE_S[0] * (LATE_S[1] / LATE_S[0]) ** rng.random()
                 self.loop.call_later(late_s, self._arrive, way, message, True)
             return
