@@ -82,20 +82,22 @@ class LogFlusher:
         waiting: list[Synced],
         future: "asyncio.Future[None]",
     ) -> None:
-        self._running.discard(partition)
-        if future.cancelled():
-            return
-        problem = future.exception()
-        if problem is not None and not isinstance(problem, OSError):
-            raise problem
         try:
-            partition.log.flushed(job, problem)
-        except KafkaStorageError:
-            self._next.pop(partition, None)
-            self._failed(partition)
-            return
-        for synced in waiting:
-            synced()
-        self._flushed(partition)
-        if partition in self._next:
-            self._begin(partition)
+            if future.cancelled():
+                return
+            problem = future.exception()
+            if problem is not None and not isinstance(problem, OSError):
+                raise problem
+            try:
+                partition.log.flushed(job, problem)
+            except KafkaStorageError:
+                self._next.pop(partition, None)
+                self._failed(partition)
+                return
+            for synced in waiting:
+                synced()
+            self._flushed(partition)
+        finally:  # what was asked for until here shares the next one
+            self._running.discard(partition)
+            if partition in self._next:
+                self._begin(partition)

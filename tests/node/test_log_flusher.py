@@ -1,0 +1,37 @@
+"""Group commit: who asks for a flush, and when, makes no difference to the promises."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from oncelog.node.hosted_partition import HostedPartition
+from oncelog.node.log_flusher import LogFlusher
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog
+
+TOPIC_ID = bytes(range(16))
+
+
+def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        problems: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        log = PartitionLog.open(
+            tmp_path / "t-0",
+            topic="t",
+            partition=0,
+            topic_id=TOPIC_ID,
+            config=LogConfig(),
+            now_ms=1,
+        )
+        hosted = HostedPartition("t", 0, TOPIC_ID, log)
+        flusher = LogFlusher(loop, flushed=lambda _: None, failed=lambda _: None)
+        done = asyncio.Event()
+        flusher.flush(hosted, lambda: flusher.flush(hosted, done.set))
+        async with asyncio.timeout(10):
+            await done.wait()
+        await asyncio.sleep(0)
+        assert not problems
+
+    asyncio.run(run())
