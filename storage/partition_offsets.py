@@ -67,12 +67,20 @@ class PartitionOffsets:
         found: Mapping[TopicPartition, PartitionLog],
         logs: Mapping[TopicPartition, PartitionLog],
     ) -> None:
-        """Write the files anew that say more of `found` than these logs hold (blocks)."""
+        """Write the files anew that say more of `found` than these logs hold (blocks).
+
+        What they say of others stays: one that is cut meanwhile must not find its old end there.
+        """
         for name, offset_of in CHECKPOINTS.items():
+            offsets = {key: offset_of(log) for key, log in found.items()}
+            self._known[name].update(offsets)
             on_disk = self.on_disk[name]
-            if on_disk is None or any(on_disk.get(key, 0) > offset_of(found[key]) for key in found):
-                self._known[name].update((key, offset_of(log)) for key, log in found.items())
+            if on_disk is None:  # then nothing is cut before the next write
                 self.write(name, self.collect(name, logs))
+                continue
+            lower = {key: at for key, at in offsets.items() if at < on_disk.get(key, 0)}
+            if lower:
+                self.write(name, {**on_disk, **lower})
 
 
 def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:

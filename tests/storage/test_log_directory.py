@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from oncelog.storage.checkpoint import OffsetCheckpoint
+from oncelog.storage.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
 from oncelog.storage.directory_lock import DirectoryInUse
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import (
@@ -19,6 +19,8 @@ from oncelog.storage.log_directory import (
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.partition_offsets import CHECKPOINTS
 from oncelog.wire.errors import KafkaStorageError
+
+from .conftest import LogMaker
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
@@ -434,3 +436,22 @@ def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, l
     directory.release()
     log = open_partition(opened(boot_id="boot-2"))
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (9, 0, 0)
+
+
+def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(opened, batch):
+    """The thread that opens logs does it while another is cut: that one's cut is not seen here."""
+    directory = opened()
+    cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
+    for log in (cut, deleted):
+        LogMaker.lead(log, 2)
+        log.flush()
+    write_checkpoints(directory)
+    LogMaker.lead(cut, 2)
+    cut.flush()
+    directory.delete_partition("deleted", 0)
+    open_partition(directory, "deleted", topic_id=OTHER_ID)
+    on_disk = OffsetCheckpoint(directory.path / RECOVERY_POINTS).read()
+    assert on_disk == {("cut", 0): 2, ("deleted", 0): 0}
+    cut.truncate_to(3)  # as a follower may, for the disk says no more
+    LogMaker.lead(cut, 3)
+    assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
