@@ -4,6 +4,7 @@ The limit on the size of files is set from outside on the running process (prlim
 write beyond it fails as it does on a full disk, in the middle of a batch, too.
 """
 
+import errno
 import resource
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from oncelog.deploy.chaos.faulty_cluster import FaultyCluster
 from oncelog.deploy.local_cluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -63,3 +65,29 @@ def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
         cluster.kill(leader)
         cluster.start(leader)  # the next incarnation recovers the log and catches up
         cluster.wait_for_isr(TOPIC, 3)
+
+
+def test_a_follower_that_has_room_again_is_in_sync_without_a_restart(tmp_path: Path) -> None:
+    with FaultyCluster(nodes=3, data=tmp_path / "cluster") as cluster:
+        quiet = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
+        admin = AdminClient(quiet)  # must outlive its answers
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
+        cluster.wait_for_isr(TOPIC, 3)
+        leader = cluster.leader(TOPIC, 0)
+        follower = next(node for node in cluster.node_ids if node != leader)
+        process = cluster.node(follower).find()
+        assert process is not None
+        cluster.ask_faults(
+            follower, {"op": "disk", "point": "log.append.before-write", "errno": errno.ENOSPC}
+        )
+        failed: list[str] = []
+        producer = Producer({**quiet, "acks": "all"})
+        for number in range(100):
+            producer.produce(TOPIC, str(number), on_delivery=lambda e, _: e and failed.append(e))
+        assert producer.flush(60) == 0
+        assert not failed
+        cluster.wait_for_isr(TOPIC, 2)
+        cluster.ask_faults(follower, {"op": "heal"})
+        cluster.wait_for_isr(TOPIC, 3)
+        assert cluster.node(follower).find() == process
+        assert cluster.leader(TOPIC, 0) == leader
