@@ -162,6 +162,7 @@ class _Recovery:
             state_end = max([active.base_offset, *self.snapshots.offsets[-1:]])
             yield from self._load_state(state_end)
             active.rewind_to(state_end)
+            self.epochs.truncate_from_end(active.next_offset)  # what follows is read anew
             yield from self._read_rest(active)
             if active.next_offset >= state_end:
                 return

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from oncelog.storage.checkpoint import LeaderEpochCheckpoint
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import restamp
 
@@ -55,3 +56,17 @@ def test_batches_of_a_write_that_found_no_room_do_not_come_back(logs, batch, mon
     log.append_as_follower(stamped(batch, 0, epoch=2, size=50), now_ms=NOW_MS)
     again = logs.open()
     assert again.log_end_offset == 1, "the second batch was refused, and is of another epoch"
+
+
+def test_epochs_that_were_cut_and_could_not_be_saved_do_not_come_back(logs, batch, monkeypatch):
+    log = logs.open()
+    for offset, epoch in enumerate([1, 1, 5, 5]):
+        log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
+    with monkeypatch.context() as patched:
+        patched.setattr(LeaderEpochCheckpoint, "write", no_room)
+        log.truncate_to(2)
+        for offset, epoch in enumerate([1, 6, 6], 2):
+            log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
+    assert log.leader_epochs.entries == ((1, 0), (6, 3))
+    again = logs.open()
+    assert again.leader_epochs.entries == ((1, 0), (6, 3))
