@@ -304,6 +304,7 @@ class LocalLog(FlushableLog):
 
     def _start_over_at(self, offset: int) -> None:
         """Drop everything; the log is empty and goes on at `offset`."""
+        self._snapshots.remove_above(-1)  # first: none may outlive its batches
         for segment in self.segments:
             self.segments.remove(segment)
             self._deleted.retire(segment.paths(), self._now_ms)
@@ -311,7 +312,6 @@ class LocalLog(FlushableLog):
         self.log_start_offset = self.log_end_offset = offset
         self._durability.cut(0)
         self._new_segment(offset)
-        self._snapshots.remove_above(-1)
         self._rebuild = None
         self.producer_state.clear(offset)
         if self.leader_epochs.clear():
@@ -330,6 +330,10 @@ class LocalLog(FlushableLog):
     def replace_segments(self, base_offset: int, replaced: Sequence[Segment]) -> Segment:
         """Swap the compacted segment in that waits as .cleaned files; see segment_swap."""
         with self._disk:
+            # A snapshot from below may know of a transaction whose marker is gone by then.
+            newer = self.segments.after(replaced[-1])
+            end_offset = self.log_end_offset if newer is None else newer.base_offset
+            self._snapshots.remove([at for at in self._snapshots.offsets if at < end_offset])
             segment = swap_in(
                 self.segments,
                 base_offset,
@@ -339,11 +343,6 @@ class LocalLog(FlushableLog):
                 now_ms=self._now_ms,
                 fault_point=self._fault_point,
             )
-            # A snapshot from below may know of a transaction whose marker is gone by now.
-            newer = self.segments.after(segment)
-            end_offset = self.log_end_offset if newer is None else newer.base_offset
-            stale = [offset for offset in self._snapshots.offsets if offset < end_offset]
-            self._snapshots.remove(stale)
             self._durability.names_changed()
             return segment
 
