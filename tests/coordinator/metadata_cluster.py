@@ -59,11 +59,11 @@ class MetadataCluster:
         known = self.state.brokers.get(getattr(command, "node_id", -1))
         result = self.state.apply(encode_command(command, operation_id), self.index, 1)
         check(self.state, before)
-        is_registration = isinstance(command, RegisterBroker) and not result.error
-        if is_registration and known is not None and known.incarnation != command.incarnation:
+        if isinstance(command, RegisterBroker) and not result.error and known is not None:
             after = partitions(self.state)
+            is_new = known.incarnation != command.incarnation
             for key in led:
-                assert after[key][1].leader_epoch == before[key][1].leader_epoch + 1
+                assert after[key][1].leader_epoch == before[key][1].leader_epoch + is_new
         return result
 
     def register(self, node: int, *, lost_power: bool = False) -> int:
