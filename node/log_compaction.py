@@ -63,9 +63,12 @@ class LogCompaction:
         while cleaning := await self._work.run(
             "what to compact", self._cleaner.beginning(logs, self._clock.wall_ms())
         ):
-            await self._clean(cleaning)
+            partition = self._cleaner.partition
+            if not await self._clean(cleaning):  # at the next look again
+                logs = [log for log in logs if (log.topic, log.partition) != partition]
 
-    async def _clean(self, cleaning: Cleaning) -> None:
+    async def _clean(self, cleaning: Cleaning) -> bool:
+        """Whether the log is clean now."""
         loop = asyncio.get_running_loop()
         steps = iter(cleaning.steps())
         try:
@@ -82,11 +85,16 @@ class LogCompaction:
             self._cleaner.finish()
         except SegmentsChanged as error:
             self._cleaner.give_up(error)
+            return False
         except (KafkaError, OSError) as error:
             logger.warning("a log cannot be compacted: %s", error)
             self._cleaner.give_up(error)
+            return False
         except asyncio.CancelledError as error:
             self._cleaner.give_up(error)
             raise
-        else:
+        try:
             await loop.run_in_executor(self._executor, self._cleaner.save)
+        except OSError as error:  # a full disk, maybe: after a restart more is cleaned than need be
+            logger.warning("how far logs are compacted cannot be written down: %s", error)
+        return True
