@@ -73,7 +73,9 @@ class LocalLog(FlushableLog):
         self.snapshot_needed = False  # and too long for an append: call `snapshotting`
         self._epoch_checkpoint = LeaderEpochCheckpoint(directory, fault_point)
         self._epochs_unsaved = False
-        self._durability = Durability(min(recovery_point, self.log_end_offset), fault_point)
+        self._durability = Durability(
+            min(recovery_point, self.log_end_offset), fault_point, is_synced=loaded.is_synced
+        )
         self._deleted = DeletedFiles()
         self._disk = disk
         self._now_ms = now_ms  # the wall clock when it was last told
@@ -371,7 +373,8 @@ class LocalLog(FlushableLog):
             if self.log_end_offset not in self._snapshots.offsets and self.log_end_offset:
                 self._take_snapshot()
             self.segments.active.become_inactive()
-        self.flush(is_last=True)
+        if not self._durability.is_as_closed(self.log_end_offset, self._snapshots):
+            self.flush(is_last=True)
 
     def retire(self, why: str = "it has been deleted") -> None:
         """Serve nothing any more; what is in memory may not be what is on the disk."""

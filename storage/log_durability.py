@@ -20,16 +20,21 @@ class Durability:
     """The recovery point of a log, and when to move it."""
 
     __slots__ = (
-        "_cut_names", "_fault_point", "_names_changed", "_names_synced", "_point",
+        "_closed_end", "_cut_names", "_fault_point", "_names_changed", "_names_synced", "_point",
         "unsynced_since_ms",
     )  # fmt: skip
 
-    def __init__(self, recovery_point: int, fault_point: FaultPoint) -> None:
+    def __init__(
+        self, recovery_point: int, fault_point: FaultPoint, *, is_synced: bool = False
+    ) -> None:
+        """`is_synced`: it was closed, and is unchanged since."""
         self._point = RecoveryPoint(recovery_point)
+        # The log end up to which the indexes of the active segment are on the disk, too.
+        self._closed_end = recovery_point if is_synced else -1
         self._fault_point = fault_point
         # How often files came or went, which of these changes were synced, which was a cut.
         self._names_changed = 1
-        self._names_synced = 0
+        self._names_synced = int(is_synced)
         self._cut_names = 0
         # When the first append since the last flush came; None when that is not known.
         self.unsynced_since_ms: int | None = None
@@ -43,6 +48,17 @@ class Durability:
     def is_cut_unsynced(self) -> bool:
         """Whether a power cut may bring back what was cut off; then nothing may be appended."""
         return self._cut_names > self._names_synced
+
+    def is_as_closed(self, log_end_offset: int, snapshots: SnapshotFiles) -> bool:
+        """Whether all that the last close has synced is as it was, or synced again since.
+
+        The entry that a close adds to the last time index does not count: each start drops it.
+        """
+        return (
+            self._point.offset == self._closed_end == log_end_offset
+            and self._names_synced == self._names_changed
+            and not snapshots.unsynced
+        )
 
     def is_due(
         self, segments: SegmentList, log_end_offset: int, config: LogConfig, now_ms: int
@@ -65,6 +81,7 @@ class Durability:
     def cut(self, end_offset: int) -> None:
         """The log was cut to `end_offset`; a flush under way no longer counts."""
         self._point = RecoveryPoint(min(self._point.offset, end_offset))
+        self._closed_end = -1
         self._names_changed += 1
         self._cut_names = self._names_changed
 

@@ -51,6 +51,7 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     is_cut: bool  # batches were left out: nothing may grow in their place before a flush
+    is_synced: bool = False  # it is as a clean end has left it: all on the disk, names and indexes
 
 
 def load_log(
@@ -95,6 +96,7 @@ def load_log(
         if damaged is None:
             try:
                 yield from recovery.resume(active, was_killed=not clean_shutdown)
+                recovery.is_as_closed = clean_shutdown
             except (CorruptIndex, CorruptTransactionIndex):
                 damaged = active
             except CorruptMessage:  # what was written is not there after all
@@ -147,6 +149,7 @@ class _Recovery:
         self.producers = ProducerStateTable()
         self.epochs = LeaderEpochs()
         self.saved_epochs: tuple[EpochStart, ...] = ()
+        self.is_as_closed = False
         self.is_cut = False
 
     def resume(self, active: Segment, *, was_killed: bool) -> Steps[None]:
@@ -223,6 +226,7 @@ class _Recovery:
         bases = {segment.base_offset for segment in segments}
         snapshots.remove([offset for offset in snapshots.offsets[:-1] if offset not in bases])
         snapshots.remove_above(log_end_offset)
+        is_changed = self.is_cut or epochs.entries != self.saved_epochs or snapshots.unsynced
         return LoadedLog(
             segments,
             snapshots,
@@ -231,6 +235,7 @@ class _Recovery:
             self.log_start_offset,
             log_end_offset,
             self.is_cut,
+            self.is_as_closed and not is_changed,
         )
 
     def _load_state(self, end_offset: int) -> Steps[None]:

@@ -219,3 +219,62 @@ def test_a_read_that_lacks_a_descriptor_is_an_error_of_this_read(logs, monkeypat
         with pytest.raises(KafkaStorageError):
             log.read(0, 1000, upper_offset=1)
     assert log.read(0, 1000, upper_offset=1).data
+
+
+def closed(logs, batches=1):
+    log = logs.open()
+    for _ in range(batches):
+        logs.lead(log, 5 // batches)
+    log.close()
+
+
+def test_a_log_that_is_as_it_was_closed_costs_no_sync(logs, syncs):
+    closed(logs)
+    syncs.clear()
+    for _ in range(2):
+        log = logs.open(clean_shutdown=True)
+        log.close()
+    assert syncs == []
+    assert logs.open(clean_shutdown=True).max_timestamp == NOW_MS
+
+
+def test_names_that_a_close_has_synced_are_not_synced_again(logs, syncs):
+    closed(logs)
+    log = logs.open(clean_shutdown=True)
+    syncs.clear()
+    logs.lead(log)
+    log.close()
+    assert syncs == [
+        f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex", f"{6:020d}.snapshot"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda logs, log: logs.lead(log),
+        lambda logs, log: log.roll(NOW_MS),
+        lambda logs, log: log.truncate_to(3),
+        lambda logs, log: (log.truncate_to(4), logs.lead(log), log.flush()),
+        lambda logs, log: log.assign_leader_epoch(7),
+    ],
+    ids=["append", "roll", "cut", "cut-and-append", "epoch"],
+)
+def test_a_log_that_was_changed_is_synced_at_its_end(logs, syncs, change):
+    closed(logs, batches=5)
+    log = logs.open(clean_shutdown=True)
+    change(logs, log)
+    syncs.clear()
+    log.close()
+    assert syncs
+
+
+@pytest.mark.parametrize("clean_shutdown", [False, True])
+def test_a_log_that_was_killed_or_mended_is_synced_at_its_end(logs, syncs, clean_shutdown):
+    closed(logs)
+    if clean_shutdown:
+        (logs.directory / f"{5:020d}.snapshot").unlink()
+    log = logs.open(clean_shutdown=clean_shutdown)
+    syncs.clear()
+    log.close()
+    assert f"{0:020d}.index" in syncs and "t-0" in syncs
