@@ -11,7 +11,7 @@ from oncelog.replication import replica_server
 from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.replica_server import judge_position
 from oncelog.storage import producer_snapshot, producer_state, snapshot_files
-from oncelog.storage.local_log import LocalLog
+from oncelog.storage.flush_job import FlushJob
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.storage.producer_entry import ProducerEntry
 from oncelog.storage.producer_state import ProducerStateTable
@@ -97,7 +97,7 @@ def no_guard() -> AbstractContextManager[Any]:
 
 def early_acknowledgement() -> AbstractContextManager[Any]:
     """acks=all is answered when the leader has the batch."""
-    return replaced(ReplicaManager, "needs_waiting", staticmethod(lambda *_: False))
+    return replaced(ReplicaManager, "wait_key", staticmethod(lambda *_: None))
 
 
 def lone_high_watermark() -> AbstractContextManager[Any]:
@@ -109,8 +109,8 @@ def lone_high_watermark() -> AbstractContextManager[Any]:
         self.high_watermark = max(self.high_watermark, self.log_end_offset)
         return has_risen
 
-    def appended(self: Any, log_end_offset: int, now_ms: int) -> bool:
-        return sound(self, log_end_offset, now_ms) or advance(self, now_ms)
+    def appended(self: Any, log_end_offset: int, now_ms: int, **flushed: bool) -> bool:
+        return sound(self, log_end_offset, now_ms, **flushed) or advance(self, now_ms)
 
     return together(
         replaced(PartitionLeader, "_advance_high_watermark", advance),
@@ -131,7 +131,7 @@ def no_truncation() -> AbstractContextManager[Any]:
 
 def no_flush() -> AbstractContextManager[Any]:
     """A log with flush.messages=1 is not brought to the disk before it is acknowledged."""
-    return replaced(LocalLog, "flush", lambda *_, **__: None)
+    return replaced(FlushJob, "run", lambda *_: None)
 
 
 def unchecked_snapshot() -> AbstractContextManager[Any]:

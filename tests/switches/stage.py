@@ -68,7 +68,7 @@ class Stage:
         self._connections: dict[tuple[int, str], Connection] = {}
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """A topic whose replicas are all in sync."""
+        """A topic whose replicas are all in sync, and whose leaders serve."""
         await self.admin.create_topic(
             name,
             partitions=partitions,
@@ -77,6 +77,8 @@ class Stage:
         )
         self.topics.append(name)
         await self.until_whole([name])
+        for partition in range(partitions):
+            await self.log_end(name, partition)  # asked again until the leader has its log open
         return name
 
     async def leader(self, topic: str, partition: int = 0) -> int:
