@@ -1,6 +1,7 @@
 """What can be wrong in a partition: duplicates, fences, what is committed and what may be read."""
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from crc32c import crc32c
@@ -10,8 +11,8 @@ from oncelog.node.replica_manager import ReplicaManager
 from oncelog.replication import replica_server
 from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.replica_server import judge_position
-from oncelog.storage import producer_snapshot, producer_state, snapshot_files
-from oncelog.storage.flush_job import FlushJob
+from oncelog.storage import log_config, producer_snapshot, producer_state, snapshot_files
+from oncelog.storage.log_config import LONG_MAX
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.storage.producer_entry import ProducerEntry
 from oncelog.storage.producer_state import ProducerStateTable
@@ -131,7 +132,12 @@ def no_truncation() -> AbstractContextManager[Any]:
 
 def no_flush() -> AbstractContextManager[Any]:
     """A log with flush.messages=1 is not brought to the disk before it is acknowledged."""
-    return replaced(FlushJob, "run", lambda *_: None)
+    sound = log_config._parsed
+
+    def parsed(*configs: Any) -> Any:
+        return replace(sound(*configs), flush_messages=LONG_MAX)
+
+    return replaced(log_config, "_parsed", parsed)
 
 
 def unchecked_snapshot() -> AbstractContextManager[Any]:
