@@ -119,7 +119,8 @@ def everything() -> dict[tuple[str, str], int]:
 
     def take(owner: Any, name: str) -> None:
         for key, value in vars(owner).items():
-            found[name, key] = id(value)
+            if key != "__warningregistry__":  # Python's, once it has warned of something there
+                found[name, key] = id(value)
 
     for name, module in list(sys.modules.items()):
         if isinstance(module, ModuleType) and name.startswith("oncelog."):
