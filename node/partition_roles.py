@@ -33,6 +33,7 @@ from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 SETTLED_AT_ONCE_MAX = 16  # partitions, some 2 ms
+RETRY_S = 0.1
 JOBS_AT_A_TIME = 16  # of the thread: the first of many is served when these are done
 
 
@@ -139,6 +140,8 @@ class PartitionRoles:
             self._replicas.peers_changed()
 
     def _look_at(self, keys: dict[PartitionKey, None]) -> None:
+        if self._is_stopping:
+            return
         if len(self._left) <= SETTLED_AT_ONCE_MAX:
             while self._left:
                 self._clear_up(self._left.popleft())
@@ -200,6 +203,8 @@ class PartitionRoles:
             except KafkaStorageError as error:
                 logger.error("%r: %s", hosted, error)
                 self._replicas.fail(hosted)
+                if not hosted.log.is_failed:  # too many open files
+                    asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
 
     def _clear_up(self, hosted: HostedPartition) -> None:
         """It is out of the tables: let go of whoever waits for it, and of its log."""

@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.coordinator.cluster_model import NO_LEADER
 from oncelog.coordinator.commands import FenceBroker, UnfenceBroker, encode_command
+from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.partition_roles import SETTLED_AT_ONCE_MAX
 from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.partition_log import PartitionLog
@@ -212,5 +213,28 @@ def test_what_is_deleted_leaves_before_a_broker_has_stopped(tmp_path: Path) -> N
             broker.directories.hold()
             await broker.delete("a")
         assert all(name.endswith("-delete") for name in broker.directories_of("a"))
+
+    asyncio.run(run())
+
+
+def test_a_leader_that_lacks_a_descriptor_for_a_moment_leads_when_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must sync what it has cut before it leads."""
+
+    async def run() -> None:
+        lead, failures = HostedPartition.lead, [OSError(errno.EMFILE, "Too many open files")]
+
+        def lacking(hosted: HostedPartition, *args: Any, **keywords: Any) -> None:
+            if failures:
+                with hosted.log._disk.retriable:
+                    raise failures.pop()
+            lead(hosted, *args, **keywords)
+
+        async with running(tmp_path) as broker:
+            monkeypatch.setattr(HostedPartition, "lead", lacking)
+            await broker.create("a", 1)
+            await until(lambda: broker.serves("a", 1))
+            assert not failures
 
     asyncio.run(run())
