@@ -4,8 +4,9 @@ No descriptor is held open and nothing is mapped: a partition has many segments,
 is cut under a mapping kills the process. New entries wait in a tail of a few hundred; a search
 that does not end in the tail opens the file and reads the one block it needs.
 
-The entries of the tail are lost in a crash. That costs nothing: indexes are derived, and the
-segments that were open at a crash are indexed again by recovery.
+The entries of the tail are lost in a crash, and wait there while the disk is full. That costs
+nothing: indexes are derived, and the segments that were open at a crash are indexed again by
+recovery.
 """
 
 import os
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
+
+from .disk_guard import OUT_OF_RESOURCES
 
 TAIL_BYTES_MAX = 4096
 _BLOCK_BYTES = 4096
@@ -60,7 +63,9 @@ class EntryFile:
         if len(tail) > self._tail_bytes_max:
             try:
                 self.write_out()
-            except OSError:
+            except OSError as problem:
+                if self._tail_bytes_max and problem.errno in OUT_OF_RESOURCES:
+                    return  # it waits in memory until there is room
                 self.count -= 1
                 del tail[-self.entry_bytes :]
                 raise

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from ..wire.record_batch import HEADER_BYTES
 from ..wire.steps import Steps
+from .disk_guard import OUT_OF_RESOURCES
 from .index import NO_TIMESTAMP, CorruptIndex, OffsetIndex, TimeIndex
 from .log_config import INT_MAX, LogConfig
 from .log_file import Buffer, LogFile, batch_at_or_after, scan_batches, scan_headers
@@ -159,7 +160,11 @@ class Segment:
             self.offset_of_max_timestamp = last_offset
         if position - self._last_indexed_position > self._index_interval_bytes:
             if self.offset_index.has_full_tail:
-                self.write_out()
+                try:
+                    self.write_out()
+                except OSError as problem:
+                    if problem.errno not in OUT_OF_RESOURCES:
+                        raise
             self.time_index.append(largest_timestamp, self.offset_of_max_timestamp)
             self.offset_index.append(last_offset, position)
             self._last_indexed_position = position

@@ -70,3 +70,26 @@ def test_epochs_that_were_cut_and_could_not_be_saved_do_not_come_back(logs, batc
     assert log.leader_epochs.entries == ((1, 0), (6, 3))
     again = logs.open()
     assert again.leader_epochs.entries == ((1, 0), (6, 3))
+
+
+def test_index_entries_wait_for_room(logs, monkeypatch):
+    """The disk had room for the batch, and none for the entries that came with it."""
+    log = logs.open(index_interval_bytes=1)
+    real = os.pwrite
+
+    def batches_only(fd, data, position):
+        if not os.readlink(f"/proc/self/fd/{fd}").endswith(".log"):
+            no_room()
+        return real(fd, data, position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", batches_only)
+        for _ in range(600):
+            logs.lead(log)
+    assert not log.is_failed
+    for clean in (False, True):
+        again = logs.open(index_interval_bytes=1, clean_shutdown=clean)
+        assert again.log_end_offset == 600
+        assert again.segments.active.offset_index.entry_count == 599
+        if not clean:
+            log.close()
