@@ -24,6 +24,7 @@ from ..wire.errors import CorruptMessage, InconsistentTopicId, InvalidRecord
 from ..wire.record_batch import BatchHeader
 from ..wire.steps import Steps
 from .checkpoint import CorruptCheckpoint, LeaderEpochCheckpoint, PartitionMetadata, encode_uuid
+from .disk_guard import OUT_OF_RESOURCES
 from .flush_job import FLUSH_FAILED
 from .index import CorruptIndex
 from .leader_epochs import EpochStart, LeaderEpochs
@@ -219,10 +220,14 @@ class _Recovery:
             LeaderEpochCheckpoint(self.directory).write(epochs.entries, fsync=False)
         producers.skip_to(log_end_offset)
         if log_end_offset > self.log_start_offset and log_end_offset not in snapshots.offsets:
-            segments.active.write_out()
             content = yield from producers.begin_snapshot().encode()
             producers.cut = None
-            snapshots.write(log_end_offset, content)
+            try:
+                segments.active.write_out()
+                snapshots.write(log_end_offset, content)
+            except OSError as problem:
+                if problem.errno not in OUT_OF_RESOURCES:
+                    raise  # a full disk: the next start reads as much again
         bases = {segment.base_offset for segment in segments}
         snapshots.remove([offset for offset in snapshots.offsets[:-1] if offset not in bases])
         snapshots.remove_above(log_end_offset)

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from oncelog.storage.checkpoint import LeaderEpochCheckpoint
+from oncelog.storage.snapshot_files import SnapshotFiles
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import restamp
 
@@ -93,3 +94,13 @@ def test_index_entries_wait_for_room(logs, monkeypatch):
         assert again.segments.active.offset_index.entry_count == 599
         if not clean:
             log.close()
+
+
+def test_a_killed_log_opens_without_room_for_a_snapshot(logs, monkeypatch):
+    log = logs.open()
+    logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(SnapshotFiles, "write", no_room)
+        again = logs.open()
+    assert again.log_end_offset == 3
+    assert logs.lead(again, 3, producer_id=1, producer_epoch=0, base_sequence=0).is_duplicate
