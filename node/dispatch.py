@@ -183,7 +183,7 @@ def control_api(
         request = control.decode_request(key, version, body)
         values = decide(context, header, request)
         if isgenerator(values):
-            is_done, values = _begin(cast("Steps[Values]", values))
+            is_done, values = begin_steps(cast("Steps[Values]", values))
             if not is_done:
                 return finish(context, context.broker.work.run(API_NAMES[key], values), version)
         elif iscoroutine(values):
@@ -228,7 +228,7 @@ def control_api(
     return Api(key, *versions, handle, answer_error)
 
 
-def _begin(steps: Steps[Values]) -> tuple[bool, Any]:
+def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
     """(True, the result) of steps that are done at their first yield, else (False, the steps)."""
     try:
         next(steps)

@@ -19,6 +19,7 @@ from ...wire.errors import (
     KafkaError,
 )
 from ...wire.framing import RequestHeader
+from ...wire.steps import Steps
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..group_removal import delete_group
 from ..group_shard import ShardState
@@ -29,6 +30,7 @@ DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
 NOT_FOUND_FROM = 6
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 CLASSIC = "classic"
+GROUPS_A_STEP = 200
 
 
 def describe_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
@@ -81,7 +83,7 @@ def _members(group: ClassicGroup) -> list[dict[str, Any]]:
     ]
 
 
-def list_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def list_groups(context: RequestContext, header: RequestHeader, request: Any) -> Steps[Values]:
     """The groups that this broker coordinates."""
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {kind.strip().lower() for kind in getattr(request, "types_filter", ())}
@@ -92,19 +94,23 @@ def list_groups(context: RequestContext, header: RequestHeader, request: Any) ->
         raise CoordinatorLoadInProgress
     if types and CLASSIC not in types:
         return {"groups": []}
-    return {
-        "groups": [
-            {
-                "group_id": group.group_id,
-                "protocol_type": group.protocol_type or "",
-                "group_state": group.state.value,
-                "group_type": CLASSIC,
-            }
-            for shard in groups.shards
-            for group in shard.groups.values()
-            if not states or group.state.value.lower() in states
-        ]
-    }
+    listed = []
+    for shard in list(groups.shards):
+        for count, group in enumerate(list(shard.groups.values()), 1):
+            if count % GROUPS_A_STEP == 0:
+                yield
+            if shard.groups.get(group.group_id) is not group:  # removed meanwhile
+                continue
+            if not states or group.state.value.lower() in states:
+                listed.append(
+                    {
+                        "group_id": group.group_id,
+                        "protocol_type": group.protocol_type or "",
+                        "group_state": group.state.value,
+                        "group_type": CLASSIC,
+                    }
+                )
+    return {"groups": listed}
 
 
 async def delete_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:

@@ -16,15 +16,17 @@ from typing import Any
 from ...coordinator.cluster_state import ClusterState
 from ...coordinator.groups.offset_table import OffsetTable
 from ...coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offset_key
-from ...wire.errors import ErrorCode, InvalidGroupId, KafkaError
+from ...wire.errors import ErrorCode, InvalidGroupId, KafkaError, NotCoordinator
 from ...wire.framing import RequestHeader
 from ...wire.records import Record, encode_batch
-from ..dispatch import Api, RequestContext, Values, control_api
+from ...wire.steps import Steps
+from ..dispatch import Api, RequestContext, Values, begin_steps, control_api
 from ..services import BrokerServices
 from .offset_commits import coordinator_error
 
 BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
 NO_OFFSET = NO_EPOCH = -1
+OFFSETS_A_STEP = 100
 
 
 async def offset_fetch(context: RequestContext, header: RequestHeader, request: Any) -> Values:
@@ -52,16 +54,44 @@ async def _fetch(
         if stable:
             await broker.groups.until_settled(shard)
         offsets = shard.offsets if shard.check_offset_fetch(group_id) else None
+        if topics is None:
+            steps = _all_topics(broker.state, offsets, group_id, version, stable)
+        else:
+            steps = _asked_topics(broker.state, offsets, group_id, topics, version, stable)
+        is_done, answers = begin_steps(steps)
+        if not is_done:
+            answers = await broker.work.run("OffsetFetch", answers)
+            if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone
+                raise NotCoordinator
     except KafkaError as error:
         return {"group_id": group_id, "error_code": _fetch_error(error), "topics": []}
-    if topics is None:
-        answers = _all_topics(broker.state, offsets, group_id, version, stable)
-    else:
-        answers = [
-            _asked_topic(broker.state, offsets, group_id, topic, version, stable)
-            for topic in topics
-        ]
     return {"group_id": group_id, "error_code": ErrorCode.NONE, "topics": answers}
+
+
+def _asked_topics(
+    state: ClusterState,
+    offsets: OffsetTable | None,
+    group_id: str,
+    topics: Any,
+    version: int,
+    stable: bool,
+) -> Steps[list[dict[str, Any]]]:
+    answers = []
+    count = 0
+    for topic in topics:
+        indexes, first = topic.partition_indexes, topic.partition_indexes[:OFFSETS_A_STEP]
+        answer = _asked_topic(state, offsets, group_id, topic, first, version, stable)
+        answers.append(answer)
+        for start in range(OFFSETS_A_STEP, len(indexes), OFFSETS_A_STEP):
+            yield
+            some = indexes[start : start + OFFSETS_A_STEP]
+            more = _asked_topic(state, offsets, group_id, topic, some, version, stable)
+            answer["partitions"] += more["partitions"]
+        count += 1 + len(first)
+        if count >= OFFSETS_A_STEP:
+            count = 0
+            yield
+    return answers
 
 
 def _asked_topic(
@@ -69,16 +99,14 @@ def _asked_topic(
     offsets: OffsetTable | None,
     group_id: str,
     asked: Any,
+    indexes: list[int],
     version: int,
     stable: bool,
 ) -> dict[str, Any]:
     if version >= IDS_FROM:
         topic = state.topic_by_id(asked.topic_id)
         if topic is None:
-            unknown = [
-                _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID)
-                for index in asked.partition_indexes
-            ]
+            unknown = [_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
             return {"topic_id": asked.topic_id, "partitions": unknown}
         name = topic.name
     else:
@@ -86,7 +114,7 @@ def _asked_topic(
         topic = state.topics.get(name)
     topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
     partitions: list[dict[str, Any]] = []
-    for index in asked.partition_indexes:
+    for index in indexes:
         if offsets is None:
             partitions.append(_partition(index, None))
         elif stable and offsets.is_unstable(group_id, name, index):
@@ -101,10 +129,16 @@ def _asked_topic(
 
 def _all_topics(
     state: ClusterState, offsets: OffsetTable | None, group_id: str, version: int, stable: bool
-) -> list[dict[str, Any]]:
+) -> Steps[list[dict[str, Any]]]:
     """All that is committed; from version 10 on not of deleted topics, which have no id."""
     by_topic: dict[str, dict[str, Any]] = {}
-    for (name, index), value in () if offsets is None else offsets.fetch_all(group_id):
+    committed = () if offsets is None else offsets.committed(group_id)
+    for count, (name, index) in enumerate(committed, 1):
+        if count % OFFSETS_A_STEP == 0:
+            yield
+        value = offsets.fetch(group_id, name, index) if offsets is not None else None
+        if value is None:  # deleted meanwhile
+            continue
         topic = state.topics.get(name)
         if topic is None and version >= IDS_FROM:
             continue

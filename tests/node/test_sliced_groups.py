@@ -3,16 +3,20 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from oncelog.coordinator.cluster_model import Changes
+from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.coordinator.groups.records import OffsetValue, encode_offset_key, encode_offset_value
 from oncelog.node.group_removal import OffsetExpiry, forget_deleted_topics
 from oncelog.node.group_shard import ShardState
+from oncelog.node.handlers.group_admin import GROUPS_A_STEP, LIST_GROUPS
+from oncelog.node.handlers.group_offsets import OFFSETS_A_STEP, offset_fetch
 from oncelog.replication.sliced_work import SlicedWork
-from oncelog.wire.errors import CoordinatorLoadInProgress, NotCoordinator
+from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
 from oncelog.wire.records import Record, encode_batch
 
 from .coordinating_broker import CoordinatingBroker
@@ -143,5 +147,66 @@ def test_offsets_of_deleted_topics_are_found_in_steps(tmp_path: Path) -> None:
         assert broker.shard.offsets.size == 9 * OFFSETS
         await turns_until(lambda: broker.shard.offsets.size == 3 * OFFSETS)
         assert broker.shard.offsets.count("h") == OFFSETS
+
+    run(tmp_path, test)
+
+
+def fetching(broker: Broker, indexes: range | None) -> "asyncio.Task[Any]":
+    """OffsetFetch of some partitions, or of all, as a task."""
+    topics = [SimpleNamespace(name="t", partition_indexes=list(indexes))] if indexes else None
+    request: Any = SimpleNamespace(groups=[SimpleNamespace(group_id="g", topics=topics)])
+    context: Any = SimpleNamespace(broker=broker.services)
+    header: Any = SimpleNamespace(api_version=9)
+    return asyncio.ensure_future(offset_fetch(context, header, request))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("indexes", [None, range(OFFSETS)])
+def test_many_offsets_are_fetched_in_steps_and_refused_after_a_resignation(
+    tmp_path: Path, indexes: range | None
+) -> None:
+    async def test(broker: Broker) -> None:
+        broker.services.work = broker.replicas.work
+        _, done = broker.groups.append_now(broker.shard, commits(OFFSETS))
+        await done
+        task = fetching(broker, indexes)
+        assert await turns_until(task.done) >= OFFSETS // OFFSETS_A_STEP
+        (group,) = task.result()["groups"]
+        (topic,) = group["topics"]
+        found = [
+            (each["partition_index"], each["committed_offset"]) for each in topic["partitions"]
+        ]
+        assert found == [(n, 5) for n in range(OFFSETS)]
+        task = fetching(broker, indexes)
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert not task.done()
+        broker.resign()
+        (group,) = (await task)["groups"]
+        assert (group["error_code"], group["topics"]) == (ErrorCode.NOT_COORDINATOR, [])
+
+    run(tmp_path, test)
+
+
+def test_many_groups_are_listed_in_steps_but_for_those_that_went_meanwhile(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        broker.services.work = broker.replicas.work
+        groups: dict[str, Any] = {
+            f"g{n}": SimpleNamespace(
+                group_id=f"g{n}", protocol_type="consumer", state=GroupState.STABLE
+            )
+            for n in range(3 * GROUPS_A_STEP)
+        }
+        broker.shard.table.groups.update(groups)
+        values = {"states_filter": [], "types_filter": []}
+        task = asyncio.ensure_future(broker.ask(LIST_GROUPS, 5, values))
+        assert await turns_until(task.done) >= 3
+        assert [each.group_id for each in task.result().groups] == list(groups)
+        task = asyncio.ensure_future(broker.ask(LIST_GROUPS, 5, values))
+        await asyncio.sleep(0)
+        gone = list(groups)[-GROUPS_A_STEP:]
+        for group_id in gone:
+            del broker.shard.table.groups[group_id]
+        assert [each.group_id for each in (await task).groups] == list(groups)[:-GROUPS_A_STEP]
+        broker.shard.table.groups.clear()
 
     run(tmp_path, test)
