@@ -28,7 +28,9 @@ def _request(variables: dict[str, Any]) -> str:
 _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
     "Dispatcher.dispatch": _request,
     "Dispatcher._run.<locals>.run": _request,
-    "ClusterState.apply": lambda it: f"command {type(decode_command(it['command'])[0]).__name__}",
+    "ClusterState.apply_steps": lambda it: (
+        f"command {type(decode_command(it['command'])[0]).__name__}"
+    ),
     "TransactionShard.apply": lambda it: f"entry {it['index']} of a transaction shard",
     "SlicedWork._turn": lambda it: f"work {it['self'].running}",
 }
