@@ -7,6 +7,7 @@ Order of a start, and why:
                  node knows all that was decided before
   logs           in a thread: those that are placed here; only now a log can be known to be stale
   roles          every replica leads, follows, or waits, as the metadata says
+  votes          in every Raft group: only now the cluster bears the death of another node
   listener       clients may come
   heartbeats     which end the fence: only now may the controller elect this broker
 """
@@ -65,6 +66,7 @@ logger = logging.getLogger(__name__)
 METADATA_GROUP = 0
 PEER_MESSAGE_BYTES_MARGIN = 16 * 1024 * 1024
 CONTROLLED_SHUTDOWN_S = 5.0
+VOTER_TIMEOUT_S = 5.0
 
 
 class Broker:
@@ -144,6 +146,7 @@ class Broker:
         self._start_replicas(broker_epoch)
         await self._roles.start(broker_epoch)
         await self._transactions.start()
+        await self._liveness.until_voter(self._engine.groups.values(), VOTER_TIMEOUT_S)
         await self._server.start(config.listener.host, config.listener.port)
         self._admin = AdminSocket(
             Path(config.peer_directory) / f"admin-{config.node_id}", self._gate, self._metrics
@@ -394,6 +397,3 @@ class Broker:
         logger.critical("%s", what, exc_info=error)
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)
-
-    def _in_ms(self, delay_ms: int) -> int:
-        return self._clock.monotonic_ms() + delay_ms

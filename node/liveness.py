@@ -8,7 +8,7 @@ the listener serves; a broker that was fenced meanwhile (a long pause) comes bac
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from ..coordinator.cluster_state import ClusterState
@@ -89,6 +89,26 @@ class Liveness:
             raise error_for(result.error, result.message)
         self.broker_epoch = result.broker_epoch
         return result.broker_epoch
+
+    async def until_voter(self, groups: Collection[RaftGroup], timeout_s: float) -> bool:
+        """Wait until this node votes in these groups; False if its census was not answered.
+
+        A group of a new cluster leads as soon as two nodes vote in it. If one of them died before
+        the third does, nobody could be elected until it is back: so this node is not ready yet.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not all(group.status().is_voter for group in groups):
+                    await asyncio.sleep(0.005)
+                return True
+        logger.warning(
+            "node %d serves, and does not vote yet in the Raft groups %s: it came without a journal"
+            " and not every other voter has answered it. Until all have run at the same time, the"
+            " cluster bears one failure less.",
+            self._config.node_id,
+            [group.group_id for group in groups if not group.status().is_voter],
+        )
+        return False
 
     def start(self) -> None:
         """Begin with heartbeats, which also ask to be unfenced."""

@@ -193,6 +193,8 @@ class RaftGroup:
             case _:
                 leads = self._has_quorum(now_ms)
                 self._ballot.receive(peer, message, now_ms, leads=leads)
+        if not self._log.is_voter:
+            self._ballot.check_level(*self._follower.verified)
 
     def advance(self, now_ms: float) -> None:
         """Do what has become possible: take or give up leadership, commit, apply, send."""

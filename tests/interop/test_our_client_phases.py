@@ -20,9 +20,6 @@ PARTITIONS = 2
 SETTINGS = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200}
 PHASES = ("initializing", "begun", "adding", "sent", "offsets", "committing", "aborting")
 whole = pytest.mark.chaos  # the rest of the matrix: pytest -m chaos tests/interop
-# Not mended yet: where a shard's lead moved to its preferred node an instant before that node was
-# killed, InitProducerId was answered with retriable errors for more than 30 s (1 run in about 12).
-open_defect = pytest.mark.xfail(strict=False, raises=TimeoutError, reason="a lead that just moved")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,7 @@ class Run:
 @pytest.mark.parametrize(
     ("role", "version"),
     [
-        pytest.param("txn", 2, marks=open_defect),
+        ("txn", 2),
         *[
             pytest.param(role, version, marks=whole)
             for role, version in (

@@ -8,12 +8,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
+from oncelog.coordinator.raft.group import RaftGroup
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer_handlers import What
 from oncelog.wire.errors import NotLeaderOrFollower
@@ -21,7 +23,9 @@ from oncelog.wire.errors import NotLeaderOrFollower
 from . import simulation
 from .outcome import Fault, Shape
 from .run import run_seed
+from .virtual_cluster import VirtualCluster
 from .virtual_links import VirtualLinks
+from .virtual_node import VirtualNode
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS, CHUNK = 125, 25
@@ -125,3 +129,32 @@ def test_many_clusters(request: pytest.FixtureRequest) -> None:
     for first in range(10_000, 15_000, 50):
         runs = simulate(first, first + 50)
         assert not verdict(runs), verdict(runs)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wiped_node_serves_once_it_votes_in_every_raft_group(seed: int) -> None:
+    """Else the next death would leave a group with one voter, and no leader."""
+
+    def groups(node: VirtualNode) -> Collection[RaftGroup]:
+        assert node.broker is not None
+        return node.broker._engine.groups.values()
+
+    with VirtualCluster.made(seed, Shape()) as cluster:
+        cluster.start()
+        by_role = sorted(cluster.nodes.values(), key=lambda n: next(iter(groups(n))).is_leader)
+        wiped, other, controller = by_role
+        wiped.kill(power=True)
+        cluster.disks.wipe(wiped.node_id)
+        cut = [(other.node_id, wiped.node_id)]  # its census lacks an answer
+        cluster.wires.cut(cut)
+        wiped.start()
+        assert cluster.run(
+            20, lambda: wiped.broker is not None and bool(wiped.broker.state.brokers)
+        )
+        assert not cluster.run(2, lambda: wiped.is_serving)
+        cluster.wires.mend(cut)
+        assert cluster.run(20, lambda: wiped.is_serving)
+        assert all(group.status().is_voter for group in groups(wiped))
+        controller.kill()
+        led = [*zip(groups(wiped), groups(other), strict=True)]
+        assert cluster.run(20, lambda: all(any(g.is_leader for g in pair) for pair in led)), led

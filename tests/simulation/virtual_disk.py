@@ -228,7 +228,7 @@ class Disks:
         """A new, empty disk."""
         disk = self.nodes[number]
         shutil.rmtree(disk.path)
-        Path(disk.path).mkdir()
+        REAL["mkdir"](disk.path)
         disk.changes.clear()
         disk.names.clear()
         disk.names_in.clear()
