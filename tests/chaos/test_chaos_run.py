@@ -66,10 +66,13 @@ def run_and_judge(run: Path, *, seconds: int, timeout_s: float) -> dict[str, Any
         "run", "--out", str(run), "--seconds", str(seconds), "--seed", str(SEED), *PACE,
         "--keep", "--format", "json", timeout_s=timeout_s,
     )  # fmt: skip
-    assert code in (0, 1, 3), words
+    assert told, f"exit code {code}, and no verdict: {words}"
     found = json.loads(told)
-    print(json.dumps({key: found[key] for key in ("counts", "outcome")}, indent=1))
-    assert found["is_clean"] and code == 0, told + words
+    outcome, verdict = found["outcome"], found["verdict"]
+    print(json.dumps({"counts": found["counts"], "outcome": outcome}, indent=1))
+    violations = [one for one in verdict["findings"] if one["is_violation"]]
+    reasons = outcome["broken"] or violations or outcome["missed"] or words
+    assert found["is_clean"] and code == 0, f"exit code {code}, {reasons}"
     return found
 
 
