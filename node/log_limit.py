@@ -1,4 +1,4 @@
-"""So much and no more: log lines that a client can provoke are counted and cut off."""
+"""So much and no more: log lines that a client or a full disk provokes are counted and cut off."""
 
 import logging
 
@@ -14,13 +14,13 @@ class LimitedLog:
         self._counts: dict[str, int] = {}
         self._period_began_s = 0.0
 
-    def info(self, kind: str, now_s: float, message: str, *arguments: object) -> None:
+    def log(self, level: int, kind: str, now_s: float, message: str, *arguments: object) -> None:
         """Log a line of this kind, unless there were enough lately; now_s is monotonic."""
         if now_s - self._period_began_s >= PERIOD_S:
             self._begin_period(now_s)
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
         if count <= LINES_PER_PERIOD:
-            self._log.info(message, *arguments)
+            self._log.log(level, message, *arguments)
 
     def _begin_period(self, now_s: float) -> None:
         for kind, count in self._counts.items():

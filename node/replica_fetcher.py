@@ -30,6 +30,7 @@ from ..storage.partition_log import UnexpectedAppendOffset
 from ..wire.errors import KafkaError, KafkaStorageError
 from ..wire.record_batch import split_batches
 from .hosted_partition import HostedPartition
+from .log_limit import LimitedLog
 from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ class ReplicaFetcher:
         self._settings = settings
         self._session = FollowerSession()
         self._loop = asyncio.get_running_loop()
+        self._limited_log = LimitedLog(logger)  # a full disk: each partition, every second
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
         self._is_stopped = False
@@ -238,10 +240,10 @@ class ReplicaFetcher:
                     self._session.remove(slot.key)
                     self._replicas.fail(partition)
                 else:  # a full disk, or too many open files
-                    logger.warning("%r cannot follow for now: %s", partition, error)
+                    self._say("cannot follow for now", partition, error)
                     self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
             except (KafkaError, UnexpectedAppendOffset) as error:
-                logger.warning("%r: the leader's answer does not fit: %s", partition, error)
+                self._say("the leader's answer does not fit", partition, error)
                 self._retry(slot, partition)
             except Exception as error:  # the other partitions of this leader go on
                 logger.exception("%r: following failed", partition)
@@ -251,6 +253,10 @@ class ReplicaFetcher:
             finally:
                 self._busy.discard(slot)
             self._pump_soon()
+
+    def _say(self, kind: str, partition: HostedPartition, error: Exception) -> None:
+        now_s = self._loop.time()
+        self._limited_log.log(logging.WARNING, kind, now_s, "%r: %s: %s", partition, kind, error)
 
     def _carry_out(
         self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition

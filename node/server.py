@@ -191,7 +191,7 @@ class KafkaServer:
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def _say(self, kind: str, message: str, *arguments: object) -> None:
-        self._limited_log.info(kind, self.loop.time(), message, *arguments)
+        self._limited_log.log(logging.INFO, kind, self.loop.time(), message, *arguments)
 
 
 def _is_loopback(host: str) -> bool:

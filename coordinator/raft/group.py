@@ -330,8 +330,6 @@ class RaftGroup:
         else:
             follower.on_chunk(peer, message)
         self._ballot.heard_leader(now_ms)
-        if not self._log.is_voter:
-            self._ballot.check_level(*follower.verified)
 
     def _has_quorum(self, now_ms: float) -> bool:
         if self._core.state != LEADER or not self._led_term:
