@@ -12,7 +12,7 @@ from ..coordinator.cluster_model import Changes
 from ..coordinator.groups.classic_group import ClassicGroup
 from ..coordinator.groups.group_states import GroupState
 from ..coordinator.groups.offset_table import TopicPartition
-from ..coordinator.groups.records import encode_group_key
+from ..coordinator.groups.records import encode_group_key, encode_offset_key
 from ..replication.background_task import background_task
 from ..wire.errors import KafkaError
 from ..wire.records import Record, encode_batch
@@ -21,7 +21,6 @@ from .group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .group_shard import GroupShard, ShardState
 
 logger = logging.getLogger(__name__)
-Tombstone = tuple[bytes, None]
 BATCH_RECORDS = 500
 SETTLING_MAX = 20  # waits for a quiet moment, for each group; else it is looked at next time
 OFFSETS_AT_ONCE = 1000  # looked at before others have their turn
@@ -32,25 +31,42 @@ async def delete_group(coordinator: GroupCoordinator, shard: GroupShard, group_i
 
     Raises GroupIdNotFound, NonEmptyGroup, and what `GroupCoordinator.append` raises.
     """
-    shard.find(group_id).check_delete()
-    tombstones = shard.offsets.tombstones(group_id)
-    await asyncio.gather(*_remove(coordinator, shard, [*tombstones, _of_group(group_id)], group_id))
+    removed: list[asyncio.Future[None]] = []
+    await coordinator.work.finish("DeleteGroups", _deleting(coordinator, shard, group_id, removed))
+    await asyncio.gather(*removed)
 
 
-def _of_group(group_id: str) -> Tombstone:
-    return encode_group_key(group_id), None
-
-
-def _remove(
+def _deleting(
     coordinator: GroupCoordinator,
     shard: GroupShard,
-    tombstones: Sequence[Tombstone],
+    group_id: str,
+    removed: "list[asyncio.Future[None]]",
+) -> Steps[None]:
+    """The group goes last, unless members have come meanwhile."""
+    shard.find(group_id).check_delete()
+    where = shard.offsets.partitions(group_id)
+    keys = []
+    for number, each in enumerate(where, 1):
+        keys.append(encode_offset_key(group_id, *each))
+        if number % BATCH_RECORDS == 0:
+            removed += remove(coordinator, shard, keys)
+            keys = []
+            yield
+            shard.find(group_id).check_delete()
+    keys.append(encode_group_key(group_id))
+    removed += remove(coordinator, shard, keys, group_id)
+
+
+def remove(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    keys: Sequence[bytes],
     forgotten: str | None = None,
 ) -> "list[asyncio.Future[None]]":
     """Append tombstones; the group, if it goes, is forgotten once they are in the log."""
     now_ms = coordinator.clock.wall_ms()
     waiting = []
-    for batch in _batches(tombstones, now_ms):
+    for batch in _batches(keys, now_ms):
         waiting.append(coordinator.append_now(shard, batch)[1])
         waiting[-1].add_done_callback(_look)
     if forgotten is not None:
@@ -60,10 +76,10 @@ def _remove(
     return waiting
 
 
-def _batches(tombstones: Sequence[Tombstone], now_ms: int) -> Iterator[bytes]:
-    for start in range(0, len(tombstones), BATCH_RECORDS):
-        some = tombstones[start : start + BATCH_RECORDS]
-        yield encode_batch([Record(i, now_ms, key, None) for i, (key, _) in enumerate(some)])
+def _batches(keys: Sequence[bytes], now_ms: int) -> Iterator[bytes]:
+    for start in range(0, len(keys), BATCH_RECORDS):
+        some = keys[start : start + BATCH_RECORDS]
+        yield encode_batch([Record(i, now_ms, key, None) for i, key in enumerate(some)])
 
 
 class OffsetExpiry:
@@ -128,15 +144,15 @@ class OffsetExpiry:
             and not shard.offsets.has_pending(group.group_id)
         )
         if is_gone:
-            expired.append(_of_group(group.group_id))
+            expired.append(encode_group_key(group.group_id))
         if not expired:
             return []
         forgotten = group.group_id if is_gone else None
-        return _remove(self._coordinator, shard, expired, forgotten)
+        return remove(self._coordinator, shard, expired, forgotten)
 
     def _expired(
         self, shard: GroupShard, group: ClassicGroup, some: Sequence[TopicPartition]
-    ) -> list[Tombstone]:
+    ) -> list[bytes]:
         """Kafka's rule: since when a group is empty; else since each commit, if nobody reads it."""
         base_ms: int | None = None
         subscribed: Iterable[str] = ()
@@ -174,24 +190,25 @@ def _forgetting(
     coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
 ) -> Steps[None]:
     """What is found in a step is removed in the same one: a namesake's offset may come any time."""
-    seen, found = 0, list[Tombstone]()
+    seen, found = 0, list[bytes]()
     for group_id in shard.offsets.group_ids():
-        found += shard.offsets.of_deleted_topics(group_id, topics)
-        seen += shard.offsets.count(group_id) + 1
-        if seen >= OFFSETS_AT_ONCE:
-            _remove_found(coordinator, shard, found)
-            seen, found = 0, []
-            yield
-            if shard.state is not ShardState.SERVING:
-                return
+        where = shard.offsets.partitions(group_id)
+        for start in range(0, len(where), BATCH_RECORDS):
+            some = where[start : start + BATCH_RECORDS]
+            found += shard.offsets.of_deleted_topics(group_id, topics, among=some)
+            seen += len(some) + 1
+            if seen >= OFFSETS_AT_ONCE:
+                _remove_found(coordinator, shard, found)
+                seen, found = 0, []
+                yield
+                if shard.state is not ShardState.SERVING:
+                    return
     _remove_found(coordinator, shard, found)
 
 
-def _remove_found(
-    coordinator: GroupCoordinator, shard: GroupShard, found: Sequence[Tombstone]
-) -> None:
+def _remove_found(coordinator: GroupCoordinator, shard: GroupShard, found: Sequence[bytes]) -> None:
     try:
-        _remove(coordinator, shard, found)
+        remove(coordinator, shard, found)
     except KafkaError as error:
         logger.info("%r: offsets of deleted topics stay for now: %s", shard, error)
 

@@ -30,7 +30,6 @@ from .records import (
 
 ENTRIES_A_STEP = 256
 TopicPartition = tuple[str, int]
-Tombstone = tuple[bytes, None]
 
 
 class CommittedOffset(NamedTuple):
@@ -187,13 +186,12 @@ class OffsetTable:
         """The producer ids of those transactions."""
         return set[int]().union(*self._open.get(group_id, {}).values())
 
-    # -- what is to be removed, as keys and null values for the log -----------------------------
+    def partitions(self, group_id: str) -> list[TopicPartition]:
+        """Where a group has anything, committed or pending."""
+        committed, pending = self._committed.get(group_id, {}), self._open.get(group_id, {})
+        return [*committed, *(where for where in pending if where not in committed)]
 
-    def tombstones(self, group_id: str) -> list[Tombstone]:
-        """For everything that a group has (DeleteGroups)."""
-        committed = self._committed.get(group_id, {})
-        pending = (where for where in self._open.get(group_id, {}) if where not in committed)
-        return [_tombstone(group_id, where) for where in (*committed, *pending)]
+    # -- what is to be removed, as the keys of tombstones ----------------------------------------
 
     def expired(
         self,
@@ -204,7 +202,7 @@ class OffsetTable:
         retention_ms: int,
         subscribed: Container[str] = frozenset(),
         among: Iterable[TopicPartition] | None = None,
-    ) -> list[Tombstone]:
+    ) -> list[bytes]:
         """For what has been kept long enough (KIP-211), of all of a group or `among` some.
 
         The time runs from base_ms, when the group became empty, or from each commit when that is
@@ -214,7 +212,7 @@ class OffsetTable:
         unstable = self._open.get(group_id, {})
         committed = self._committed.get(group_id, {})
         return [
-            _tombstone(group_id, where)
+            encode_offset_key(group_id, *where)
             for where in (committed if among is None else among)
             if where in committed
             and where[0] not in subscribed
@@ -222,18 +220,25 @@ class OffsetTable:
             and _is_expired(committed[where].value, base_ms, now_ms, retention_ms)
         ]
 
-    def of_deleted_topics(self, group_id: str, topics: Mapping[str, bytes]) -> list[Tombstone]:
-        """For all offsets of topics that are gone, given as name to id; not of their namesakes."""
-        found: dict[TopicPartition, None] = {}
-        for where, (_, value) in self._committed.get(group_id, {}).items():
-            if where[0] in topics and value.topic_id in (topics[where[0]], NO_TOPIC_ID):
-                found[where] = None
-        for where, producers in self._open.get(group_id, {}).items():
-            for producer_id in producers if where[0] in topics else ():
-                value = self._pending[producer_id][group_id][where].value
-                if value.topic_id in (topics[where[0]], NO_TOPIC_ID):
-                    found[where] = None
-        return [_tombstone(group_id, where) for where in found]
+    def of_deleted_topics(
+        self, group_id: str, topics: Mapping[str, bytes], *, among: Iterable[TopicPartition]
+    ) -> list[bytes]:
+        """For all offsets, among some, of topics that are gone; not of their namesakes.
+
+        topics: name to id.
+        """
+        committed, unstable = self._committed.get(group_id, {}), self._open.get(group_id, {})
+        found: list[bytes] = []
+        for where in among:
+            if where[0] not in topics:
+                continue
+            offsets = [self._pending[each][group_id][where] for each in unstable.get(where, ())]
+            if where in committed:
+                offsets.append(committed[where])
+            gone = (topics[where[0]], NO_TOPIC_ID)
+            if any(offset.value.topic_id in gone for offset in offsets):
+                found.append(encode_offset_key(group_id, *where))
+        return found
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -251,10 +256,6 @@ class OffsetTable:
                     count += 1
                     if count % ENTRIES_A_STEP == 0:
                         yield
-
-
-def _tombstone(group_id: str, where: TopicPartition) -> Tombstone:
-    return encode_offset_key(group_id, *where), None
 
 
 def _is_expired(value: OffsetValue, base_ms: int | None, now_ms: int, retention_ms: int) -> bool:

@@ -8,7 +8,7 @@ it out, led_shards.py knows what is led.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ...replication.messages import MalformedPeerMessage, PeerMessage
@@ -131,13 +131,12 @@ class TransactionCoordinators:
             error = leader
         return TransactionDescription(transactional_id=transactional_id, error=error)
 
-    def descriptions(self) -> Sequence[TransactionDescription]:
-        """All transactional ids of the shards that this node leads."""
-        return [
-            _description(leader, transactional_id)
-            for leader in self._led
-            for transactional_id in sorted(leader.shard.records)
-        ]
+    def descriptions(self) -> Iterator[TransactionDescription]:
+        """All transactional ids of the shards that this node leads; others may go on meanwhile."""
+        for leader in list(self._led):
+            for transactional_id in list(leader.shard.records):
+                if transactional_id in leader.shard.records:
+                    yield _description(leader, transactional_id)
 
     # -- requests
 

@@ -12,6 +12,7 @@ nobody knows is an error, where Kafka stores it for brokers.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ...coordinator.cluster_tables import WHOLE_CLUSTER
@@ -37,6 +38,7 @@ from ...wire.errors import (
     error_for,
 )
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
 from ..config import BROKER_KEYS
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..services import BrokerServices
@@ -57,8 +59,8 @@ Resource = Any  # a resource of one of the two requests: resource_type, resource
 def describe_configs(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Per resource: all configs, or those asked for."""
     with_docs = getattr(request, "include_documentation", False)
-    results = []
-    for resource in request.resources:
+
+    def describe(resource: Resource) -> dict[str, Any]:
         named = {
             "resource_type": resource.resource_type,
             "resource_name": resource.resource_name,
@@ -66,20 +68,16 @@ def describe_configs(context: RequestContext, header: RequestHeader, request: An
         try:
             entries = _entries_of(context.broker, resource)
         except KafkaError as error:
-            results.append(named | code_and_message(error))
-            continue
+            return named | code_and_message(error)
         asked = set(resource.configuration_keys or ())
-        results.append(
-            named
-            | {
-                "configs": [
-                    _entry_values(entry, request.include_synonyms, with_docs)
-                    for entry in entries
-                    if not asked or entry.name in asked
-                ]
-            }
-        )
-    return {"results": results}
+        configs = [
+            _entry_values(entry, request.include_synonyms, with_docs)
+            for entry in entries
+            if not asked or entry.name in asked
+        ]
+        return named | {"configs": configs}
+
+    return {"results": Each(describe, request.resources)}
 
 
 def _entries_of(broker: BrokerServices, resource: Any) -> list[Entry]:
@@ -178,12 +176,11 @@ async def _alter(
         for item in result.items:
             if item.error:
                 outcomes[item.resource_type, item.name] = error_for(item.error, item.message)
-    return {
-        "responses": [
-            _response(resource, outcomes[resource.resource_type, resource.resource_name])
-            for resource in request.resources
-        ]
-    }
+
+    def outcome(resource: Resource) -> dict[str, Any]:
+        return _response(resource, outcomes[resource.resource_type, resource.resource_name])
+
+    return {"responses": Each(outcome, request.resources)}
 
 
 def _checked(
@@ -255,11 +252,11 @@ def _response(resource: Resource, error: KafkaError | None) -> dict[str, Any]:
 
 
 def _description_error(request: Any, error: KafkaError) -> Values:
-    return {"results": [_response(resource, error) for resource in request.resources]}
+    return {"results": Each(partial(_response, error=error), request.resources)}
 
 
 def _alteration_error(request: Any, error: KafkaError) -> Values:
-    return {"responses": [_response(resource, error) for resource in request.resources]}
+    return {"responses": Each(partial(_response, error=error), request.resources)}
 
 
 def apis() -> tuple[Api, ...]:

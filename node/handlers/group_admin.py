@@ -7,6 +7,7 @@ DeleteGroups 0-2     KIP-229; empty groups only, with all their offsets.
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from ...coordinator.groups.classic_group import ClassicGroup
@@ -19,6 +20,7 @@ from ...wire.errors import (
     KafkaError,
 )
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
 from ...wire.steps import Steps
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..group_removal import delete_group
@@ -31,6 +33,7 @@ NOT_FOUND_FROM = 6
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 CLASSIC = "classic"
 GROUPS_A_STEP = 200
+DELETED_AT_ONCE = 50
 
 
 def describe_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
@@ -39,11 +42,11 @@ def describe_groups(context: RequestContext, header: RequestHeader, request: Any
     operations = (
         GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
     )
-    return {
-        "groups": [
-            _describe(context.broker, group_id, version, operations) for group_id in request.groups
-        ]
-    }
+
+    def describe(group_id: str) -> dict[str, Any]:
+        return _describe(context.broker, group_id, version, operations)
+
+    return {"groups": Each(describe, request.groups)}
 
 
 def _describe(
@@ -116,25 +119,24 @@ def list_groups(context: RequestContext, header: RequestHeader, request: Any) ->
 async def delete_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Per group: gone with all its offsets, or why not."""
     group_ids = list(dict.fromkeys(request.groups_names))
-    errors = await asyncio.gather(*(_delete(context.broker, each) for each in group_ids))
-    return {
-        "results": [
-            {"group_id": group_id, "error_code": error}
-            for group_id, error in zip(group_ids, errors, strict=True)
-        ]
-    }
+    results: list[dict[str, Any]] = []
+    for start in range(0, len(group_ids), DELETED_AT_ONCE):
+        some = group_ids[start : start + DELETED_AT_ONCE]
+        results += await asyncio.gather(*(_delete(context.broker, each) for each in some))
+        await asyncio.sleep(0)
+    return {"results": results}
 
 
-async def _delete(broker: BrokerServices, group_id: str) -> int:
+async def _delete(broker: BrokerServices, group_id: str) -> dict[str, Any]:
     try:
         await delete_group(broker.groups, broker.groups.shard_for(group_id), group_id)
     except KafkaError as error:
-        return error.number
-    return ErrorCode.NONE
+        return _failed(error, group_id)
+    return {"group_id": group_id, "error_code": ErrorCode.NONE}
 
 
 def _description_error(request: Any, error: KafkaError) -> Values:
-    return {"groups": [{"group_id": each, "error_code": error.number} for each in request.groups]}
+    return {"groups": Each(partial(_failed, error), request.groups)}
 
 
 def _list_error(request: Any, error: KafkaError) -> Values:
@@ -142,8 +144,11 @@ def _list_error(request: Any, error: KafkaError) -> Values:
 
 
 def _deletion_error(request: Any, error: KafkaError) -> Values:
-    names = dict.fromkeys(request.groups_names)
-    return {"results": [{"group_id": each, "error_code": error.number} for each in names]}
+    return {"results": Each(partial(_failed, error), dict.fromkeys(request.groups_names))}
+
+
+def _failed(error: KafkaError, group_id: str) -> dict[str, Any]:
+    return {"group_id": group_id, "error_code": error.number}
 
 
 def apis() -> tuple[Api, ...]:

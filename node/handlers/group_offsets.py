@@ -10,7 +10,9 @@ an open transaction may still change the offset. An offset that was committed to
 the same name counts as none (with Kafka only from version 10 on, and only of such commits).
 """
 
+import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ...coordinator.cluster_state import ClusterState
@@ -18,15 +20,18 @@ from ...coordinator.groups.offset_table import OffsetTable
 from ...coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offset_key
 from ...wire.errors import ErrorCode, InvalidGroupId, KafkaError, NotCoordinator
 from ...wire.framing import RequestHeader
-from ...wire.records import Record, encode_batch
+from ...wire.messages.control import Each
 from ...wire.steps import Steps
-from ..dispatch import Api, RequestContext, Values, begin_steps, control_api
+from ..dispatch import Api, RequestContext, Values, control_api
+from ..group_removal import remove
+from ..group_shard import GroupShard
 from ..services import BrokerServices
 from .offset_commits import coordinator_error
 
 BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
 NO_OFFSET = NO_EPOCH = -1
 OFFSETS_A_STEP = 100
+GROUPS_A_TURN = 64
 
 
 async def offset_fetch(context: RequestContext, header: RequestHeader, request: Any) -> Values:
@@ -35,12 +40,12 @@ async def offset_fetch(context: RequestContext, header: RequestHeader, request: 
     version = header.api_version
     stable = getattr(request, "require_stable", False)
     if version >= BATCHED_FROM:
-        return {
-            "groups": [
-                await _fetch(broker, group.group_id, group.topics, version, stable)
-                for group in request.groups
-            ]
-        }
+        answers = []
+        for group in request.groups:
+            answers.append(await _fetch(broker, group.group_id, group.topics, version, stable))
+            if len(answers) % GROUPS_A_TURN == 0:
+                await asyncio.sleep(0)
+        return {"groups": answers}
     values = await _fetch(broker, request.group_id, request.topics, version, stable)
     return _single(request, version, values)
 
@@ -58,11 +63,9 @@ async def _fetch(
             steps = _all_topics(broker.state, offsets, group_id, version, stable)
         else:
             steps = _asked_topics(broker.state, offsets, group_id, topics, version, stable)
-        is_done, answers = begin_steps(steps)
-        if not is_done:
-            answers = await broker.work.run("OffsetFetch", answers)
-            if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone
-                raise NotCoordinator
+        answers = await broker.work.finish("OffsetFetch", steps)
+        if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone
+            raise NotCoordinator
     except KafkaError as error:
         return {"group_id": group_id, "error_code": _fetch_error(error), "topics": []}
     return {"group_id": group_id, "error_code": ErrorCode.NONE, "topics": answers}
@@ -181,11 +184,15 @@ def _single(request: Any, version: int, values: dict[str, Any]) -> Values:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_partition(index, None, error) for index in topic.partition_indexes],
+                "partitions": Each(partial(_failed_partition, error), topic.partition_indexes),
             }
             for topic in topics
         ]
     }
+
+
+def _failed_partition(error: int, index: int) -> dict[str, Any]:
+    return _partition(index, None, error)
 
 
 def _fetch_error(error: KafkaError) -> int:
@@ -200,12 +207,11 @@ def _fetch_refusal(request: Any, error: KafkaError) -> Values:
     if not hasattr(request, "groups"):
         values = {"error_code": error.number, "topics": []}
         return {**values, **_single(request, 1, values)}
-    return {
-        "groups": [
-            {"group_id": group.group_id, "error_code": error.number, "topics": []}
-            for group in request.groups
-        ]
-    }
+
+    def refused(group: Any) -> dict[str, Any]:
+        return {"group_id": group.group_id, "error_code": error.number, "topics": []}
+
+    return {"groups": Each(refused, request.groups)}
 
 
 async def offset_delete(context: RequestContext, header: RequestHeader, request: Any) -> Values:
@@ -216,34 +222,40 @@ async def offset_delete(context: RequestContext, header: RequestHeader, request:
         if not group_id:
             raise InvalidGroupId
         shard = broker.groups.shard_for(group_id)
-        subscribed = shard.check_offset_delete(group_id)
-        keys: list[bytes] = []
-        topics = [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": each.partition_index,
-                        "error_code": _delete(
-                            broker.state,
-                            shard.offsets,
-                            (group_id, topic.name, each.partition_index),
-                            topic.name in subscribed,
-                            keys,
-                        ),
-                    }
-                    for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-        if keys:
-            now_ms = broker.clock.wall_ms()
-            records = [Record(i, now_ms, key, None) for i, key in enumerate(keys)]
-            await broker.groups.append(shard, encode_batch(records))
+        removed: list[asyncio.Future[None]] = []
+        steps = _delete_all(broker, shard, request, removed)
+        topics = await broker.work.finish("OffsetDelete", steps)
+        await asyncio.gather(*removed)
     except KafkaError as error:
         return _delete_refusal(request, error)
     return {"topics": topics}
+
+
+def _delete_all(
+    broker: BrokerServices, shard: GroupShard, request: Any, removed: "list[asyncio.Future[None]]"
+) -> Steps[list[dict[str, Any]]]:
+    """What is judged in a step is removed in the same one: a member may join any time."""
+    group_id = request.group_id
+    subscribed = shard.check_offset_delete(group_id)
+    keys: list[bytes] = []
+    topics: list[dict[str, Any]] = []
+    judged = 0
+    for topic in request.topics:
+        answers: list[dict[str, Any]] = []
+        topics.append({"name": topic.name, "partitions": answers})
+        for each in topic.partitions:
+            where = group_id, topic.name, each.partition_index
+            is_subscribed = topic.name in subscribed
+            error = _delete(broker.state, shard.offsets, where, is_subscribed, keys)
+            answers.append({"partition_index": each.partition_index, "error_code": error})
+            judged += 1
+            if judged % OFFSETS_A_STEP == 0:
+                removed += remove(broker.groups, shard, keys)
+                keys = []
+                yield
+                subscribed = shard.check_offset_delete(group_id)
+    removed += remove(broker.groups, shard, keys)
+    return topics
 
 
 def _delete(

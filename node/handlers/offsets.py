@@ -8,7 +8,8 @@ followers).
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...coordinator.cluster_model import INTERNAL_TOPICS
@@ -25,6 +26,7 @@ from ...wire.errors import (
     UnsupportedVersion,
 )
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
 from ...wire.steps import Steps
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..hosted_partition import HostedPartition
@@ -43,6 +45,7 @@ DEBUGGING_REPLICA = -2
 READ_COMMITTED = 1
 ENTRIES_PER_STEP = 100  # about 0.4 ms
 _POLL_S = 0.01
+_Moved = tuple[HostedPartition, int, dict[str, Any]]  # to which offset, and where the answer goes
 Found = tuple[int, int, int]  # offset, timestamp, leader epoch; -1 where unknown
 _NOTHING: Found = (-1, -1, -1)
 
@@ -183,18 +186,14 @@ def _refused(version: int, error: KafkaError) -> dict[str, Any]:
 
 
 def _list_offsets_error(request: Any, error: KafkaError) -> Values:
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": p.partition_index, "error_code": error.number}
-                    for p in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+    def failed(wanted: Any) -> dict[str, Any]:
+        return {"partition_index": wanted.partition_index, "error_code": error.number}
+
+    return {"topics": Each(partial(_topic, failed), request.topics)}
+
+
+def _topic(answer: Callable[[Any], dict[str, Any]], topic: Any) -> dict[str, Any]:
+    return {"name": topic.name, "partitions": Each(answer, topic.partitions)}
 
 
 # -- OffsetForLeaderEpoch
@@ -220,26 +219,18 @@ def offset_for_leader_epoch(context: RequestContext, header: RequestHeader, requ
             "end_offset": end_offset,
         }
 
-    return {
-        "topics": [
-            {"topic": topic.topic, "partitions": [one(topic.topic, p) for p in topic.partitions]}
-            for topic in request.topics
-        ]
-    }
+    return {"topics": Each(partial(_epochs, one), request.topics)}
+
+
+def _epochs(one: Callable[[str, Any], dict[str, Any]], topic: Any) -> dict[str, Any]:
+    return {"topic": topic.topic, "partitions": Each(partial(one, topic.topic), topic.partitions)}
 
 
 def _epoch_error(request: Any, error: KafkaError) -> Values:
-    return {
-        "topics": [
-            {
-                "topic": topic.topic,
-                "partitions": [
-                    {"partition": p.partition, "error_code": error.number} for p in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+    def failed(_: str, wanted: Any) -> dict[str, Any]:
+        return {"partition": wanted.partition, "error_code": error.number}
+
+    return {"topics": Each(partial(_epochs, failed), request.topics)}
 
 
 # -- DeleteRecords
@@ -247,9 +238,26 @@ def _epoch_error(request: Any, error: KafkaError) -> Values:
 
 async def delete_records(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Move log starts, and wait until every live replica has moved its own."""
-    deadline_ms = context.broker.clock.monotonic_ms() + max(0, request.timeout)
+    broker = context.broker
+    deadline_ms = broker.clock.monotonic_ms() + max(0, request.timeout)
+    waiting: list[_Moved] = []
+    topics = await broker.work.finish("DeleteRecords", _move_all(context, request, waiting))
+    while waiting:
+        waiting = await broker.work.finish("DeleteRecords", _unsettled(waiting))
+        if not waiting:
+            break
+        if broker.clock.monotonic_ms() >= deadline_ms:
+            for _, _, answer in waiting:
+                answer |= {"low_watermark": -1, "error_code": RequestTimedOut.code}
+            break
+        await asyncio.sleep(_POLL_S)
+    return {"topics": topics}
+
+
+def _move_all(
+    context: RequestContext, request: Any, moved: list[_Moved]
+) -> Steps[list[dict[str, Any]]]:
     results = []
-    waiting: list[tuple[HostedPartition, int, dict[str, Any]]] = []
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
@@ -257,20 +265,24 @@ async def delete_records(context: RequestContext, header: RequestHeader, request
             partitions.append(answer)
             try:
                 partition, offset = _move_start(context, topic.name, wanted)
-                waiting.append((partition, offset, answer))
+                moved.append((partition, offset, answer))
             except KafkaError as error:
                 answer |= {"low_watermark": -1, "error_code": error.number}
+            if len(partitions) % ENTRIES_PER_STEP == 0:
+                yield
         results.append({"name": topic.name, "partitions": partitions})
-    while waiting:
-        waiting = [entry for entry in waiting if not _is_settled(*entry)]
-        if not waiting:
-            break
-        if context.broker.clock.monotonic_ms() >= deadline_ms:
-            for _, _, answer in waiting:
-                answer |= {"low_watermark": -1, "error_code": RequestTimedOut.code}
-            break
-        await asyncio.sleep(_POLL_S)
-    return {"topics": results}
+    return results
+
+
+def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
+    """Those that some replica has not moved; the others are answered."""
+    left = []
+    for number, entry in enumerate(waiting, 1):
+        if not _is_settled(*entry):
+            left.append(entry)
+        if number % ENTRIES_PER_STEP == 0:
+            yield
+    return left
 
 
 def _move_start(context: RequestContext, name: str, wanted: Any) -> tuple[HostedPartition, int]:
@@ -308,22 +320,14 @@ def _is_settled(partition: HostedPartition, offset: int, answer: dict[str, Any])
 
 
 def _delete_records_error(request: Any, error: KafkaError) -> Values:
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": p.partition_index,
-                        "low_watermark": -1,
-                        "error_code": error.number,
-                    }
-                    for p in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+    def failed(wanted: Any) -> dict[str, Any]:
+        return {
+            "partition_index": wanted.partition_index,
+            "low_watermark": -1,
+            "error_code": error.number,
+        }
+
+    return {"topics": Each(partial(_topic, failed), request.topics)}
 
 
 def apis() -> tuple[Api, ...]:

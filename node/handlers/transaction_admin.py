@@ -9,7 +9,6 @@ refused (INVALID_REGULAR_EXPRESSION) that could take long: a quantifier after a 
 two open-ended quantifiers, references, and looking around.
 """
 
-import asyncio
 import re
 from typing import Any
 
@@ -17,6 +16,8 @@ from ...coordinator.transactions.answers import TransactionDescription
 from ...coordinator.transactions.states import BY_NAME
 from ...wire.errors import ErrorCode, InvalidRegularExpression, KafkaError
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
+from ...wire.steps import Steps
 from ..dispatch import Api, RequestContext, Values, control_api
 
 DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 65, 66
@@ -24,7 +25,7 @@ IDS_MAX = 10_000  # of one DescribeTransactions
 PATTERN_LENGTH_MAX = 256
 MATCHED_LENGTH_MAX = 1_024  # a longer id matches no expression
 QUANTIFIERS_MAX = 2
-IDS_PER_TURN = 1_000
+IDS_PER_STEP = 200
 _SLOW = re.compile(r"\)[*+?{]|\(\?(?!:)|\\[1-9]")
 _LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 
@@ -33,10 +34,12 @@ def describe(context: RequestContext, header: RequestHeader, request: Any) -> Va
     """The state of each id."""
     transactions = context.broker.transactions
     ids = request.transactional_ids[:IDS_MAX]
-    return {"transaction_states": [_state(transactions.describe(each)) for each in ids]}
+    return {"transaction_states": Each(lambda each: _state(transactions.describe(each)), ids)}
 
 
-async def list_transactions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def list_transactions(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Steps[Values]:
     """The ids that this broker coordinates and that pass all filters."""
     broker = context.broker
     if broker.transactions.is_loading:
@@ -50,8 +53,8 @@ async def list_transactions(context: RequestContext, header: RequestHeader, requ
     now_ms = broker.clock.wall_ms()
     found: list[Values] = []
     for number, each in enumerate(broker.transactions.descriptions()):
-        if number % IDS_PER_TURN == IDS_PER_TURN - 1:
-            await asyncio.sleep(0)
+        if number % IDS_PER_STEP == IDS_PER_STEP - 1:
+            yield
         if (
             (producer_ids and each.producer_id not in producer_ids)
             or (request.state_filters and each.state not in states)
@@ -117,12 +120,10 @@ def _state(description: TransactionDescription) -> Values:
 
 
 def _refuse_description(request: Any, error: KafkaError) -> Values:
-    return {
-        "transaction_states": [
-            _state(TransactionDescription(transactional_id=each, error=error.number))
-            for each in request.transactional_ids
-        ]
-    }
+    def refused(transactional_id: str) -> Values:
+        return _state(TransactionDescription(transactional_id=transactional_id, error=error.number))
+
+    return {"transaction_states": Each(refused, request.transactional_ids)}
 
 
 def _refuse_list(request: Any, error: KafkaError) -> Values:

@@ -8,6 +8,7 @@ from typing import Any
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.coordinator.sharding import shard_for
 from oncelog.coordinator.transactions.verifier import Verified
+from oncelog.node.clock import SystemClock
 from oncelog.storage.partition_log import Origin
 from oncelog.storage.producer_state import ProducerStateTable
 from oncelog.wire.control_record import ControlType, encode_marker
@@ -64,6 +65,7 @@ class FakeGroups:
         self.end = 0
         self.batches: list[bytes] = []
         self.producer_state = ProducerStateTable()
+        self.clock = SystemClock()
 
     def shard_for(self, group_id: str) -> FakeShard:
         if self.failure is not None:
@@ -84,6 +86,9 @@ class FakeGroups:
             raise self.append_failure
         self.take(batch)
         return base
+
+    def append_now(self, shard: FakeShard, batch: bytes) -> "tuple[int, asyncio.Future[int]]":
+        return self.end, asyncio.ensure_future(self.append(shard, batch))
 
     def take(self, batch: bytes) -> None:
         stamped = memoryview(bytearray(batch))

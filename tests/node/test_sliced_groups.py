@@ -4,24 +4,26 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from oncelog.coordinator.cluster_model import Changes
+from oncelog.coordinator.commands import CreateTopics, NewTopic
 from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.coordinator.groups.records import OffsetValue, encode_offset_key, encode_offset_value
-from oncelog.node.group_removal import OffsetExpiry, forget_deleted_topics
+from oncelog.node.group_removal import BATCH_RECORDS, OffsetExpiry, forget_deleted_topics
 from oncelog.node.group_shard import ShardState
-from oncelog.node.handlers.group_admin import GROUPS_A_STEP, LIST_GROUPS
+from oncelog.node.handlers.group_admin import DELETE_GROUPS, GROUPS_A_STEP, LIST_GROUPS
 from oncelog.node.handlers.group_offsets import OFFSETS_A_STEP, offset_fetch
 from oncelog.replication.sliced_work import SlicedWork
-from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
+from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NonEmptyGroup, NotCoordinator
 from oncelog.wire.records import Record, encode_batch
 
 from .coordinating_broker import CoordinatingBroker
 
 OFFSETS = 1_300
+OFFSET_DELETE = 47
 
 
 class Broker(CoordinatingBroker):
@@ -183,6 +185,63 @@ def test_many_offsets_are_fetched_in_steps_and_refused_after_a_resignation(
         broker.resign()
         (group,) = (await task)["groups"]
         assert (group["error_code"], group["topics"]) == (ErrorCode.NOT_COORDINATOR, [])
+
+    run(tmp_path, test)
+
+
+def in_steps(broker: Broker) -> None:
+    broker.services.work = broker.replicas.work
+    command = CreateTopics((NewTopic("t", bytes(range(1, 17)), OFFSETS, 1),))
+    assert not broker.fake.controller.apply(command).items[0].error
+
+
+def test_offsets_are_deleted_in_steps_until_a_member_comes(tmp_path: Path) -> None:
+    def values(partitions: int) -> dict[str, Any]:
+        indexes = [{"partition_index": n} for n in range(partitions)]
+        return {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
+
+    async def test(broker: Broker) -> None:
+        in_steps(broker)
+        shard = broker.shard
+        await broker.groups.append(shard, commits(OFFSETS))
+        answer = await broker.ask(OFFSET_DELETE, 0, values(OFFSETS - 1))
+        assert {each.error_code for each in answer.topics[0].partitions} == {0}
+        assert shard.offsets.size == 1
+        await broker.groups.append(shard, commits(OFFSETS))
+        task = asyncio.ensure_future(broker.ask(OFFSET_DELETE, 0, values(OFFSETS)))
+        assert await written_first(broker) == OFFSETS_A_STEP
+        shard.check_offset_delete = refuse  # type: ignore[method-assign]
+        assert (await task).error_code == ErrorCode.NON_EMPTY_GROUP
+        await broker.groups.until_settled(shard)
+        assert 0 < shard.offsets.size < OFFSETS
+
+    run(tmp_path, test)
+
+
+async def written_first(broker: Broker) -> int:
+    """How many records come into the log in the next turn in which some come."""
+    log = broker.hosted.log
+    before = log.log_end_offset
+    await turns_until(lambda: log.log_end_offset > before)
+    return log.log_end_offset - before
+
+
+def refuse(group_id: str) -> NoReturn:
+    raise NonEmptyGroup
+
+
+def test_a_group_with_many_offsets_is_deleted_in_steps_and_goes_last(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        in_steps(broker)
+        shard = broker.shard
+        await broker.groups.append(shard, commits(OFFSETS))
+        shard.find("g")
+        task = asyncio.ensure_future(broker.ask(DELETE_GROUPS, 2, {"groups_names": ["g", "h"]}))
+        assert await written_first(broker) == BATCH_RECORDS
+        assert "g" in shard.groups
+        assert [each.error_code for each in (await task).results] == [0, 69]
+        assert not shard.offsets.size
+        assert not shard.groups
 
     run(tmp_path, test)
 

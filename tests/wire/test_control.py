@@ -1,5 +1,7 @@
 """Every API but Produce and Fetch, every version, both directions: the same bytes as kio's."""
 
+from itertools import pairwise
+
 import pytest
 
 from oncelog.wire.errors import ErrorCode
@@ -12,7 +14,7 @@ from oncelog.wire.steps import run_to_end
 from .samples import Samples, sample_body, through_kio
 
 METADATA, API_VERSIONS, CREATE_TOPICS, END_TXN = 3, 18, 19, 26
-OFFSET_FETCH, LIST_OFFSETS = 9, 2
+OFFSET_FETCH, LIST_OFFSETS, DELETE_TOPICS = 9, 2, 20
 EVERY = [
     pytest.param(key, version, id=f"{api.name} v{version}")
     for key, api in APIS.items()
@@ -44,6 +46,35 @@ def test_a_message_is_the_same_in_steps(api_key: int, version: int) -> None:
         message = control.decode_response(api_key, version, data)
         assert run_to_end(control.encode_response_steps(api_key, version, message)) == data
         assert control.encode_short_response(api_key, version, message) in (data, None)
+
+
+@pytest.mark.parametrize("nested", [1, 30])
+def test_a_long_message_takes_many_steps_however_it_is_nested(nested: int) -> None:
+    partitions = [{"partition_index": i, "timestamp": -1, "offset": i} for i in range(nested)]
+    values = {"topics": [{"name": "t", "partitions": partitions}] * (3_000 // nested)}
+    assert sum(1 for _ in control.encode_response_steps(LIST_OFFSETS, 7, values)) >= 90
+    request = memoryview(control.encode_request(LIST_OFFSETS, 7, values))
+    assert sum(1 for _ in control.decode_request_steps(LIST_OFFSETS, 7, request)) >= 60
+    names = control.encode_request(DELETE_TOPICS, 5, {"topic_names": ["t"] * 3_000})
+    assert sum(1 for _ in control.decode_request_steps(DELETE_TOPICS, 5, memoryview(names))) >= 60
+
+
+def test_the_items_of_an_answer_are_made_in_the_steps_that_encode_them() -> None:
+    made = []
+
+    def make(index: int) -> dict[str, int]:
+        made.append(index)
+        return {"partition_index": index, "offset": 7}
+
+    values = {"topics": [{"name": "t", "partitions": control.Each(make, range(1_000))}]}
+    assert control.encode_short_response(LIST_OFFSETS, 7, values) is None
+    assert not made
+    counts = [len(made) for _ in control.encode_response_steps(LIST_OFFSETS, 7, values)]
+    assert max(after - before for before, after in pairwise([0, *counts])) <= 32
+    encoded = run_to_end(control.encode_response_steps(LIST_OFFSETS, 7, values))
+    assert encoded == control.encode_response(LIST_OFFSETS, 7, values)
+    (topic,) = control.decode_response(LIST_OFFSETS, 7, encoded).topics
+    assert [each.partition_index for each in topic.partitions] == list(range(1_000))
 
 
 def test_a_long_message_takes_many_steps() -> None:

@@ -15,11 +15,19 @@ from ..primitives import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, MalformedFrame, Rea
 from ..steps import Steps
 from .apis import API_NAMES, APIS, is_flexible
 from .schema import kinds_of
-from .schema_decoder import decoder_of, steps_decoder_of
-from .schema_encoder import ShortChunks, TooLargeAtOnce, encoder_of, steps_encoder_of
+from .schema_decoder import SlicedReader, decoder_of, steps_decoder_of
+from .schema_encoder import (
+    Each,
+    ShortChunks,
+    SlicedChunks,
+    TooLargeAtOnce,
+    encoder_of,
+    steps_encoder_of,
+)
 
 __all__ = [
     "API_NAMES",
+    "Each",
     "check_names",
     "decode_request",
     "decode_request_steps",
@@ -84,7 +92,7 @@ def check_names(api_key: int, direction: str, values: Mapping[str, Any]) -> None
             if unknown:
                 raise TypeError(f"{APIS[api_key].name} {direction} has no field {sorted(unknown)}")
             stack += value.values()
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, list | tuple | Each):
             stack += value
 
 
@@ -123,7 +131,7 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any:
 
 def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
     """The same in steps, for a large body."""
-    reader = Reader(memoryview(body), elements_max=REQUEST_ELEMENTS_MAX)
+    reader = SlicedReader(memoryview(body), REQUEST_ELEMENTS_MAX)
     try:
         return (yield from steps_decoder_of(_schema(api_key, version, "request"))(reader))
     except (RecursionError, OverflowError, ValueError) as error:
@@ -142,9 +150,9 @@ def encode_short_response(api_key: int, version: int, values: Any) -> bytes | No
 
 def encode_response_steps(api_key: int, version: int, values: Any) -> Steps[bytes]:
     """`encode_response` in steps."""
-    chunks: list[bytes] = []
+    chunks = SlicedChunks()
     yield from steps_encoder_of(_schema(api_key, version, "response"))(values, chunks)
-    return b"".join(chunks)
+    return chunks.joined()
 
 
 def encode_response(api_key: int, version: int, values: Any) -> bytes:

@@ -5,9 +5,9 @@ kio's own writer copies through a stream, field by field, and takes rich types (
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ..primitives import encode_count, encode_string, encode_tags
 from ..steps import Steps
@@ -15,9 +15,8 @@ from .schema import FIXED, NO_UUID, Kind, kinds_of, steps_of, struct_of
 
 ITEMS_AT_ONCE_MAX = 100  # of an array; about 0.5 ms
 CHUNKS_AT_ONCE_MAX = 2_000
-Encode = Callable[[Any, list[bytes]], None]
-EncodeSteps = Callable[[Any, list[bytes]], Steps[None]]
-Get = Callable[[str, Any], Any]
+ITEMS_PER_STEP = 32  # of all arrays together: some may be costly to make
+Item = TypeVar("Item")
 
 
 class TooLargeAtOnce(Exception):
@@ -26,6 +25,52 @@ class TooLargeAtOnce(Exception):
 
 class ShortChunks(list[bytes]):
     """Chunks of a message that must be short: else TooLargeAtOnce."""
+
+
+class SlicedChunks(list[bytes]):
+    """Chunks of a message that is encoded in steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items = 0
+        self._pieces: list[bytes] = []  # what the steps before have made
+
+    def ends_step(self) -> bool:
+        """Call it after each item of an array; whether to yield now."""
+        self._items += 1
+        if self._items % ITEMS_PER_STEP:
+            return False
+        self._pieces.append(b"".join(self))
+        self.clear()
+        return True
+
+    def joined(self) -> bytes:
+        """The whole message."""
+        return b"".join((*self._pieces, *self))
+
+
+class Each:
+    """An array of an answer whose items are made when the encoder comes to them, so in steps.
+
+    `make` may be called again for an item, and must not raise.
+    """
+
+    __slots__ = ("_items", "_make")
+
+    def __init__(self, make: Callable[[Item], Any], items: Collection[Item]) -> None:
+        self._make = make
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._make, self._items)
+
+
+Encode = Callable[[Any, list[bytes]], None]
+EncodeSteps = Callable[[Any, SlicedChunks], Steps[None]]
+Get = Callable[[str, Any], Any]
 
 
 @cache
@@ -59,7 +104,7 @@ def steps_encoder_of(cls: type) -> EncodeSteps:
     plan = [(_step_encoder(run, flexible), _long_array(run[0])) for run in steps_of(cls)]
     encode_tagged = _tag_encoder(cls)
 
-    def encode(values: Any, chunks: list[bytes]) -> Steps[None]:
+    def encode(values: Any, chunks: SlicedChunks) -> Steps[None]:
         get = _getter(values)
         for step, array in plan:
             items = None if array is None else get(array.name, array.default)
@@ -69,9 +114,9 @@ def steps_encoder_of(cls: type) -> EncodeSteps:
             assert array is not None and array.entity is not None
             encode_item = steps_encoder_of(array.entity)
             chunks.append(encode_count(len(items), flexible))
-            for number, item in enumerate(items, 1):
+            for item in items:
                 yield from encode_item(item, chunks)
-                if number % ITEMS_AT_ONCE_MAX == 0:
+                if chunks.ends_step():
                     yield
         if flexible:
             encode_tagged(get, chunks)
