@@ -51,6 +51,7 @@ class LogCleaner:
         self._fault_point = fault_point
         self._log: PartitionLog | None = None
         self._cleaning: Cleaning | None = None
+        self._is_outdated = False  # what is being cleaned was cut, or deleted, since it began
         # Why a log is not cleaned any more, by (topic, partition): a batch cannot be read.
         self.uncleanable: dict[tuple[str, int], str] = {}
         try:
@@ -90,6 +91,7 @@ class LogCleaner:
         if log.is_failed:
             return None  # it was deleted meanwhile
         self._log = log
+        self._is_outdated = False
         self._cleaning = Cleaning(
             list(log.segments),
             _summaries(log),
@@ -125,13 +127,17 @@ class LogCleaner:
         """Put a cleaned segment into the log. SegmentsChanged, KafkaStorageError."""
         assert self._log is not None
         segments = self._log.segments
-        if any(segments.floor(old.base_offset) is not old for old in group.replaced):
+        if self._is_outdated or any(
+            segments.floor(old.base_offset) is not old for old in group.replaced
+        ):
             raise SegmentsChanged
         self._log.replace_segments(group.base_offset, group.replaced)
 
     def finish(self) -> None:
-        """The steps are done: the log is clean up to where they got."""
+        """The steps are done: the log is clean up to where they got. SegmentsChanged."""
         assert self._log is not None and self._cleaning is not None
+        if self._is_outdated:
+            raise SegmentsChanged
         self._cleaned_offsets[_name(self._log)] = self._cleaning.cleaned_offset
         self._log = self._cleaning = None
 
@@ -139,20 +145,29 @@ class LogCleaner:
         """The steps failed. A log with a batch that cannot be read is not tried again."""
         assert self._log is not None and self._cleaning is not None
         self._cleaning.close()
-        if isinstance(error, CorruptMessage | InvalidRecord):
+        if isinstance(error, CorruptMessage | InvalidRecord) and not self._is_outdated:
             self.uncleanable[_name(self._log)] = str(error)
         self._log = self._cleaning = None
 
     def truncated(self, topic: str, partition: int, end_offset: int) -> None:
-        """A log was cut to `end_offset`: what comes there now is dirty."""
+        """A log was cut to `end_offset`: what comes there now is dirty.
+
+        The segment that was cut is the same object still, so a cleaning has to be told.
+        """
         name = (topic, partition)
+        if self._cleaning is not None and self._is_cleaning(name):
+            self._is_outdated |= end_offset < self._cleaning.plan.end_offset
         if self._cleaned_offsets.get(name, end_offset) > end_offset:
             self._cleaned_offsets[name] = end_offset
 
     def forget(self, topic: str, partition: int) -> None:
         """A log was deleted."""
+        self._is_outdated |= self._is_cleaning((topic, partition))
         self._cleaned_offsets.pop((topic, partition), None)
         self.uncleanable.pop((topic, partition), None)
+
+    def _is_cleaning(self, name: tuple[str, int]) -> bool:
+        return self._log is not None and _name(self._log) == name
 
     def save(self) -> None:
         """Write the checkpoint (blocks). Raises OSError."""

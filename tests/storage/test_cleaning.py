@@ -1,5 +1,7 @@
 """Compaction on a real log, case by case. That nobody notices it: test_cleaner_model.py."""
 
+from dataclasses import replace
+
 import pytest
 
 from oncelog.storage.cleaner import KeyMap
@@ -9,7 +11,7 @@ from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import CorruptMessage, InvalidRecord
-from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.record_batch import decode_header, iterate_batches, restamp
 from oncelog.wire.records import Record, decode_batch, encode_batch
 from oncelog.wire.steps import run_to_end
 
@@ -387,6 +389,85 @@ def test_a_segment_that_retention_took_is_not_swapped(compacted):
         compacted.cleaner.swap(group)
     compacted.cleaner.give_up(failure.value)
     assert ("t", 0) not in compacted.cleaner.uncleanable
+
+
+def follow(log, key, count, *, epoch):
+    for offset in range(log.log_end_offset, log.log_end_offset + count):
+        batch = memoryview(
+            bytearray(encode_batch([Record(offset, NOW, key, b"1")], base_offset=offset))
+        )
+        restamp(batch, 0, offset, epoch)
+        log.append_as_follower(batch, now_ms=NOW)
+    log.flush()
+    log.advance_high_watermark(log.log_end_offset)
+
+
+@pytest.mark.parametrize("grows_by", [0, 1, 20])
+def test_a_segment_that_was_cut_meanwhile_is_not_swapped(tmp_path, grows_by):
+    """An unclean election cuts what is being cleaned, and other records grow in its place."""
+    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    log, cleaner = compacted.log, compacted.cleaner
+    follow(log, b"a", 30, epoch=4)
+    steps = cleaner.begin([log], NOW).steps()
+    group = next(step for step in steps if step is not None)
+    log.truncate_to(3)
+    cleaner.truncated("t", 0, 3)
+    follow(log, b"b", grows_by, epoch=5)
+    with pytest.raises(SegmentsChanged) as failure:
+        cleaner.swap(group)
+    with pytest.raises(SegmentsChanged):
+        cleaner.finish()
+    cleaner.give_up(failure.value)
+    assert [key for _, key, _ in compacted.records()] == [b"a"] * 3 + [b"b"] * grows_by
+    assert cleaner.plan(log, NOW).first_dirty_offset == 0
+    if grows_by == 20:
+        assert compacted.clean() > 0
+        assert [key for _, key, _ in compacted.records()] == [b"a", b"b"]
+
+
+def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path):
+    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    log, cleaner = compacted.log, compacted.cleaner
+    follow(log, b"a", 30, epoch=4)
+    cleaner.begin([log], NOW)
+    log.truncate_to(3)
+    cleaner.truncated("t", 0, 3)
+    cleaner.give_up(CorruptMessage("there are fewer bytes than the size of the segment says"))
+    assert not cleaner.uncleanable
+
+
+@pytest.mark.parametrize("change", ["cut above", "cut another", "delete another"])
+def test_what_happens_elsewhere_ends_no_cleaning(tmp_path, change):
+    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    log, cleaner = compacted.log, compacted.cleaner
+    follow(log, b"a", 30, epoch=4)
+    steps = cleaner.begin([log], NOW).steps()
+    if change == "cut above":
+        log.truncate_to(29)
+        cleaner.truncated("t", 0, 29)
+    elif change == "cut another":
+        cleaner.truncated("t", 1, 0)
+    else:
+        cleaner.forget("u", 0)
+    for step in steps:
+        if step is not None:
+            cleaner.swap(step)
+    cleaner.finish()
+    assert compacted.log.segments.first.size_bytes < 400
+
+
+def test_a_topic_made_anew_while_the_old_one_is_cleaned_counts_as_dirty(compacted):
+    compacted.put((b"a", b"1"), (b"a", b"2"))
+    compacted.roll()
+    compacted.log.flush()
+    steps = compacted.cleaner.begin([compacted.log], NOW).steps()
+    for _ in steps:
+        pass
+    compacted.cleaner.forget("t", 0)
+    with pytest.raises(SegmentsChanged) as failure:
+        compacted.cleaner.finish()
+    compacted.cleaner.give_up(failure.value)
+    assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 0
 
 
 def test_a_cleaning_that_fails_leaves_no_files(compacted):
