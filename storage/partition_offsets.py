@@ -57,7 +57,17 @@ class PartitionOffsets:
         return dict(known)
 
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a file (blocks)."""
+        """Replace a file (blocks).
+
+        A log may have been found shorter, or deleted, since they were collected: never more than
+        is known of it now.
+        """
+        known = self._known[name]
+        offsets = {
+            key: min(offset, now)
+            for key, offset in offsets.items()
+            if (now := known.get(key)) is not None
+        }
         self.on_disk[name] = None
         self._files[name].write(offsets)
         self.on_disk[name] = offsets

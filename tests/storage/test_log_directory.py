@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from oncelog.storage.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
+from oncelog.storage.checkpoint import LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from oncelog.storage.directory_lock import DirectoryInUse
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import (
@@ -455,3 +455,31 @@ def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(opened, batch)
     cut.truncate_to(3)  # as a follower may, for the disk says no more
     LogMaker.lead(cut, 3)
     assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+@pytest.mark.parametrize("change", ["shortened", "made anew", "deleted"])
+def test_a_write_under_way_does_not_bring_back_what_was_lowered(opened, logs, name, change):
+    """Its offsets were collected while the thread that writes them was opening the log."""
+    directory = opened()
+    directory.note_recovered()
+    log = open_partition(directory)
+    logs.lead(log, 9)
+    log.advance_high_watermark(9)
+    log.advance_log_start_offset(9)
+    log.flush()
+    write_checkpoints(directory)
+    if change == "shortened":
+        directory.release()
+        os.truncate(log.segments.first.paths()[0], 0)
+        (directory.path / LOG_START_OFFSETS).unlink()  # else it begins where that says
+        directory = opened(boot_id="boot-2")
+    collected = directory.collect_offsets(name)
+    if change != "shortened":
+        directory.delete_partition("t", 0)
+    if change != "deleted":
+        log = open_partition(directory, topic_id=TOPIC_ID if change == "shortened" else OTHER_ID)
+        assert log.log_end_offset == 0
+    directory.write_offsets(name, collected)
+    assert OffsetCheckpoint(directory.path / name).read().get(("t", 0), 0) == 0
+    assert directory.offsets.on_disk[name].get(("t", 0), 0) == 0
