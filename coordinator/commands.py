@@ -15,9 +15,11 @@ from typing import Any, cast
 import msgpack
 
 from ..replication.peer_codec import decode_message, encode_message
+from ..replication.sliced_work import Steps
 from ..wire.errors import InvalidRequest, PolicyViolation
 
 COMMAND_BYTES_MAX = 60_000
+ITEMS_MAX = 256  # of one: it and its outcome are encoded and decoded in some 2 ms each
 NO_OPERATION = b""
 _AN_ID = bytes(16)
 PREFERRED, UNCLEAN = 0, 1  # election types of KIP-460
@@ -326,14 +328,26 @@ def has_items(command: Command) -> bool:
     return name is None or getattr(command, name) != ()
 
 
-def split_command(command: Command) -> list[Command]:
+def split_command(command: Command) -> Steps[list[Command]]:
     """The command, or several that together ask for the same and are each short enough.
 
     Raises PolicyViolation when a single item is too long.
     """
+    name = _ITEMS_OF.get(type(command), "")
+    items = getattr(command, name, None) or ()
+    if len(items) <= ITEMS_MAX:
+        return _split(command, name)
+    parts: list[Command] = []
+    for start in range(0, len(items), ITEMS_MAX):
+        some = items[start : start + ITEMS_MAX]
+        parts += _split(replace(cast(Any, command), **{name: some}), name)
+        yield
+    return parts
+
+
+def _split(command: Command, name: str) -> list[Command]:
     if len(_encode(command, _AN_ID)) <= COMMAND_BYTES_MAX:
         return [command]
-    name = _ITEMS_OF.get(type(command), "")
     items = getattr(command, name, ())
     if len(items) < 2:
         encode_command(command, _AN_ID)  # says that it is too long
@@ -341,7 +355,7 @@ def split_command(command: Command) -> list[Command]:
     return [
         part
         for some in (items[:half], items[half:])
-        for part in split_command(replace(cast(Any, command), **{name: some}))
+        for part in _split(replace(cast(Any, command), **{name: some}), name)
     ]
 
 

@@ -17,6 +17,7 @@ from itertools import count
 
 from ..replication.messages import PeerMessage
 from ..replication.peer_codec import decode_message, encode_message
+from ..replication.sliced_work import SlicedWork
 from ..replication.transport import PeerError
 from ..wire.errors import ErrorCode, RequestTimedOut, error_for
 from .cluster_state import ClusterState
@@ -63,6 +64,7 @@ class ControllerClient:
         links: Links,
         service: ControllerService,
         now_ms: Callable[[], int],
+        work: SlicedWork,
         judges: ConfigJudges | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -72,6 +74,7 @@ class ControllerClient:
         self._links = links
         self._service = service
         self._now_ms = now_ms
+        self._work = work
         self._judges = judges
         self._random_bytes = random_bytes
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -90,10 +93,11 @@ class ControllerClient:
         refused = {}
         wanted = command
         if self._judges is not None:
-            command, refused = refuse_invalid_configs(self._state, command, self._judges)
+            judging = refuse_invalid_configs(self._state, command, self._judges)
+            command, refused = await self._work.finish("configurations", judging)
         result = Result()
         if not refused or has_items(command):
-            parts = split_command(command)
+            parts = await self._work.finish("splitting of a command", split_command(command))
             result = merge_results([await self._submit(part, deadline_ms) for part in parts])
             await self.until_applied(result.index, deadline_ms)
         return with_refusals(wanted, result, refused)

@@ -260,6 +260,7 @@ class Broker:
             links=transport,
             service=self._service,
             now_ms=self._clock.monotonic_ms,
+            work=self._work,
             judges=ConfigJudges(
                 topic=self._judge_topic_configs,
                 broker=judge_broker_configs,

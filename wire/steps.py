@@ -4,11 +4,23 @@ The lowest floor has only the type, and how to run such work at once. Brokers ru
 their event loop: replication/sliced_work.py says how, and why.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import TypeVar
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
+MADE_A_STEP = 100  # for what takes a few microseconds
 Steps = Generator[None, None, Result]
+
+
+def made(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
+    """What `make` gives of each item, in steps."""
+    results: list[Result] = []
+    for item in items:
+        results.append(make(item))
+        if len(results) % MADE_A_STEP == 0:
+            yield
+    return results
 
 
 def run_to_end(steps: Steps[Result]) -> Result:

@@ -18,6 +18,7 @@ from .feeds import Feeds
 from .follower import Follower, SnapshotId
 from .group_log import GroupLog
 from .library import COMMAND, LEADER, LibraryMessage, RaftCore
+from .messages import Message
 from .outcomes import BrokenInvariant, DefinitelyNot
 from .preference import Preference
 from .recovery import RecoveredGroup
@@ -93,7 +94,8 @@ class RaftGroup:
     async def submit(self, command: bytes, *, timeout_ms: float = 5_000) -> Any:
         """Replicate a command and return what `apply` returned here.
 
-        Raises what outcomes.py says, after `timeout_ms` and a heartbeat interval at the latest.
+        Raises DefinitelyNot or OutcomeUnknown (after `timeout_ms` and a heartbeat interval at the
+        latest); see outcomes.py.
         """
         future, on_done = as_future()
         self.propose(command, timeout_ms, on_done)
@@ -174,7 +176,7 @@ class RaftGroup:
         self._ballot.begin(now_ms, head_start=is_preferred)
         engine.touch(self)
 
-    def receive(self, peer: int, message: messages.Message, now_ms: float) -> None:
+    def receive(self, peer: int, message: Message, now_ms: float) -> None:
         """Take one message of this group."""
         core = self._core
         match message:
@@ -291,10 +293,10 @@ class RaftGroup:
         """The term that this node led is over; `advance` resigns when the group has its turn."""
         return self._core.state != LEADER or self._core.term != self._led_term
 
-    def _post(self, peer: int, message: messages.Message) -> None:
+    def _post(self, peer: int, message: Message) -> None:
         self._engine.post(peer, self, message, durable=False)
 
-    def _post_durable(self, peer: int, message: messages.Message) -> None:
+    def _post_durable(self, peer: int, message: Message) -> None:
         self._engine.post(peer, self, message, durable=True)
 
     def _on_library_message(self, peer: int, message: LibraryMessage) -> None:

@@ -11,6 +11,7 @@ milliseconds. A request that timed out may still take effect.
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ...coordinator.commands import (
@@ -24,6 +25,8 @@ from ...coordinator.commands import (
 from ...coordinator.results import Item, Result
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
+from ...wire.steps import made
 from ..dispatch import Api, RequestContext, Values, control_api
 from .cluster import code_and_message
 from .config_entries import effective_topic_configs
@@ -44,7 +47,8 @@ async def create_topics(context: RequestContext, header: RequestHeader, request:
     times = Counter(topic.name for topic in request.topics)
     refused: dict[str, KafkaError] = {}
     wanted: list[NewTopic] = []
-    for topic in request.topics:
+
+    def sort(topic: Any) -> None:
         if times[topic.name] > 1:
             refused[topic.name] = error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif nulls := [config.name for config in topic.configs if config.value is None]:
@@ -54,6 +58,8 @@ async def create_topics(context: RequestContext, header: RequestHeader, request:
             )
         else:
             wanted.append(_wanted(topic))
+
+    await context.broker.work.finish("CreateTopics", made(sort, request.topics))
     items: dict[str, Item] = {}
     if wanted:
         result = await context.broker.controller.submit(
@@ -61,15 +67,15 @@ async def create_topics(context: RequestContext, header: RequestHeader, request:
         )
         items = _by_name(result, [topic.name for topic in wanted])
     configs = {topic.name: topic.configs for topic in wanted}
-    answers = []
-    for name in times:
+
+    def answer(name: str) -> dict[str, Any]:
         if name in refused:
-            answers.append(_refused_topic(name, code_and_message(refused[name])))
-        elif items[name].error:
-            answers.append(_refused_topic(name, _error_of(items[name])))
-        else:
-            answers.append(_created(context, items[name], configs[name]))
-    return {"topics": answers}
+            return _refused_topic(name, code_and_message(refused[name]))
+        if items[name].error:
+            return _refused_topic(name, _error_of(items[name]))
+        return _created(context, items[name], configs[name])
+
+    return {"topics": Each(answer, times)}
 
 
 def _wanted(topic: Any) -> NewTopic:
@@ -113,14 +119,10 @@ def _refused_topic(name: str, error: dict[str, Any]) -> dict[str, Any]:
 async def delete_topics(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Per topic, asked for by name or by id."""
     if header.api_version < 6:
-        references = [TopicReference(name=name) for name in request.topic_names]
+        making = made(TopicReference, request.topic_names)
     else:
-        references = [
-            TopicReference(
-                name=topic.name, topic_id=b"" if topic.topic_id == ZERO_ID else topic.topic_id
-            )
-            for topic in request.topics
-        ]
+        making = made(_reference, request.topics)
+    references = await context.broker.work.finish("DeleteTopics", making)
     if not context.broker.config.delete_topic_enable:
         code = (
             ErrorCode.TOPIC_DELETION_DISABLED
@@ -128,7 +130,7 @@ async def delete_topics(context: RequestContext, header: RequestHeader, request:
             else ErrorCode.INVALID_REQUEST
         )
         error = code_and_message(error_for(code, "Topic deletion is disabled."))
-        return {"responses": [_deleted(reference, error) for reference in references]}
+        return {"responses": Each(partial(_deleted, error), references)}
     if not references:
         return {"responses": []}
     result = await context.broker.controller.submit(
@@ -136,35 +138,33 @@ async def delete_topics(context: RequestContext, header: RequestHeader, request:
     )
     if result.error:
         error = code_and_message(error_for(result.error, result.message))
-        return {"responses": [_deleted(reference, error) for reference in references]}
+        return {"responses": Each(partial(_deleted, error), references)}
     answers = {}  # Kafka says once what is wrong with a topic that is asked for twice
-    for reference, item in zip(references, result.items, strict=True):
+
+    def answer(outcome: tuple[TopicReference, Item]) -> None:
+        reference, item = outcome
         name = item.name or reference.name
         topic_id = item.topic_id or ZERO_ID
         answers[name, topic_id] = {"name": name, "topic_id": topic_id, **_error_of(item)}
+
+    outcomes = zip(references, result.items, strict=True)
+    await context.broker.work.finish("DeleteTopics", made(answer, outcomes))
     return {"responses": list(answers.values())}
 
 
-def _deleted(reference: TopicReference, error: dict[str, Any]) -> dict[str, Any]:
+def _reference(topic: Any) -> TopicReference:
+    return TopicReference(topic.name, b"" if topic.topic_id == ZERO_ID else topic.topic_id)
+
+
+def _deleted(error: dict[str, Any], reference: TopicReference) -> dict[str, Any]:
     return {"name": reference.name, "topic_id": reference.topic_id or ZERO_ID, **error}
 
 
 async def create_partitions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Per topic: more partitions, placed by the cluster or by the client."""
     times = Counter(topic.name for topic in request.topics)
-    wanted = [
-        MorePartitions(
-            name=topic.name,
-            total_count=topic.count,
-            assignments=(
-                None
-                if topic.assignments is None
-                else tuple(tuple(assignment.broker_ids) for assignment in topic.assignments)
-            ),
-        )
-        for topic in request.topics
-        if times[topic.name] == 1
-    ]
+    making = made(_more, (topic for topic in request.topics if times[topic.name] == 1))
+    wanted = await context.broker.work.finish("CreatePartitions", making)
     items: dict[str, Item] = {}
     if wanted:
         result = await context.broker.controller.submit(
@@ -172,12 +172,18 @@ async def create_partitions(context: RequestContext, header: RequestHeader, requ
         )
         items = _by_name(result, [topic.name for topic in wanted])
     duplicate = code_and_message(error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-    return {
-        "results": [
-            {"name": name, **(_error_of(items[name]) if name in items else duplicate)}
-            for name in times
-        ]
-    }
+
+    def answer(name: str) -> dict[str, Any]:
+        return {"name": name, **(_error_of(items[name]) if name in items else duplicate)}
+
+    return {"results": Each(answer, times)}
+
+
+def _more(topic: Any) -> MorePartitions:
+    assignments = topic.assignments
+    if assignments is not None:
+        assignments = tuple(tuple(assignment.broker_ids) for assignment in assignments)
+    return MorePartitions(topic.name, topic.count, assignments)
 
 
 def _by_name(result: Result, names: Sequence[str]) -> dict[str, Item]:
@@ -196,27 +202,23 @@ def _error_of(item: Item) -> dict[str, Any]:
 
 
 def _creation_error(request: Any, error: KafkaError) -> Values:
-    return {
-        "topics": [_refused_topic(topic.name, code_and_message(error)) for topic in request.topics]
-    }
+    refusal = code_and_message(error)
+    return {"topics": Each(lambda topic: _refused_topic(topic.name, refusal), request.topics)}
 
 
 def _deletion_error(request: Any, error: KafkaError) -> Values:
     topics: Sequence[Any] = getattr(request, "topics", ())
     names: Sequence[str] = getattr(request, "topic_names", ())
-    return {
-        "responses": [{"name": name, **code_and_message(error)} for name in names]
-        + [
-            {"name": topic.name, "topic_id": topic.topic_id, **code_and_message(error)}
-            for topic in topics
-        ]
-    }
+    refusal = code_and_message(error)
+    if names:
+        return {"responses": Each(lambda name: {"name": name, **refusal}, names)}
+    references = [_reference(topic) for topic in topics]
+    return {"responses": Each(partial(_deleted, refusal), references)}
 
 
 def _extension_error(request: Any, error: KafkaError) -> Values:
-    return {
-        "results": [{"name": topic.name, **code_and_message(error)} for topic in request.topics]
-    }
+    refusal = code_and_message(error)
+    return {"results": Each(lambda topic: {"name": topic.name, **refusal}, request.topics)}
 
 
 def apis() -> tuple[Api, ...]:

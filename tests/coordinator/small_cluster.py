@@ -11,6 +11,7 @@ from oncelog.coordinator.controller_client import ControllerClient
 from oncelog.coordinator.controller_service import ControllerService
 from oncelog.coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
 from oncelog.coordinator.raft.status import RaftStatus, VoterStatus
+from oncelog.replication.sliced_work import SlicedWork
 from oncelog.replication.transport import PeerTimeout, PeerUnavailable
 
 
@@ -167,6 +168,7 @@ class SmallCluster:
                 links=links,
                 service=service,
                 now_ms=lambda: int(loop.time() * 1000),
+                work=SlicedWork(),
                 judges=judges,
             )
         self.elect(1)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator.commands import (
     COMMAND_BYTES_MAX,
+    ITEMS_MAX,
     AlterPartition,
     AlterPartitionReassignments,
     Command,
@@ -29,6 +30,7 @@ from oncelog.coordinator.commands import (
 from oncelog.coordinator.results import Item, Result, decode_result, encode_result, merge_results
 from oncelog.replication.peer_codec import encode_message
 from oncelog.wire.errors import PolicyViolation
+from oncelog.wire.steps import run_to_end
 
 from .command_strategies import any_command, values_of
 
@@ -98,7 +100,7 @@ LONG = [
 def test_long_commands_are_split_into_short_ones(command: Command) -> None:
     with pytest.raises(PolicyViolation):
         encode_command(command)
-    parts = split_command(command)
+    parts = run_to_end(split_command(command))
     assert len(parts) > 1
     name = type(command).__match_args__
     items = next(n for n in name if isinstance(getattr(command, n), tuple))
@@ -106,18 +108,27 @@ def test_long_commands_are_split_into_short_ones(command: Command) -> None:
     assert all(len(encode_command(part, bytes(16))) <= COMMAND_BYTES_MAX for part in parts)
 
 
+def test_many_small_items_are_split_in_steps() -> None:
+    command = DeleteTopics(tuple(TopicReference(name=f"t{i}") for i in range(2_000)))
+    assert len(encode_command(command)) < COMMAND_BYTES_MAX
+    assert sum(1 for _ in split_command(command)) == 8
+    parts = run_to_end(split_command(command))
+    assert sum((part.topics for part in parts), ()) == command.topics
+    assert max(len(part.topics) for part in parts) == ITEMS_MAX
+
+
 def test_one_item_that_is_too_long_is_refused_with_a_sentence() -> None:
     assignments = tuple((i, (1, 2, 3)) for i in range(20_000))
     huge = CreateTopics((NewTopic("t", bytes(16), assignments=assignments),))
     with pytest.raises(PolicyViolation, match=r"takes \d+ bytes in the metadata log"):
-        split_command(huge)
+        run_to_end(split_command(huge))
     few = CreateTopics((NewTopic("t", bytes(16), assignments=assignments[:5000]),))
-    assert split_command(few) == [few]
+    assert run_to_end(split_command(few)) == [few]
 
 
 def test_an_empty_command_and_one_of_a_single_piece_stay_whole() -> None:
     for command in (CreateTopics(()), ElectLeaders(0), FenceBroker(1, 2)):
-        assert split_command(command) == [command]
+        assert run_to_end(split_command(command)) == [command]
 
 
 @settings(deadline=None)

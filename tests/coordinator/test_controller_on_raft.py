@@ -14,6 +14,7 @@ from oncelog.coordinator.controller_client import ControllerClient
 from oncelog.coordinator.controller_service import ControllerService
 from oncelog.coordinator.raft.engine import RaftEngine
 from oncelog.replication.messages import PeerMessage
+from oncelog.replication.sliced_work import SlicedWork
 from oncelog.replication.transport import PeerTransport
 
 from .metadata_cluster import check, topic_id
@@ -59,6 +60,7 @@ class RaftNode:
             links=self.transport,
             service=self.service,
             now_ms=now_ms,
+            work=SlicedWork(),
         )
         self.life: asyncio.Task[None] | None = None
 

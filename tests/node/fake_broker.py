@@ -28,6 +28,7 @@ from oncelog.node.services import BrokerServices
 from oncelog.storage.topic_configs import validate_topic_configs
 from oncelog.wire.framing import encode_request_header, response_header_bytes
 from oncelog.wire.messages import control
+from oncelog.wire.steps import run_to_end
 
 CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
 JUDGES = ConfigJudges(
@@ -80,7 +81,7 @@ class FakeController:
             await asyncio.sleep(self.delay_s)
         if self.failure is not None:
             raise self.failure
-        allowed, refused = refuse_invalid_configs(self.state, command, JUDGES)
+        allowed, refused = run_to_end(refuse_invalid_configs(self.state, command, JUDGES))
         return with_refusals(command, self.apply(allowed), refused)
 
     async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
