@@ -12,7 +12,7 @@ nobody knows is an error, where Kafka stores it for brokers.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from ...coordinator.cluster_tables import WHOLE_CLUSTER
@@ -39,6 +39,7 @@ from ...wire.errors import (
 )
 from ...wire.framing import RequestHeader
 from ...wire.messages.control import Each
+from ...wire.steps import made
 from ..config import BROKER_KEYS
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..services import BrokerServices
@@ -129,8 +130,10 @@ async def incremental_alter_configs(
 ) -> Values:
     """Per resource: some keys change."""
 
+    defaults_of = cache(partial(_list_defaults, context.broker))
+
     def wanted(resource: Resource) -> ResourceConfigs:
-        defaults = _list_defaults(context.broker, resource.resource_type)
+        defaults = defaults_of(resource.resource_type)
         operations = []
         for config in resource.configs:
             operation = config.config_operation
@@ -156,7 +159,8 @@ async def _alter(
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     outcomes: dict[tuple[int, str], KafkaError | None] = {}
     changes: list[ResourceConfigs] = []
-    for resource in request.resources:
+
+    def sort(resource: Resource) -> None:
         key = (resource.resource_type, resource.resource_name)
         try:
             if times[key] > 1:
@@ -164,8 +168,10 @@ async def _alter(
             changes.append(wanted(resource))
         except KafkaError as error:
             outcomes[key] = error
+
+    broker = context.broker
+    await broker.work.finish("configurations", made(sort, request.resources))
     if changes:
-        broker = context.broker
         result = await broker.controller.submit(
             AlterConfigs(tuple(changes), request.validate_only),
             timeout_ms=broker.config.request_timeout_ms,

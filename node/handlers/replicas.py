@@ -12,6 +12,7 @@ DescribeQuorum 0-2                KIP-595; v1 times (KIP-836), v2 nodes (KIP-853
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from ...coordinator.commands import (
@@ -31,10 +32,13 @@ from ...wire.errors import (
     error_for,
 )
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
+from ...wire.steps import Steps, made
 from ..dispatch import Api, RequestContext, Values, control_api
 from .cluster import code_and_message
 from .topics import timeout_of
 
+PARTITIONS_A_STEP = 100
 METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -43,15 +47,17 @@ async def elect_leaders(context: RequestContext, header: RequestHeader, request:
     election_type = getattr(request, "election_type", PREFERRED)
     if election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequest(f"Unknown election type {election_type}")
-    partitions = None
     if request.topic_partitions is not None:
-        partitions = tuple(
+        partitions = [
             (topic.topic, index) for topic in request.topic_partitions for index in topic.partitions
-        )
+        ]
         if not partitions:
             return {"replica_election_results": []}
+    else:  # by name, which can be split, those that may need one
+        state = context.broker.state
+        partitions = sorted([*state.leaderless_partitions(), *state.imbalanced_partitions()])
     result = await context.broker.controller.submit(
-        ElectLeaders(election_type, partitions), timeout_ms=timeout_of(request)
+        ElectLeaders(election_type, tuple(partitions) or None), timeout_ms=timeout_of(request)
     )
     if result.error:
         raise error_for(result.error, result.message)
@@ -59,16 +65,23 @@ async def elect_leaders(context: RequestContext, header: RequestHeader, request:
         "replica_election_results": _election_results(
             item
             for item in result.items
-            if partitions is not None or item.error != ErrorCode.ELECTION_NOT_NEEDED
+            if request.topic_partitions is not None or item.error != ErrorCode.ELECTION_NOT_NEEDED
         )
     }
 
 
 def _election_results(items: Iterable[Item]) -> list[dict[str, Any]]:
-    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_topic: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        by_topic[item.name].append({"partition_id": item.partition, **_error_of(item)})
-    return [{"topic": topic, "partition_result": results} for topic, results in by_topic.items()]
+        by_topic[item.name].append(item)
+    return [
+        {"topic": topic, "partition_result": Each(_election_result, of_topic)}
+        for topic, of_topic in by_topic.items()
+    ]
+
+
+def _election_result(item: Item) -> dict[str, Any]:
+    return {"partition_id": item.partition, **_error_of(item)}
 
 
 def _election_error(request: Any, error: KafkaError) -> Values:
@@ -84,20 +97,14 @@ async def alter_partition_reassignments(
     context: RequestContext, header: RequestHeader, request: Any
 ) -> Values:
     """Per partition: its move began, or was taken back, or why not."""
-    wanted = tuple(
-        Reassignment(
-            topic.name,
-            partition.partition_index,
-            None if partition.replicas is None else tuple(partition.replicas),
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    )
+    making = made(_reassignment, ((t.name, p) for t in request.topics for p in t.partitions))
+    wanted = await context.broker.work.finish("AlterPartitionReassignments", making)
     items: Iterable[Item] = ()
     may_change_factor = getattr(request, "allow_replication_factor_change", True)
     if wanted:
         result = await context.broker.controller.submit(
-            AlterPartitionReassignments(wanted, may_change_factor), timeout_ms=timeout_of(request)
+            AlterPartitionReassignments(tuple(wanted), may_change_factor),
+            timeout_ms=timeout_of(request),
         )
         if result.error:
             raise error_for(result.error, result.message)
@@ -109,31 +116,39 @@ async def alter_partition_reassignments(
         "responses": [
             {
                 "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": partition.partition_index,
-                        **_error_of(next(in_order)),
-                    }
-                    for partition in topic.partitions
-                ],
+                "partitions": Each(_outcome, list(islice(in_order, len(topic.partitions)))),
             }
             for topic in request.topics
         ],
     }
 
 
+def _reassignment(wanted: tuple[str, Any]) -> Reassignment:
+    name, partition = wanted
+    replicas = None if partition.replicas is None else tuple(partition.replicas)
+    return Reassignment(name, partition.partition_index, replicas)
+
+
+def _outcome(item: Item) -> dict[str, Any]:
+    return {"partition_index": item.partition, **_error_of(item)}
+
+
 def list_partition_reassignments(
     context: RequestContext, header: RequestHeader, request: Any
-) -> Values:
+) -> Steps[Values]:
     """The moves that are under way, as this broker knows them."""
     state = context.broker.state
-    asked = None
-    if request.topics is not None:
-        asked = {(t.name, index) for t in request.topics for index in t.partition_indexes}
+    asked = (
+        None
+        if request.topics is None
+        else _asked((topic.name, topic.partition_indexes) for topic in request.topics)
+    )
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for name, index in sorted(state.reassigning_partitions()):
+    for number, (name, index) in enumerate(sorted(state.reassigning_partitions()), 1):
+        if number % PARTITIONS_A_STEP == 0:
+            yield
         partition = state.partition(name, index)
-        if partition is not None and (asked is None or (name, index) in asked):
+        if partition is not None and (asked is None or index in asked[name]):
             by_topic[name].append(
                 {
                     "partition_index": index,
@@ -150,14 +165,27 @@ def list_partition_reassignments(
     }
 
 
-def describe_log_dirs(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def _asked(topics: Iterable[tuple[str, Iterable[int]]]) -> dict[str, set[int]]:
+    asked: dict[str, set[int]] = defaultdict(set)
+    for name, indexes in topics:
+        asked[name].update(indexes)
+    return asked
+
+
+def describe_log_dirs(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Steps[Values]:
     """The data directory: its partitions and their sizes, the volume's size and room."""
-    asked = None
-    if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    asked = (
+        None
+        if request.topics is None
+        else _asked((topic.topic, topic.partitions) for topic in request.topics)
+    )
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for hosted in context.broker.replicas:
-        if asked is None or (hosted.topic, hosted.index) in asked:
+    for number, hosted in enumerate(context.broker.replicas, 1):
+        if number % PARTITIONS_A_STEP == 0:
+            yield
+        if asked is None or hosted.index in asked[hosted.topic]:
             log = hosted.log
             by_topic[hosted.topic].append(
                 {

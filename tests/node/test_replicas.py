@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.commands import FenceBroker, UnfenceBroker
+from oncelog.coordinator.commands import ElectLeaders, FenceBroker, UnfenceBroker
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
 from .fake_broker import CLUSTER_ID, FakeBroker
@@ -279,3 +279,5 @@ def test_a_preferred_leader_takes_over_again() -> None:
     question = {"topic_partitions": [{"topic": "a", "partitions": [0]}], "election_type": 0}
     (code,) = results_of(broker.ask(ELECT, 2, question)).values()
     assert code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE  # it is not in sync yet
+    assert results_of(broker.ask(ELECT, 2, {"topic_partitions": None})) == {("a", 0): code}
+    assert broker.controller.commands[-1] == ElectLeaders(0, (("a", 0),))  # can be split
