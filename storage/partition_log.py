@@ -267,7 +267,7 @@ class PartitionLog(LocalLog):
         As (producer id, first offset), in the order of their markers.
         """
         found: list[tuple[int, int]] = []
-        with self._disk:
+        with self._disk.retriable:
             for segment in self.segments.from_floor(from_offset):
                 aborted, is_complete = segment.transaction_index.collect(from_offset, upper_offset)
                 found += [(each.producer_id, each.first_offset) for each in aborted]

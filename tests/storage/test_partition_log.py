@@ -184,6 +184,24 @@ def test_an_aborted_transaction_is_told_to_those_who_read_over_it(logs):
 # -- appending as a follower -----------------------------------------------------------------
 
 
+def test_a_lack_of_descriptors_while_aborted_transactions_are_read_fails_no_log(logs, monkeypatch):
+    """Simulation, seeds 720000 to 720039: a leader was gone until its node was restarted."""
+    log = logs.open()
+    transactional(logs, log)
+    marker(log, ControlType.ABORT)
+    log.advance_high_watermark(log.log_end_offset)
+
+    def lacking(*_, **__):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", lacking)
+        with pytest.raises(KafkaStorageError):
+            log.aborted_transactions(0, 2)
+    assert not log.is_failed
+    assert log.aborted_transactions(0, 2) == [(7, 0)]
+
+
 def test_a_follower_ends_with_the_leaders_files_whatever_came_in_one_answer(tmp_path, logs):
     leader = logs.open(segment_bytes=600, index_interval_bytes=100)
     for n in range(40):
