@@ -10,6 +10,7 @@ from oncelog.deploy.history_recorder import Recorder
 
 from .disk_faults import DiskFaults
 from .fault_schedule import MUTE
+from .invariants import controls
 from .outcome import Fault
 from .virtual_cluster import VirtualCluster
 from .virtual_loop import ProcessLoop
@@ -64,7 +65,7 @@ class Conductor(DiskFaults):
         nodes = self.cluster.nodes.values()
         if any(not node.is_serving or node.is_hurt or node.was_hurt for node in nodes):
             return False
-        state = next((n.broker.state for n in nodes if n.broker and _controls(n)), None)
+        state = next((n.broker.state for n in nodes if n.broker and controls(n)), None)
         if state is None:
             return False
         epochs = {n.node_id: n.broker._liveness.broker_epoch for n in nodes if n.broker}
@@ -109,7 +110,7 @@ class Conductor(DiskFaults):
         holder = None
         serving = self.cluster.serving
         if target == "controller":
-            holder = next((n for n in serving if _controls(n)), None)
+            holder = next((n for n in serving if controls(n)), None)
         elif target == "transactions":
             holder = next((n for n in serving if _leads_shard(n)), None)
         elif serving:
@@ -313,11 +314,6 @@ class Conductor(DiskFaults):
         self.cluster.disks.wipe(node.node_id)
         self._later(fault.seconds, node.start)
         return True
-
-
-def _controls(node: VirtualNode) -> bool:
-    group = getattr(node.broker, "_group", None)
-    return group is not None and group.is_leader
 
 
 def _leads_shard(node: VirtualNode) -> bool:

@@ -97,7 +97,7 @@ class DiskFaults:
             self._later(EXCUSED_S, excused)
 
         def excused() -> None:
-            node.is_hurt = False
+            node.is_hurt = node.disk.is_failing  # by another fault
             if not node.is_alive:
                 node.start()
 

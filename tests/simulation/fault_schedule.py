@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "cut-clients": (6, 0.2, 5.0),
     "slow-links": (5, 0.5, 5.0),
     "hold-link": (5, 0.2, 1.0),
-    "hold-client": (10, 0.3, 9.0),
+    "hold-client": (20, 0.3, 9.0),
     "reset-links": (4, 0.0, 0.0),
     "reset-clients": (5, 0.0, 0.0),
     "noise": (5, 1.0, 6.0),
@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "kill-client": (4, 0.1, 2.0),
     "wipe": (1, 0.2, 2.0),
     "keep": (8, 0.3, 13.0),
-    "one-way": (4, 0.2, 7.0),
+    "one-way": (5, 0.2, 28.0),
     "disk-errors": (7, 0.3, 8.0),
     "flip": (2, 0.2, 2.0),
 }
@@ -122,15 +122,15 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
             return node, 0.0
         case "cut":
             return _cut(rng, nodes), 0.0
-        case "cut-clients" | "hold-client":
-            client, there = rng.choice(["c1", "c2"]), rng.choice(nodes)
-            ways = {
-                "both": f"{client}>{there},{there}>{client}",
-                "out": f"{client}>{there}",
-                "in": f"{there}>{client}",
-            }
-            way = rng.choice(["both", "out", "in"] if kind == "cut-clients" else ["out", "in"])
-            return ways[way], 0.0
+        case "cut-clients":
+            client, there = rng.choice(CLIENTS), rng.choice(nodes)
+            out, back = f"{client}>{there}", f"{there}>{client}"
+            return rng.choice([f"{out},{back}", out, back]), 0.0
+        case "hold-client":
+            client = rng.choice(CLIENTS)
+            theirs = rng.choice([nodes, nodes, [rng.choice(nodes)]])
+            is_back = rng.random() < 1 / 3
+            return ",".join(f"{i}>{client}" if is_back else f"{client}>{i}" for i in theirs), 0.0
         case "slow-links":
             return _cut(rng, nodes), round(rng.choice([0.02, 0.1, 0.4]), 3)
         case "keep":

@@ -6,12 +6,16 @@ watermarks crossed     log start <= last stable offset <= high watermark <= log 
 leader lacks records   a leader of the newest epoch has everything that was ever committed
 member lacks records   so has every live member of its in-sync set
 replicas differ        the same bytes at the same place below the committed end, on every node
+failed by a read       who lacks room or descriptors while it only reads may try again
+deaf and not fenced    a broker that hears nobody is soon taken out of office
 hole in a log          offsets follow one another in a log that is not compacted
 applied differs        every Raft entry is the same on every node, in every incarnation
 restless               nobody has the same thing decided again and again
 """
 
 import contextlib
+import errno
+import traceback
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +32,9 @@ from .virtual_node import VirtualNode
 
 FOUND_MAX = 20
 COMPARED_BYTES = 1 << 16
+LACKING = (errno.ENOSPC, errno.EMFILE)
+READS = frozenset(("read", "aborted_transactions", "batch_not_older"))  # of a PartitionLog
+DEAF_SESSIONS_MAX = 2.5  # with one controller; after two it counts as deaf
 ENTRIES_MAX = 100  # of a Raft group in a second; the busiest seeds have 30
 
 
@@ -48,6 +55,7 @@ class Invariants:
         # changed below the old mark is looked at again.
         self._compared: dict[tuple[int, int, bytes, int], int] = {}
         self._is_first_to_apply = False
+        self._deaf_one: tuple[int, int, float] = (0, 0, 0.0)  # the node, the controller, since when
         self._entries: dict[int, tuple[int, int]] = {}  # group -> (second, entries in it)
 
     @contextlib.contextmanager
@@ -85,6 +93,7 @@ class Invariants:
             self._members()
         if self.looks % 8 == 0:
             self._compare_some()
+            self._deaf()
 
     def look_at_all(self) -> None:
         """At the end: all bytes of all replicas, also those that were read before."""
@@ -142,6 +151,7 @@ class Invariants:
         for hosted in _hosted(node):
             log, leader, key = hosted.log, hosted.leader, hosted.key
             if log.is_failed:
+                self._failed(node, hosted)
                 continue
             if leader is None:
                 continue
@@ -174,6 +184,33 @@ class Invariants:
                         f"{hosted} on {node.node_id}, epoch {epoch}: its log ends at "
                         f"{log.log_end_offset}, committed was {self._committed[key]}",
                     )
+
+    def _failed(self, node: VirtualNode, hosted: Any) -> None:
+        failure = hosted.log._disk.failure
+        if failure is None or failure.errno not in LACKING:
+            return
+        calls = {frame.name for frame in traceback.extract_tb(failure.__traceback__)}
+        if calls & READS:
+            self._violated("failed by a read", f"{hosted} on {node.node_id}: {failure}")
+
+    def _deaf(self) -> None:
+        """Look at a node that hears none of the others, while nothing else is wrong."""
+        now, nodes, wires = self.cluster.timeline.now, self.cluster.nodes, self.cluster.wires
+        cut = {(a, b) for a in nodes for b in nodes if wires.is_cut(a, b)}
+        deaf = next((i for i in nodes if {(j, i) for j in nodes if j != i} == cut), 0)
+        controller = next((n.node_id for n in self.cluster.serving if controls(n)), deaf)
+        is_sound = len(self.cluster.serving) == len(nodes) > 2 and not wires.loss
+        if not is_sound or (deaf, controller) != self._deaf_one[:2]:
+            self._deaf_one = deaf, controller, now
+        if deaf in (0, controller):
+            return
+        session_s = nodes[deaf].config.broker_session_timeout_ms / 1_000
+        if now - self._deaf_one[2] < DEAF_SESSIONS_MAX * session_s:
+            return
+        for node in nodes.values():
+            broker: Any = node.broker
+            if node.node_id != deaf and not broker.state.brokers[deaf].is_fenced:
+                self._violated("deaf and not fenced", f"{deaf}, says {node.node_id}")
 
     def _members(self) -> None:
         nodes = self.cluster.nodes
@@ -256,6 +293,11 @@ class Invariants:
             self._compared[place] = following.base_offset
             is_more = True
         return is_more
+
+
+def controls(node: VirtualNode) -> bool:
+    group = getattr(node.broker, "_group", None)
+    return group is not None and group.is_leader
 
 
 def _hosted(node: VirtualNode) -> list[Any]:

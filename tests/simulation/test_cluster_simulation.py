@@ -4,11 +4,14 @@ Each chunk of seeds runs in a process of its own, where the order of sets of nam
 failing seed fails again with `python -m tests.simulation.run --seed N`.
 """
 
+import errno
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,15 +24,18 @@ from oncelog.replication.peer_handlers import What
 from oncelog.wire.errors import NotLeaderOrFollower
 
 from . import simulation
+from .fault_schedule import KINDS, POWER_ALL, ROLES, draw
 from .outcome import Fault, Shape
 from .run import run_seed
 from .virtual_cluster import VirtualCluster
+from .virtual_disk import Disks, NodeDisk
 from .virtual_links import VirtualLinks
 from .virtual_node import VirtualNode
+from .wires import Wires
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, CHUNK = 125, 25
-HOURS_LEAST = 3.2
+SEEDS, CHUNK = 100, 20
+HOURS_LEAST = 2.5
 
 
 def simulate(first: int, behind: int) -> list[dict[str, Any]]:
@@ -158,3 +164,52 @@ def test_a_wiped_node_serves_once_it_votes_in_every_raft_group(seed: int) -> Non
         controller.kill()
         led = [*zip(groups(wiped), groups(other), strict=True)]
         assert cluster.run(20, lambda: all(any(g.is_leader for g in pair) for pair in led)), led
+
+
+def test_faults_of_all_kinds_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that they are drawn: that something is broken then."""
+    seen: Counter[str] = Counter()
+
+    def watch(owner: type, name: str, has_happened: Callable[[Any, Any], object]) -> None:
+        sound = getattr(owner, name)
+
+        def watched(self: Any, *given: Any, **named: Any) -> Any:
+            result = sound(self, *given, **named)
+            seen[name] += bool(has_happened(self, result))
+            return result
+
+        monkeypatch.setattr(owner, name, watched)
+
+    def count_errors(owner: type, name: str) -> None:
+        sound = getattr(owner, name)
+
+        def counted(*given: Any) -> None:
+            try:
+                sound(*given)
+            except OSError as error:
+                seen[errno.errorcode[error.errno or 0]] += 1
+                raise
+
+        monkeypatch.setattr(owner, name, staticmethod(counted))
+
+    count_errors(Disks, "_room")
+    count_errors(Disks, "_may_fail")
+    watch(Disks, "wipe", lambda disks, _: [] in [os.listdir(d.path) for d in disks.nodes.values()])
+    watch(NodeDisk, "cut_power", lambda _, harmed: harmed)
+    watch(Wires, "kept_until", lambda _, until: until)
+    for name in ("_kill", "stop"):
+        watch(VirtualNode, name, lambda *_: True)
+    kinds = (*KINDS, POWER_ALL[0])
+    shape = Shape(seconds=2.5 * (len(kinds) + 3), pace=12.0, durable=True)
+    faults = []
+    for kind in (*kinds, *["disk-errors"] * 3):
+        drawn = draw(1, replace(shape, faults=1, kinds=(kind,)))[0]
+        target = "1" if drawn.target in ROLES else drawn.target
+        faults.append(replace(drawn, at_s=2.5 * len(faults), target=target, seconds=2.0))
+    for number, code in enumerate((errno.ENOSPC, errno.EMFILE, errno.EIO), start=len(kinds)):
+        faults[number] = replace(faults[number], amount=float(code))
+    outcome = run_seed(1, shape=shape, faults=faults)
+    assert not outcome.violations
+    assert {fault.kind for fault in outcome.faults} == set(kinds)
+    effects = "_kill", "stop", "cut_power", "wipe", "kept_until", "ENOSPC", "EMFILE", "EIO"
+    assert not [name for name in effects if not seen[name]]

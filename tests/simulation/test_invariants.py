@@ -1,15 +1,26 @@
 """What a look at a cluster finds, and that it looks again at what may have changed."""
 
+import contextlib
+import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from oncelog.coordinator import controller
+from oncelog.storage import disk_guard
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
+from .fault_schedule import DEAF
 from .invariants import ENTRIES_MAX, Invariants
+from .outcome import Fault, Shape
+from .run import run_seed
 
 TOPIC_ID = bytes(range(16))
 
@@ -100,3 +111,36 @@ def test_who_has_the_same_decided_again_and_again_is_found_out() -> None:
         nodes.timeline.now += 0.5 / ENTRIES_MAX
         invariants._entry(0, index, b"the same")
     assert {name for name, _ in invariants.found} == {"restless"}
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+def test_a_log_that_a_read_has_failed_for_want_of_something_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    hosted = replica(tmp_path, [b"one"])
+    cluster = TwoNodes(hosted)
+    invariants = cluster.watched()
+
+    def fail(*_: Any) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched, contextlib.suppress(KafkaStorageError):
+        patched.setattr(os, "pread", fail)
+        if number == errno.EMFILE:  # as a guard would that is not made for reading
+            patched.setattr(disk_guard, "OUT_OF_RESOURCES", frozenset())
+        hosted.log.read(0, 100, upper_offset=1)
+    assert hosted.log.is_failed
+    invariants._partitions(cluster.nodes[1])
+    expected = ["failed by a read"] if number == errno.EMFILE else []
+    assert [name for name, _ in invariants.found] == expected
+
+
+@pytest.mark.parametrize("switch", [False, True])
+def test_a_deaf_node_is_fenced_and_a_finding_if_it_is_not(
+    monkeypatch: pytest.MonkeyPatch, switch: bool
+) -> None:
+    if switch:
+        monkeypatch.setattr(controller, "DEAF_SESSIONS", 1_000)
+    deaf = Fault(at_s=0.5, kind="one-way", target="2", seconds=20.0, amount=DEAF)
+    outcome = run_seed(1, shape=Shape(seconds=22.0, pace=24.0), faults=[deaf])
+    assert outcome.names == ({"deaf and not fenced"} if switch else set())

@@ -167,6 +167,22 @@ def test_a_cut_is_silent_and_what_was_sent_arrives_after_it() -> None:
     assert pair.served[0].received == b"late"
 
 
+@pytest.mark.parametrize("way", ["close", "abort"])
+def test_what_was_held_arrives_before_the_end_of_its_connection(way: str) -> None:
+    """Else nothing late would ever be acted upon: clients close what is not answered in time."""
+    pair = Pair()
+    _, stream = pair.connect()
+    pair.timeline.run(1)
+    next(iter(pair.sockets.endpoints)).held_until = pair.timeline.now + 5.0
+    stream.transport.write(b"late")
+    pair.timeline.run(1)
+    getattr(stream.transport, way)()
+    served = pair.served[0]
+    pair.timeline.run(10, lambda: bool(served.received))
+    assert served.received == b"late" and not served.told
+    assert pair.timeline.run(1, lambda: bool(served.told))
+
+
 @pytest.mark.parametrize("power", [False, True])
 def test_a_death_resets_connections_and_a_power_cut_says_nothing(power: bool) -> None:
     pair = Pair()

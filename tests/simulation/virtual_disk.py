@@ -93,6 +93,11 @@ class NodeDisk:
     locks: set[str] = field(default_factory=set)
     trash_count: int = 0
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether something is wrong with it now."""
+        return self.is_full or self.sync_errors > 0 or self.error > 0
+
     def trash(self) -> str:
         """A name for what may have to come back."""
         self.trash_count += 1
@@ -257,7 +262,8 @@ class Disks:
                 if disk.on_last_operation():
                     raise Stopped
 
-    def _room(self, disk: NodeDisk) -> None:
+    @staticmethod
+    def _room(disk: NodeDisk) -> None:
         if disk.is_full or disk.error == errno.ENOSPC:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -89,8 +89,7 @@ class VirtualNode:
             self._sockets.power_is_back(self.node_id)
         self.points.clear()
         self.disk.is_in_use = True
-        disk = self.disk
-        self.is_hurt = self.was_hurt = disk.is_full or disk.sync_errors > 0 or disk.error > 0
+        self.is_hurt = self.was_hurt = self.disk.is_failing
         surroundings = Surroundings(
             clock=self.clock,
             boot_id=lambda: f"boot-{self.node_id}-{self._boots}",

@@ -18,6 +18,7 @@ from .wires import Wires
 WINDOW_BYTES = 256 * 1024
 HIGH_WATER_BYTES = 64 * 1024
 SYN_RETRY_S = 0.5
+HELD = 0.6  # of the connections between two processes, by `hold`
 
 
 class Listener:
@@ -151,7 +152,7 @@ class Endpoint(asyncio.Transport):
         """FIN, behind everything that was sent."""
         if not self._is_end_sent:
             self._is_end_sent = True
-            arrival = max(self._last_arrival, self._sockets.timeline.now + self._delay())
+            arrival = max(self._last_arrival, self._sockets.timeline.now) + self._delay()
             self.peer.loop.call_at(arrival, self.peer.arrive, None)
 
     def arrive(self, data: bytes | None) -> None:
@@ -176,12 +177,9 @@ class Endpoint(asyncio.Transport):
         if not self._is_lost:
             if self._sockets.wires.is_cut(self.far, self.loop.number):
                 return  # it is told when it sends
-            arrival = self._sockets.timeline.now + self._delay()
-            self.loop.call_at(
-                max(arrival, self.peer._last_arrival),
-                self.lose,
-                ConnectionResetError("reset by peer"),
-            )
+            # Behind what was sent before it, so that this is acted upon, however late it comes.
+            arrival = max(self.peer._last_arrival, self._sockets.timeline.now) + self._delay()
+            self.loop.call_at(arrival, self.lose, ConnectionResetError("reset by peer"))
 
     def vanish(self) -> None:
         """The process behind this end is dead."""
@@ -282,9 +280,11 @@ class Sockets:
                 endpoint.reset_later()
 
     def hold(self, source: int, target: int, seconds: float) -> None:
-        """What is sent on the connections that exist now arrives this much later."""
+        """What is sent on some connections that exist now arrives this much later."""
+        rng = self.timeline.random
         for endpoint in self.endpoints:
-            if (endpoint.loop.number, endpoint.far) == (source, target):
+            is_between = (endpoint.loop.number, endpoint.far) == (source, target)
+            if is_between and rng.random() < HELD:
                 endpoint.held_until = self.timeline.now + seconds
 
     def _healed(self) -> None:

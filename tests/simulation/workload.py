@@ -18,6 +18,7 @@ from oncelog.deploy.history_schema import Outcome
 from oncelog.wire.errors import KafkaError
 
 from .latest_values import make_topic
+from .old_clients import transact
 from .outcome import Shape
 from .virtual_cluster import VirtualCluster
 from .virtual_node import VirtualClient
@@ -93,17 +94,15 @@ class Workload:
         client = self.clients[name] = self.cluster.new_client()
         dice = random.Random(self.cluster.random.getrandbits(64))
         workloads = ("append",) if name == "c1" else ("job", "bank")
-        self.tasks[name] = client.run(
-            load(
-                self.cluster.bootstrap,
-                self.recorder,
-                self.settings,
-                lambda: self.is_over,
-                dice,
-                number=int(name[1:]),
-                workloads=workloads,
-            )
-        )
+        given = (self.cluster.bootstrap, self.recorder, self.settings, lambda: self.is_over)
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                more_dice = random.Random(dice.getrandbits(64))
+                group.create_task(transact(*given, more_dice, f"old-{name}"))
+                group.create_task(load(*given, dice, number=int(name[1:]), workloads=workloads))
+
+        self.tasks[name] = client.run(work())
 
     def stop(self) -> None:
         """Ask all clients to end."""

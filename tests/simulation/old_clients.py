@@ -1,0 +1,246 @@
+"""Transactional clients as there were before KIP-360, which give up soon.
+
+Whoever waits only a little for an answer asks again on a new connection; what it gave up may still
+be on its way. After a batch that was not answered in time it aborts by EndTxn, and asks for a new
+epoch only when it goes on: until then whatever comes late bears an epoch that counts. Every
+transaction stays open for a moment. What it does is in the history, as of all clients.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from oncelog.client.cluster_view import ClusterView
+from oncelog.client.connection import Connection
+from oncelog.client.group_admin import find_coordinator
+from oncelog.deploy.chaos.incarnations import pause
+from oncelog.deploy.chaos.load_settings import APPEND, LoadSettings
+from oncelog.deploy.chaos.payloads import plain
+from oncelog.deploy.history_outcomes import (
+    EndedTransaction,
+    outcome_of_send,
+    outcome_of_transaction,
+)
+from oncelog.deploy.history_recorder import Begun, Recorder
+from oncelog.deploy.history_schema import Outcome
+from oncelog.wire.errors import ErrorCode, KafkaError, error_for
+from oncelog.wire.messages import produce
+from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from oncelog.wire.records import Record, encode_batch
+
+PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 0, 22, 24, 26
+PRODUCE_VERSION, INIT_VERSION, ADD_VERSION, END_VERSION = 7, 1, 1, 1
+TRANSACTION = 1
+TIMEOUTS_MS = (150, 500)  # of one request
+GIVEN_UP_S = 4.0  # then a client leaves its transaction as it is
+OPEN_S = 0.1  # a transaction, after each batch
+BEFORE_A_NEW_EPOCH_S = 1.0
+LIFE = (3, 40)  # transactions
+
+
+async def transact(
+    bootstrap: str,
+    recorder: Recorder,
+    settings: LoadSettings,
+    stop: Callable[[], bool],
+    dice: random.Random,
+    name: str,
+) -> None:
+    """Client after client until `stop()`; `name` is the transactional id."""
+    while not stop():
+        client = _OldClient(bootstrap, recorder, settings, dice, name)
+        try:
+            await client.live(stop)
+        except (KafkaError, TimeoutError):
+            await asyncio.sleep(dice.expovariate(1 / BEFORE_A_NEW_EPOCH_S))
+        finally:
+            await client.close()
+
+
+class _OldClient:
+    """One incarnation; it is over when a call raises, or a batch was given up."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        recorder: Recorder,
+        settings: LoadSettings,
+        dice: random.Random,
+        name: str,
+    ) -> None:
+        self._recorder, self._settings, self._dice, self._name = recorder, settings, dice, name
+        self._view = ClusterView(bootstrap, timeout_ms=1_000)
+        self._timeout_ms = dice.choice(TIMEOUTS_MS)
+        self._process = recorder.new_process()
+        self._identity = (-1, -1)
+        self._next: dict[int, int] = {}
+        self._coordinator: int | None = None
+
+    async def close(self) -> None:
+        await self._view.close()
+
+    async def live(self, stop: Callable[[], bool]) -> None:
+        """Some transactions."""
+        await self._initialize()
+        for _ in range(self._dice.randint(*LIFE)):
+            if stop() or not await self._transact():
+                return
+            await pause(self._settings.pause_ms / 2, self._dice)
+
+    async def _initialize(self) -> None:
+        row = self._recorder.initialize_invoked(self._process, self._name)
+        fields = {
+            "transactional_id": self._name,
+            "transaction_timeout": self._settings.transaction_timeout_ms,
+        }
+        try:
+            answer = await self._ask(INIT_PRODUCER_ID, INIT_VERSION, fields)
+        except KafkaError as problem:
+            error = type(problem).__name__
+            self._recorder.initialize_ended(row, Outcome.INFO, error=error)
+            raise
+        self._identity = answer.producer_id, answer.producer_epoch
+        self._recorder.initialize_ended(
+            row, Outcome.OK, producer_id=self._identity[0], epoch=self._identity[1]
+        )
+
+    async def _transact(self) -> bool:
+        """One transaction; whether the next one may follow in the same epoch."""
+        dice, count = self._dice, self._settings.append_partitions
+        transaction = self._recorder.begin(self._process, self._name, *self._identity)
+        is_whole = True
+        try:
+            partitions = dice.sample(range(count), dice.randint(1, count))
+            await self._add(partitions)
+            for partition in partitions:
+                is_whole = await self._send(partition, transaction)
+                if not is_whole:
+                    break
+                await asyncio.sleep(dice.expovariate(1 / OPEN_S))
+        except KafkaError as problem:
+            self._recorder.transaction_ended(transaction, Outcome.FAIL, type(problem).__name__)
+            raise
+        if is_whole and dice.random() >= self._settings.abort_share:
+            await self._commit(transaction)
+        else:
+            await self._abort(transaction)
+        if not is_whole:
+            await asyncio.sleep(dice.expovariate(1 / BEFORE_A_NEW_EPOCH_S))
+        return is_whole
+
+    async def _add(self, partitions: list[int]) -> None:
+        fields = {
+            "v3_and_below_transactional_id": self._name,
+            "v3_and_below_producer_id": self._identity[0],
+            "v3_and_below_producer_epoch": self._identity[1],
+            "v3_and_below_topics": [{"name": APPEND, "partitions": partitions}],
+        }
+        await self._ask(ADD_PARTITIONS, ADD_VERSION, fields)
+
+    async def _send(self, partition: int, transaction: Begun) -> bool:
+        """One record; False when it was not answered well, and may still come."""
+        recorder, value = self._recorder, self._recorder.new_value()
+        row = recorder.send_invoked(self._process, f"{APPEND}/{partition}", value, transaction)
+        sequence = self._next.get(partition, 0)
+        self._next[partition] = sequence + 1
+        batch = encode_batch(
+            [Record(0, time.time_ns() // 1_000_000, None, plain(value, 0))],
+            transactional=True,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            base_sequence=sequence,
+        )
+        wanted = ProduceTopic(APPEND, None, [ProducePartition(partition, batch)])
+        request = ProduceRequest(self._name, -1, 10_000, [wanted])
+        body = produce.encode_request(request, PRODUCE_VERSION)
+        try:
+            connection = await self._view.leader_of(APPEND, partition)
+            answer = await connection.send(
+                PRODUCE, PRODUCE_VERSION, body, timeout_ms=self._timeout_ms
+            )
+        except KafkaError as problem:
+            recorder.send_ended(row, Outcome.INFO, error=type(problem).__name__)
+            await self._look_again()
+            return False
+        (one,) = produce.decode_response(answer, PRODUCE_VERSION).topics[0].partitions
+        code = one.error_code
+        error = type(error_for(code)).__name__ if code else None
+        offset = -1 if code else one.base_offset
+        recorder.send_ended(row, outcome_of_send(code or None), offset=offset, error=error)
+        if code:
+            await self._look_again()
+        return not code
+
+    async def _commit(self, transaction: Begun) -> None:
+        self._recorder.commit_invoked(transaction)
+        attempts, code = [0], 0
+        try:
+            await self._ask(END, END_VERSION, self._ending(True), attempts)
+        except KafkaError as problem:
+            code = problem.number
+        ended = EndedTransaction(
+            commit_invoked=True, commit_error=code or None, attempts=attempts[0]
+        )
+        error = type(error_for(code)).__name__ if code else None
+        self._recorder.transaction_ended(transaction, outcome_of_transaction(ended), error)
+        if code:
+            raise error_for(code)
+
+    async def _abort(self, transaction: Begun) -> None:
+        """Nobody has asked for its commit: it has failed, whatever is answered."""
+        try:
+            await self._ask(END, END_VERSION, self._ending(False))
+        finally:
+            self._recorder.transaction_ended(transaction, Outcome.FAIL, None)
+
+    def _ending(self, is_commit: bool) -> dict[str, Any]:
+        return {
+            "transactional_id": self._name,
+            "producer_id": self._identity[0],
+            "producer_epoch": self._identity[1],
+            "committed": is_commit,
+        }
+
+    async def _ask(
+        self, api_key: int, version: int, fields: dict[str, Any], attempts: list[int] | None = None
+    ) -> Any:
+        """The coordinator's answer. Asked again where that may help; else raises KafkaError."""
+        end_s = time.monotonic() + GIVEN_UP_S
+        while True:
+            try:
+                connection = await self._to_coordinator()
+                if attempts is not None:
+                    attempts[0] += 1
+                answer = await connection.call(
+                    api_key, fields, newest=version, timeout_ms=self._timeout_ms
+                )
+                if code := _code_of(answer):
+                    raise error_for(code)
+                return answer
+            except KafkaError as problem:
+                if not problem.retriable or time.monotonic() > end_s:
+                    raise
+                if problem.number != ErrorCode.CONCURRENT_TRANSACTIONS:
+                    self._coordinator = None
+                await asyncio.sleep(0.03)
+
+    async def _to_coordinator(self) -> Connection:
+        if self._coordinator is None:
+            self._coordinator = await find_coordinator(self._view, self._name, TRANSACTION)
+        return await self._view.broker(self._coordinator, "transactions")
+
+    async def _look_again(self) -> None:
+        try:
+            await self._view.refresh([APPEND])
+        except KafkaError:
+            return
+
+
+def _code_of(answer: Any) -> int:
+    """The error code of an answer, or the worst of its parts."""
+    if hasattr(answer, "error_code"):
+        return int(answer.error_code)
+    topics = answer.results_by_topic_v3_and_below
+    return max(int(p.partition_error_code) for t in topics for p in t.results_by_partition)
