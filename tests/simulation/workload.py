@@ -15,7 +15,7 @@ from oncelog.deploy.chaos.payloads import plain
 from oncelog.deploy.chaos.workloads import load
 from oncelog.deploy.history_recorder import Recorder
 from oncelog.deploy.history_schema import Outcome
-from oncelog.wire.errors import KafkaError
+from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 
 from .latest_values import make_topic
 from .old_clients import transact
@@ -284,8 +284,11 @@ async def what_is_stuck(cluster: VirtualCluster) -> list[str]:
     """Transactions without a decision, and partitions whose last stable offset is not their end."""
     async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
         keys = [(p.topic, p.partition) for p in await admin.describe_topics()]
-        ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
-        stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
+        try:
+            ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
+            stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
+        except UnknownTopicOrPartition as problem:
+            return [str(problem)]  # it was deleted meanwhile, by a request that came late
         listed = await admin.transactions.list_transactions()
     undecided = [
         f"{t.transactional_id} is {t.state}" for t in listed if t.state not in FINAL_STATES
