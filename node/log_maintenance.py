@@ -153,7 +153,8 @@ class LogMaintenance:
             if log.is_failed:
                 continue
             try:
-                count = log.delete_old_segments(self._replicas.clock.wall_ms())
+                deleting = log.deleting_old_segments(self._replicas.clock.wall_ms())
+                count = await self._replicas.work.run("retention", deleting)
             except KafkaStorageError:
                 self._replicas.fail(partition)
                 continue
@@ -161,7 +162,6 @@ class LogMaintenance:
                 logger.info("%r: retention removed %d segments", partition, count)
                 self._replicas.watermark_moved(partition)
                 self._replicas.written.add(partition)
-            await asyncio.sleep(0)
 
     async def _purge(self) -> None:
         await self._loop.run_in_executor(self._directory_executor, self._directory.retry_renames)

@@ -271,10 +271,10 @@ class LocalLog(FlushableLog):
 
     def _cut_to(self, offset: int) -> None:
         """Drop every batch that reaches `offset` or lies above; sets `log_end_offset`."""
-        for segment in reversed(list(self.segments)):
-            if segment.base_offset > offset:
-                self.segments.remove(segment)
-                self._deleted.retire(segment.paths(), self._now_ms)
+        above = [segment for segment in self.segments if segment.base_offset > offset]
+        self.segments.remove(*above)
+        for segment in reversed(above):
+            self._deleted.retire(segment.paths(), self._now_ms)
         self._fault_point("log.truncate.before-cut")
         self.log_end_offset = self.segments.active.truncate_to(offset)
         self._fault_point("log.truncate.after-cut")
@@ -307,8 +307,9 @@ class LocalLog(FlushableLog):
     def _start_over_at(self, offset: int) -> None:
         """Drop everything; the log is empty and goes on at `offset`."""
         self._snapshots.remove_above(-1)  # first: none may outlive its batches
-        for segment in self.segments:
-            self.segments.remove(segment)
+        dropped = tuple(self.segments)
+        self.segments.remove(*dropped)
+        for segment in dropped:
             self._deleted.retire(segment.paths(), self._now_ms)
         self._fault_point("log.truncate.after-delete")
         self.log_start_offset = self.log_end_offset = offset
@@ -322,8 +323,8 @@ class LocalLog(FlushableLog):
     def _drop_oldest(self, segments: Sequence[Segment]) -> None:
         """Take the oldest segments out of the log; their files go file.delete.delay.ms later."""
         due_ms = self._now_ms + self.config.file_delete_delay_ms
+        self.segments.remove(*segments)
         for segment in segments:
-            self.segments.remove(segment)
             self._deleted.retire(segment.paths(), due_ms)
             self._fault_point("log.delete.after-rename")
         self._snapshots.remove([segment.base_offset for segment in segments])

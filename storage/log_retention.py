@@ -10,6 +10,7 @@ from .segment import Segment
 from .segment_list import SegmentList
 
 DELETED_SUFFIX = ".deleted"
+SEGMENTS_AT_ONCE = 4  # some 0.5 ms, of renames for the most part
 
 
 def segments_past_retention(
@@ -21,7 +22,7 @@ def segments_past_retention(
     log_end_offset: int,
     now_ms: int,
 ) -> list[Segment]:
-    """The oldest segments that may go, oldest first; the active one among them if it holds data.
+    """The oldest few that may go, oldest first; the active one among them if it holds data.
 
     A segment goes when all of it lies below the log start offset, or (cleanup.policy=delete)
     when the log is too large without it or its newest record too old. Never one that reaches
@@ -42,6 +43,8 @@ def segments_past_retention(
             break
         excess_bytes -= segment.size_bytes
         deletable.append(segment)
+        if len(deletable) == SEGMENTS_AT_ONCE:
+            break
     return deletable
 
 

@@ -367,27 +367,34 @@ class PartitionLog(LocalLog):
             self._roll(self.log_end_offset)
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Drop what retention or the log start has passed; returns how many segments.
+        """As `deleting_old_segments`, at once."""
+        return run_to_end(self.deleting_old_segments(now_ms))
 
-        `purge_deleted_files` then removes their files from the disk.
+    def deleting_old_segments(self, now_ms: int) -> Steps[int]:
+        """Drop what retention or the log start has passed, oldest first; how many segments.
+
+        Each step looks anew. `purge_deleted_files` then removes their files from the disk.
         """
-        self._now_ms = now_ms
-        with self._disk:
-            past = segments_past_retention(
-                self.segments,
-                self.config,
-                log_start_offset=self.log_start_offset,
-                high_watermark=self.high_watermark,
-                log_end_offset=self.log_end_offset,
-                now_ms=now_ms,
-            )
-            if not past:
-                return 0
-            if past[-1] is self.segments.active:
-                run_to_end(self.rebuilding())
-                self._roll(self.log_end_offset)
-            oldest_kept = self.segments.after(past[-1])
-            assert oldest_kept is not None
-            self.advance_log_start_offset(oldest_kept.base_offset)
-            self._drop_oldest(past)
-            return len(past)
+        count = 0
+        while True:
+            self._now_ms = now_ms
+            with self._disk:
+                past = segments_past_retention(
+                    self.segments,
+                    self.config,
+                    log_start_offset=self.log_start_offset,
+                    high_watermark=self.high_watermark,
+                    log_end_offset=self.log_end_offset,
+                    now_ms=now_ms,
+                )
+                if not past:
+                    return count
+                if past[-1] is self.segments.active:
+                    run_to_end(self.rebuilding())
+                    self._roll(self.log_end_offset)
+                oldest_kept = self.segments.after(past[-1])
+                assert oldest_kept is not None
+                self.advance_log_start_offset(oldest_kept.base_offset)
+                self._drop_oldest(past)
+            count += len(past)
+            yield

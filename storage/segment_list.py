@@ -44,9 +44,10 @@ class SegmentList:
         """Put a segment in its place; the highest one becomes active."""
         self._replace([*self._in_order[1], segment])
 
-    def remove(self, segment: Segment) -> None:
-        """Take a segment out; it stays readable for those who hold it."""
-        self._replace([kept for kept in self._in_order[1] if kept is not segment])
+    def remove(self, *segments: Segment) -> None:
+        """Take segments out; they stay readable for those who hold them."""
+        gone = set(segments)
+        self._replace([kept for kept in self._in_order[1] if kept not in gone])
 
     def floor(self, offset: int) -> Segment | None:
         """The last segment that begins at or below `offset`."""

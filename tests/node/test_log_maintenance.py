@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import itertools
 import logging
 import os
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 from oncelog.node import log_maintenance
 from oncelog.node.log_maintenance import LogMaintenance
+from oncelog.replication.sliced_work import SlicedWork
 from oncelog.storage.checkpoint import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -22,6 +24,9 @@ from oncelog.storage.checkpoint import (
 )
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
+from oncelog.storage.log_retention import SEGMENTS_AT_ONCE
+from oncelog.wire.record_batch import decode_header
+from oncelog.wire.records import Record, encode_batch
 
 from .leading_broker import TOPIC_ID, LeadingBroker
 
@@ -87,3 +92,43 @@ def test_a_full_disk_is_said_once_and_forgiven(
     asyncio.run(run())
     said = [record for record in caplog.records if "tried again" in record.message]
     assert 1 <= len(said) <= 3, "once for each checkpoint, once for the deletion"
+
+
+def test_others_have_turns_while_retention_takes_many_segments(tmp_path: Path) -> None:
+    """An operator empties a topic by retention.ms: 2,000 segments kept a loop for 500 ms."""
+
+    async def run() -> int:
+        directory = LogDirectory(
+            tmp_path / "data", cluster_id="c", node_id=1, boot_id="b", new_directory_id=bytes(16)
+        )
+        broker = LeadingBroker(tmp_path, log_config={"segment_bytes": 200, "retention_ms": 1})
+        broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
+        log = broker.log()
+        for _ in range(60):
+            records = memoryview(
+                bytearray(encode_batch([Record(0, 1, None, b"v" * 100)], base_offset=0))
+            )
+            log.append_as_leader(records, decode_header(records), leader_epoch=1, now_ms=1)
+        log.advance_high_watermark(log.log_end_offset)
+        config: Any = SimpleNamespace(
+            replica_high_watermark_checkpoint_interval_ms=60_000,
+            log_flush_offset_checkpoint_interval_ms=60_000,
+            log_flush_start_offset_checkpoint_interval_ms=60_000,
+            log_retention_check_interval_ms=10,
+        )
+        sizes = []
+
+        def look() -> bool:
+            sizes.append(len(log.segments))
+            return log.log_start_offset == log.log_end_offset
+
+        with ThreadPoolExecutor(1) as executor:
+            maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
+            async with asyncio.timeout(WAIT_S):
+                while not look():
+                    await asyncio.sleep(0)
+            await maintenance.stop()
+        directory.release()
+        return max(before - after for before, after in itertools.pairwise(sizes))
+
+    assert asyncio.run(run()) <= SEGMENTS_AT_ONCE

@@ -3,10 +3,13 @@
 import os
 import resource
 import threading
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_retention import SEGMENTS_AT_ONCE
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header
 
@@ -150,6 +153,48 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_segment(logs):
     assert log.delete_old_segments(NOW_MS + 1003) == 3
     assert log.log_start_offset == 3
     assert log.leader_epochs.entries == ((0, 3),)
+
+
+@pytest.mark.parametrize("reason", ["size", "age", "log start"])
+def test_many_segments_go_a_few_at_a_time_while_the_log_goes_on(logs, reason):
+    log = filled(logs, 60, retention_ms=-1)
+    if reason == "log start":
+        log.advance_log_start_offset(50)
+    else:
+        limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
+        log.config = replace(log.config, **limits)
+    counts = [len(log.segments)]
+    for _ in (steps := log.deleting_old_segments(NOW_MS + 1000)):
+        assert log.segments.first.base_offset <= log.log_start_offset
+        counts.append(len(log.segments))
+        logs.lead(log, producer_id=1, producer_epoch=0, base_sequence=log.log_end_offset)
+    assert steps.gi_frame is None
+    assert max(before - after for before, after in pairwise(counts)) <= SEGMENTS_AT_ONCE
+    assert log.log_start_offset == (50 if reason == "log start" else 60)
+    assert log.log_end_offset == 60 + len(counts) - 1
+    assert len(names(log)) == len(log.segments)
+    assert logs.open().log_end_offset == log.log_end_offset
+
+
+def test_of_a_log_that_starts_over_while_old_segments_go_no_more_goes(logs):
+    log = filled(logs, 60, retention_ms=0)
+    steps = log.deleting_old_segments(NOW_MS + 1000)
+    next(steps)
+    log.truncate_fully_and_start_at(500)
+    logs.lead(log, timestamp=NOW_MS + 1000)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value == SEGMENTS_AT_ONCE
+    assert (log.log_start_offset, log.log_end_offset) == (500, 501)
+
+
+def test_a_log_that_is_deleted_while_old_segments_go_is_left_alone(logs):
+    log = filled(logs, 60, retention_ms=0)
+    steps = log.deleting_old_segments(NOW_MS + 1000)
+    next(steps)
+    log.retire()
+    with pytest.raises(KafkaStorageError):
+        next(steps)
 
 
 def test_an_expired_active_segment_is_rolled_and_deleted(logs):
