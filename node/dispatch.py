@@ -222,6 +222,8 @@ def control_api(
     def answer_error(
         context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
     ) -> list[Buffer]:
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:  # a refusal is handled above
+            raise CloseConnection(f"{API_NAMES[key]} failed: {error}")
         request = control.decode_request(key, header.api_version, body)
         return [control.encode_response(key, header.api_version, on_error(request, error))]
 

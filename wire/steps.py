@@ -13,6 +13,21 @@ MADE_A_STEP = 100  # for what takes a few microseconds
 Steps = Generator[None, None, Result]
 
 
+class StepCounter:
+    """Where loops in loops yield: they count together, or many short ones would never do."""
+
+    __slots__ = ("_count", "_items")
+
+    def __init__(self, items: int = MADE_A_STEP) -> None:
+        self._items = items
+        self._count = 0
+
+    def ends_step(self) -> bool:
+        """Call it for each item of each loop; whether to yield now."""
+        self._count += 1
+        return self._count % self._items == 0
+
+
 def made(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
     """What `make` gives of each item, in steps."""
     results: list[Result] = []

@@ -25,8 +25,15 @@ from ...wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from ...wire.steps import Steps
-from ..dispatch import Api, Buffer, PendingAnswer, RequestContext
+from ...wire.steps import StepCounter, Steps, run_to_end
+from ..dispatch import (
+    BODY_AT_ONCE_BYTES_MAX,
+    Api,
+    Buffer,
+    CloseConnection,
+    PendingAnswer,
+    RequestContext,
+)
 from ..hosted_partition import HostedPartition
 from ..replica_manager import ReplicaManager
 from .leader_hints import LeaderHints
@@ -84,14 +91,15 @@ class _Read:
     def steps(self) -> Steps[FetchResponse]:
         """The same, for many partitions."""
         topics: list[FetchedTopic] = []
-        count = 0
+        counter = StepCounter(PARTITIONS_PER_STEP)
         for topic in self._request.topics:
             partitions: list[FetchedPartition] = []
             topics.append(FetchedTopic(topic.name, topic.topic_id, partitions))
+            if counter.ends_step():
+                yield
             for wanted in topic.partitions:
                 partitions.append(self._partition(topic, wanted))
-                count += 1
-                if count % PARTITIONS_PER_STEP == 0:
+                if counter.ends_step():
                     yield
         return FetchResponse(topics, node_endpoints=self._hints.endpoints)
 
@@ -164,9 +172,10 @@ def handle(
 ) -> list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer]]:
     """Answer at once when there is enough, else when there is or the wait is over."""
     version = header.api_version
+    if len(body) > BODY_AT_ONCE_BYTES_MAX:
+        return _decode_in_slices(context, body, version)
     request = fetch.decode_request(body, version)
-    if request.replica_id >= 0:
-        raise InvalidRequest("replicas fetch over the peer link, not here")
+    _check_asker(request)
     if request.session_epoch not in (NEW_SESSION, NO_SESSION):
         return _session_refused(version)
     if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE_MAX:
@@ -178,6 +187,11 @@ def handle(
     waiting = _WaitingFetch(context, request, version)
     waiting.wait_for_more(first)
     return waiting.pending
+
+
+def _check_asker(request: FetchRequest) -> None:
+    if request.replica_id >= 0:
+        raise InvalidRequest("replicas fetch over the peer link, not here")
 
 
 class _WaitingFetch:
@@ -219,6 +233,21 @@ class _WaitingFetch:
             self.wait_for_more(read)
 
 
+async def _decode_in_slices(
+    context: RequestContext, body: memoryview, version: int
+) -> list[Buffer]:
+    work = context.broker.work
+    request = await work.run("Fetch", fetch.decode_request_steps(body, version))
+    try:
+        _check_asker(request)
+    except KafkaError as error:
+        refusal = await work.run("Fetch", _refusal(request, error))
+        return await work.run("Fetch", fetch.encode_response_steps(refusal, version))
+    if request.session_epoch not in (NEW_SESSION, NO_SESSION):
+        return _session_refused(version)
+    return await _fetch_in_slices(context, request, version)
+
+
 async def _fetch_in_slices(
     context: RequestContext, request: FetchRequest, version: int
 ) -> list[Buffer]:
@@ -229,7 +258,8 @@ async def _fetch_in_slices(
         read = _Read(context, request)
         answer = await context.broker.work.run("Fetch", read.steps())
         if _is_enough(read, request) or replicas.clock.monotonic_ms() >= deadline_ms:
-            return fetch.encode_response(answer, version)
+            encoding = fetch.encode_response_steps(answer, version)
+            return await context.broker.work.run("Fetch", encoding)
         if read.is_outdated():
             continue
         done = asyncio.get_running_loop().create_future()
@@ -265,16 +295,25 @@ def _session_refused(version: int) -> list[Buffer]:
 def _on_error(
     context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
 ) -> list[Buffer]:
+    if len(body) > BODY_AT_ONCE_BYTES_MAX:
+        raise CloseConnection(f"a fetch failed: {error}")
     request = fetch.decode_request(body, header.api_version)
-    topics = [
-        FetchedTopic(
-            topic.name,
-            topic.topic_id,
-            [FetchedPartition(p.index, error.number) for p in topic.partitions],
-        )
-        for topic in request.topics
-    ]
-    return fetch.encode_response(FetchResponse(topics, error_code=error.number), header.api_version)
+    return fetch.encode_response(run_to_end(_refusal(request, error)), header.api_version)
+
+
+def _refusal(request: FetchRequest, error: KafkaError) -> Steps[FetchResponse]:
+    topics: list[FetchedTopic] = []
+    counter = StepCounter()
+    for topic in request.topics:
+        partitions: list[FetchedPartition] = []
+        topics.append(FetchedTopic(topic.name, topic.topic_id, partitions))
+        if counter.ends_step():
+            yield
+        for wanted in topic.partitions:
+            partitions.append(FetchedPartition(wanted.index, error.number))
+            if counter.ends_step():
+                yield
+    return FetchResponse(topics, error_code=error.number)
 
 
 def apis() -> tuple[Api, ...]:

@@ -4,10 +4,11 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from oncelog.coordinator.commands import CreateTopics, DeleteTopics, NewTopic, TopicReference
@@ -47,7 +48,14 @@ class HeldExecutor(ThreadPoolExecutor):
 class OwnBroker(Broker):
     """Node 1, the only voter, on `root/data`."""
 
-    def __init__(self, root: Path, *, cluster_id: str = "c", **surroundings: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        cluster_id: str = "c",
+        settings: Mapping[str, str] = MappingProxyType({}),
+        **surroundings: Any,
+    ) -> None:
         self.directories = HeldExecutor()
         self.root = root
         config = BrokerConfig.from_properties(
@@ -58,6 +66,7 @@ class OwnBroker(Broker):
                 "log.dirs": str(root / "data"),
                 "oncelog.voters": "1",
                 "oncelog.peer.directory": tempfile.mkdtemp(prefix="oncelog-", dir=root),
+                **settings,
             }
         )
         super().__init__(config, surroundings=Surroundings(executor=self._executor, **surroundings))

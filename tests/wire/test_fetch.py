@@ -18,6 +18,7 @@ from oncelog.wire.messages.fetch import (
     ForgottenTopic,
 )
 from oncelog.wire.primitives import MalformedFrame
+from oncelog.wire.steps import run_to_end
 
 from .samples import Samples, join, through_kafka_python, through_kio
 
@@ -193,3 +194,37 @@ def test_every_truncation_is_refused(version: int) -> None:
         for end in range(len(body)):
             with pytest.raises(MalformedFrame):
                 getattr(fetch, f"decode_{kind}")(memoryview(body[:end]), version)
+
+
+@pytest.mark.parametrize("version", [4, 9, 12, 13, 18])
+def test_in_steps_it_is_the_same(version: int) -> None:
+    by_id = version >= 13
+    topics = [
+        fetch.FetchTopic(
+            None if by_id else f"t{number}",
+            bytes([number]) * 16 if by_id else None,
+            [fetch.FetchPartition(index, 5, 100) for index in range(number * 70)],
+        )
+        for number in (1, 2, 3)
+    ]
+    topics.append(topics[0])  # what is named again is asked for once
+    request = fetch.FetchRequest(500, 1, topics, replica_id=7 if version >= 15 else -1)
+    body = memoryview(b"".join(fetch.encode_request(request, version)))
+    steps = fetch.decode_request_steps(body, version)
+    assert run_to_end(steps) == fetch.decode_request(body, version)
+    answer = fetch.FetchResponse(
+        [
+            fetch.FetchedTopic(
+                topic.name,
+                topic.topic_id,
+                [
+                    fetch.FetchedPartition(p.index, records=b"r" * (p.index % 3))
+                    for p in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+        node_endpoints=[(1, "h", 9092, None)],
+    )
+    sliced = run_to_end(fetch.encode_response_steps(answer, version))
+    assert b"".join(sliced) == b"".join(fetch.encode_response(answer, version))

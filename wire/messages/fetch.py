@@ -19,6 +19,8 @@ from ..primitives import (
     encode_string,
     encode_tags,
 )
+from ..steps import StepCounter, Steps
+from . import control
 from .fetch_answer import (
     FLEXIBLE_FROM,
     FetchedPartition,
@@ -26,6 +28,7 @@ from .fetch_answer import (
     FetchResponse,
     decode_response,
     encode_response,
+    encode_response_steps,
     encode_topic,
     read_topic,
 )
@@ -41,11 +44,14 @@ __all__ = [
     "FetchedTopic",
     "ForgottenTopic",
     "decode_request",
+    "decode_request_steps",
     "decode_response",
     "encode_request",
     "encode_response",
+    "encode_response_steps",
 ]
 
+FETCH = 1
 OLDEST, NEWEST = 4, 18
 NO_REPLICA = -1
 _head = struct.Struct(">iiib")
@@ -154,6 +160,46 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
         if version >= 15 and 1 in tags:
             request.replica_id = Reader(tags[1]).int32()
     return request
+
+
+def decode_request_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
+    """The same in steps, for a large body."""
+    message = yield from control.decode_request_steps(FETCH, version, body)
+    topics: dict[bytes | str | None, FetchTopic] = {}
+    wanted: dict[tuple[bytes | str | None, int], FetchPartition] = {}
+    counter = StepCounter()
+    for topic in message.topics:
+        name, topic_id = getattr(topic, "topic", None), getattr(topic, "topic_id", None)
+        key = topic_id or name
+        topics.setdefault(key, FetchTopic(name, topic_id, []))
+        if counter.ends_step():
+            yield
+        for each in topic.partitions:
+            wanted[key, each.partition] = FetchPartition(
+                each.partition,
+                each.fetch_offset,
+                each.partition_max_bytes,
+                getattr(each, "current_leader_epoch", -1),
+                getattr(each, "last_fetched_epoch", -1),
+                getattr(each, "log_start_offset", -1),
+            )
+            if counter.ends_step():
+                yield
+    for (key, _), partition in wanted.items():
+        topics[key].partitions.append(partition)
+        if counter.ends_step():
+            yield
+    state = getattr(message, "replica_state", None)
+    return FetchRequest(
+        message.max_wait,
+        message.min_bytes,
+        list(topics.values()),
+        message.max_bytes,
+        message.isolation_level,
+        message.replica_id if state is None else state.replica_id,
+        getattr(message, "session_id", 0),
+        getattr(message, "session_epoch", -1),
+    )
 
 
 def _topics_once(topics: list[FetchTopic]) -> list[FetchTopic]:

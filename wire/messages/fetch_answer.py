@@ -15,6 +15,7 @@ from ..primitives import (
     encode_tags,
     encode_unsigned_varint,
 )
+from ..steps import Steps
 from .leaders import (
     NO_LEADER,
     NodeEndpoint,
@@ -26,6 +27,7 @@ from .leaders import (
 
 FLEXIBLE_FROM, TOPIC_IDS_FROM, ENDPOINTS_FROM = 12, 13, 16
 NO_DIVERGENCE = (-1, -1)
+PARTITIONS_PER_STEP = 100
 _answer_v4 = struct.Struct(">ihqq")
 _answer_v5 = struct.Struct(">ihqqq")
 _plain_answer_v12 = struct.Struct(">ihqqqBi")  # aborted transactions: null or none
@@ -76,36 +78,77 @@ class FetchResponse:
 
 
 def encode_response(response: FetchResponse, version: int) -> list[Buffer]:
-    """The pieces of the body; records are among them as they are."""
-    flexible = version >= FLEXIBLE_FROM
+    """The pieces of the body; records are among them as they are. For few partitions."""
     pieces: list[Buffer] = []
+    head = _opening(response, version)
+    for topic in response.topics:
+        head += _topic_head(topic, version)
+        head = _encode_answers(topic.partitions, version, pieces, head)
+        if version >= FLEXIBLE_FROM:
+            head += b"\0"
+    head += _closing(response, version)
+    if head:
+        pieces.append(head)
+    return pieces
+
+
+def encode_response_steps(response: FetchResponse, version: int) -> Steps[list[Buffer]]:
+    """The same in steps, for any number of partitions."""
+    pieces: list[Buffer] = []
+    end = b"\0" if version >= FLEXIBLE_FROM else b""
+    head = _opening(response, version)
+    encoded = 0
+    for topic in response.topics:
+        head += _topic_head(topic, version)
+        for start in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
+            some = topic.partitions[start : start + PARTITIONS_PER_STEP]
+            head = _encode_answers(some, version, pieces, head)
+            encoded += len(some)
+            if encoded >= PARTITIONS_PER_STEP:
+                encoded = 0
+                pieces.append(head)  # what grows piece by piece is copied each time
+                head = b""
+                yield
+        head += end
+    pieces.append(head + _closing(response, version))
+    return pieces
+
+
+def _opening(response: FetchResponse, version: int) -> bytes:
     if version >= 7:
         head = _opening_v7.pack(response.throttle_time_ms, response.error_code, response.session_id)
     else:
         head = _int32.pack(response.throttle_time_ms)
-    head += encode_count(len(response.topics), flexible)
+    return head + encode_count(len(response.topics), version >= FLEXIBLE_FROM)
+
+
+def _topic_head(topic: FetchedTopic, version: int) -> bytes:
+    count = encode_count(len(topic.partitions), version >= FLEXIBLE_FROM)
+    return encode_topic(topic.name, topic.topic_id, version) + count
+
+
+def _encode_answers(
+    answers: Sequence[FetchedPartition], version: int, pieces: list[Buffer], head: bytes
+) -> bytes:
+    """Append to the pieces; the new head: what stands before the next records."""
+    flexible = version >= FLEXIBLE_FROM
     encode_answer = _encode_flexible if flexible else _encode_classic
-    for topic in response.topics:
-        head += encode_topic(topic.name, topic.topic_id, version) + encode_count(
-            len(topic.partitions), flexible
-        )
-        for answer in topic.partitions:
-            head += encode_answer(answer, version)
-            if answer.records:
-                pieces += (head, answer.records)
-                head = b""
-            if flexible:
-                head += _answer_tags(answer)
+    for answer in answers:
+        head += encode_answer(answer, version)
+        if answer.records:
+            pieces += (head, answer.records)
+            head = b""
         if flexible:
-            head += b"\0"
-    if flexible:
-        if response.node_endpoints and version >= ENDPOINTS_FROM:
-            head += encode_tags([(0, encode_endpoints(response.node_endpoints))])
-        else:
-            head += b"\0"
-    if head:
-        pieces.append(head)
-    return pieces
+            head += _answer_tags(answer)
+    return head
+
+
+def _closing(response: FetchResponse, version: int) -> bytes:
+    if version < FLEXIBLE_FROM:
+        return b""
+    if response.node_endpoints and version >= ENDPOINTS_FROM:
+        return encode_tags([(0, encode_endpoints(response.node_endpoints))])
+    return b"\0"
 
 
 def _encode_flexible(answer: FetchedPartition, version: int) -> bytes:

@@ -1,0 +1,186 @@
+"""Every API that is served: its longest requests keep the loop for no more than a slice.
+
+Driven by the table of APIs and by the schemas, so a new API is tested without a line here. Time is
+counted in lines of Python that run in one turn of the loop, so it does not depend on the machine:
+with REQUEST_ELEMENTS_MAX elements two lines for each, at 0.1 us, are the 20 ms of the budget.
+"""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from oncelog.node.api_table import served_apis
+from oncelog.node.dispatch import Api
+from oncelog.node.handlers import fetch, offsets, produce
+from oncelog.replication.sliced_work import SLICE_S
+from oncelog.wire.messages.apis import API_NAMES
+
+from ..size.connection import Connection
+from .large_requests import LargeRequest, Names, large_requests
+from .own_broker import OwnBroker, until
+
+ITEMS = 6_000
+LINES_A_SLICE = 2_000
+LINES_AT_ONCE_MAX = LINES_A_SLICE + 2 * ITEMS
+PACKAGE = str(Path(sys.modules["oncelog"].__file__ or "").parent)
+TOPICS = 20
+APIS = served_apis(None, (*produce.apis(), *fetch.apis(), *offsets.apis()))  # type: ignore[arg-type]
+
+
+OPEN = {
+    0,
+    2,
+    3,
+    8,
+    9,
+    32,
+    10,
+    11,
+    13,
+    14,
+    19,
+    20,
+    21,
+    24,
+    27,
+    28,
+    33,
+    37,
+    43,
+    44,
+    45,
+    55,
+    61,
+    66,
+    75,
+}
+
+
+class Lines:
+    """How many lines of ours this thread has run; of the longest turn, in which functions."""
+
+    def __init__(self) -> None:
+        self.count = self.longest = 0
+        self.busiest: list[tuple[str, int]] = []
+        self._began = 0
+        self._of_turn: Counter[CodeType] = Counter()
+
+    def clock(self) -> float:
+        return self.count * SLICE_S / LINES_A_SLICE
+
+    def begin_turn(self) -> None:
+        self._began = self.count
+        self._of_turn.clear()
+
+    def end_turn(self) -> None:
+        lines = self.count - self._began
+        if lines > self.longest:
+            self.longest = lines
+            self.busiest = [(code.co_qualname, n) for code, n in self._of_turn.most_common(3)]
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        return self._line if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    def _line(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+        self.count += 1
+        self._of_turn[frame.f_code] += 1
+        return self._line
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        self.longest, self.busiest = 0, []
+        before = sys.gettrace()
+        sys.settrace(self.trace)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Says when a turn begins and ends."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        super().__init__()
+
+    def _run_once(self) -> None:
+        self._lines.begin_turn()
+        super()._run_once()  # type: ignore[misc]
+        self._lines.end_turn()
+
+
+class Served:
+    """One broker for all tests; it lives while one of them runs its loop."""
+
+    def __init__(self, root: Path) -> None:
+        self.lines = Lines()
+        self.runner = asyncio.Runner(loop_factory=lambda: CountingLoop(self.lines))
+        self.runner.run(self._start(root))
+
+    async def _start(self, root: Path) -> None:
+        self.broker = OwnBroker(
+            root,
+            slice_clock=self.lines.clock,
+            settings={
+                "auto.create.topics.enable": "false",
+                "group.initial.rebalance.delay.ms": "0",
+            },
+        )
+        await self.broker.start()
+        names = [f"topic-{number}" for number in range(TOPICS)]
+        for name in names:
+            await self.broker.create(name)
+        await until(lambda: all(self.broker.serves(name) for name in names))
+        names += [f"unknown-{number}" for number in range(ITEMS)]
+        self.names = Names(names, [name.encode().ljust(16) for name in names])
+
+    def too_long(self, request: LargeRequest) -> list[tuple[str, int]]:
+        """The busiest functions of the longest turn up to the answer, if it was too long."""
+        return self.runner.run(self._too_long(request))
+
+    async def _too_long(self, request: LargeRequest) -> list[tuple[str, int]]:
+        loop = asyncio.get_running_loop()
+        asking = loop.run_in_executor(None, _ask, self.broker._server.port, request)
+        with self.lines.counted():
+            await asking
+        return self.lines.busiest if self.lines.longest > LINES_AT_ONCE_MAX else []
+
+    def stop(self) -> None:
+        self.runner.run(self.broker.stop())
+        self.runner.close()
+
+
+def _ask(port: int, request: LargeRequest) -> int:
+    connection = Connection(("127.0.0.1", port))
+    try:
+        connection.send(request.key, request.version, request.body)
+        return len(connection.receive(request.key, request.version))
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("large"))
+    yield served
+    served.stop()
+
+
+@pytest.mark.parametrize("api", [pytest.param(api, id=API_NAMES[api.key]) for api in APIS])
+def test_no_request_keeps_the_loop(served: Served, api: Api) -> None:
+    if api.key in OPEN:
+        pytest.skip("open")
+    found: dict[str, list[tuple[str, int]]] = {}
+    for version in sorted({api.min_version, api.max_version}):
+        for request in large_requests(api.key, version, ITEMS, served.names):
+            if busiest := served.too_long(request):
+                found[f"v{version} {request.array}"] = busiest
+    assert found == {}
