@@ -28,12 +28,14 @@ class StepCounter:
         return self._count % self._items == 0
 
 
-def made(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
+def made(
+    make: Callable[[Item], Result], items: Iterable[Item], at_a_step: int = MADE_A_STEP
+) -> Steps[list[Result]]:
     """What `make` gives of each item, in steps."""
     results: list[Result] = []
     for item in items:
         results.append(make(item))
-        if len(results) % MADE_A_STEP == 0:
+        if len(results) % at_a_step == 0:
             yield
     return results
 

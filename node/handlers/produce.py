@@ -9,18 +9,22 @@ answered when the high watermark has passed the batch; a duplicate waits for the
 
 A transactional producer's requests go another way (`transactional_produce`), and so do requests
 whose many records must be looked at (`record_checks`), and what comes behind one that waits on its
-connection; everything else is appended here and now.
+connection, and so do those of many partitions (`large_produce`); everything else is appended here
+and now.
 """
 
 from ...wire.errors import InvalidRequiredAcks, KafkaError
 from ...wire.framing import RequestHeader
 from ...wire.messages import produce
+from ...wire.messages.large_produce import PARTITIONS_MAX
+from ...wire.messages.produce import TooManyElements
 from ..dispatch import Api, Buffer, PendingAnswer, RequestContext
 from . import transactional_produce
 from .produce_append import append_all, refuse_all
 from .record_checks import check_at_once
 
 PRODUCE = 0
+ELEMENTS_AT_ONCE_MAX = PARTITIONS_MAX + 3  # a topic, and compact arrays count one more
 
 
 def handle(
@@ -28,7 +32,10 @@ def handle(
 ) -> list[Buffer] | PendingAnswer | None:
     """Append every batch, then answer at once or when the replicas have them."""
     version = header.api_version
-    request = produce.decode_request(body, version)
+    try:
+        request = produce.decode_request(body, version, ELEMENTS_AT_ONCE_MAX)
+    except TooManyElements:
+        return transactional_produce.handle_large(context, body, version)
     if request.acks not in (-1, 0, 1):
         return refuse_all(request, version, InvalidRequiredAcks())
     verdicts = check_at_once(context.broker.replicas, request)

@@ -43,6 +43,7 @@ from .record_checks import (
 ZSTD, ZSTD_FROM = 4, 7
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
 _WAIT_FOR_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+Encode = Callable[[ProduceResponse, int], list[Buffer]]
 Append = Callable[[HostedPartition, memoryview, BatchHeader, int], AppendInfo]
 # The partition, its answer, under which key it waits, and for which offset.
 _Waiting = tuple[HostedPartition, ProducedPartition, Hashable, int]
@@ -55,12 +56,14 @@ def append_all(
     verdicts: Verdicts,
     append: Append | None = None,
     pending: PendingAnswer | None = None,
+    encode: Encode = produce.encode_response,
 ) -> list[Buffer] | PendingAnswer | None:
     """Append every batch; the answer, now or when the replicas have them, None for acks=0.
 
     verdicts: of the records of partitions where they are looked at.
     append: what stands before `ReplicaManager.append`; without it no batch may be transactional.
     pending: the answer that was promised already; what comes later comes there.
+    encode: what makes the body of an answer.
     """
     replicas = context.broker.replicas
     is_plain = append is None
@@ -68,7 +71,7 @@ def append_all(
     wanted_topics = request.topics
     is_single = len(wanted_topics) == 1 and len(wanted_topics[0].partitions) == 1
     if is_plain and not is_single and carries_transaction(request):  # before the first append
-        return refuse_all(request, version, TransactionalIdAuthorizationFailed(), pending)
+        return refuse_all(request, version, TransactionalIdAuthorizationFailed(), pending, encode)
     hints = LeaderHints(context.broker.state)
     waiting: list[_Waiting] = []  # a partition that is named twice has two batches, two answers
     topics: list[ProducedTopic] = []
@@ -109,15 +112,23 @@ def append_all(
         topics.append(ProducedTopic(topic.name, topic.topic_id, answers))
     response = ProduceResponse(topics)
     if failed and is_plain and carries_transaction(request):
-        return refuse_all(request, version, TransactionalIdAuthorizationFailed(), pending)
+        return refuse_all(request, version, TransactionalIdAuthorizationFailed(), pending, encode)
     if request.acks == 0:
         return refuse_unanswered(pending) if failed else None
     if failed and replicas.stalled:
         return _send_away(pending or PendingAnswer())
     if not waiting:
         response.node_endpoints = hints.endpoints
-        return produce.encode_response(response, version)
-    return _wait(replicas, request, response, waiting, hints, version, pending or PendingAnswer())
+        return encode(response, version)
+    return _wait(
+        replicas,
+        request,
+        response,
+        waiting,
+        hints,
+        lambda response: encode(response, version),
+        pending or PendingAnswer(),
+    )
 
 
 def carries_transaction(request: ProduceRequest) -> bool:
@@ -136,6 +147,7 @@ def refuse_all(
     version: int,
     error: KafkaError,
     pending: PendingAnswer | None = None,
+    encode: Encode = produce.encode_response,
 ) -> list[Buffer] | PendingAnswer:
     """The answer that says the same error of every partition; with acks=0 the connection ends."""
     if request.acks == 0:
@@ -148,7 +160,7 @@ def refuse_all(
         )
         for topic in request.topics
     ]
-    return produce.encode_response(ProduceResponse(topics), version)
+    return encode(ProduceResponse(topics), version)
 
 
 def refuse_unanswered(pending: PendingAnswer | None = None) -> PendingAnswer:
@@ -170,7 +182,7 @@ def _wait(
     response: ProduceResponse,
     waiting: Sequence[_Waiting],
     hints: LeaderHints,
-    version: int,
+    encode: Callable[[ProduceResponse], list[Buffer]],
     pending: PendingAnswer,
 ) -> PendingAnswer:
     def done(operation: DelayedProduce) -> None:
@@ -188,7 +200,7 @@ def _wait(
                 if error in _WAIT_FOR_LEADER:
                     answer.current_leader = hints.leader_of(partition.topic, partition.index)
         response.node_endpoints = hints.endpoints
-        pending.complete(produce.encode_response(response, version))
+        pending.complete(encode(response))
 
     required: dict[Hashable, int] = {}
     for _, _, key, end in waiting:

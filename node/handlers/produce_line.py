@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -27,23 +28,33 @@ from ...storage.producer_entry import NO_OFFSET
 from ...storage.producer_state import ProducerStateTable
 from ...wire.errors import (
     ErrorCode,
+    InvalidRequiredAcks,
     KafkaError,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     UnknownServerError,
     error_for,
 )
+from ...wire.messages import produce
 from ...wire.messages.produce import ProduceRequest
-from ...wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer, decode_header
+from ...wire.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from ...wire.steps import made
 from ..dispatch import PendingAnswer, RequestContext
 from ..hosted_partition import HostedPartition
-from .produce_append import Append, append_all, refuse_all
+from .large_produce import LargeProduce
+from .produce_append import Append, Encode, append_all, refuse_all
 from .record_checks import NONE_CHECKED, Verdicts, check_in_slices
+from .transactional_producer import (
+    ADDS_PARTITIONS_FROM,
+    Producer,
+    producer_of,
+    staleness,
+    transactional_header,
+)
 
 logger = logging.getLogger(__name__)
 QUESTIONS_MAX = 4  # of one request: each time a marker came in between
 ABORTABLE_ERROR_FROM = 11  # Produce 11 knows TRANSACTION_ABORTABLE (KIP-1050)
-ADDS_PARTITIONS_FROM = 12  # Produce 12 adds its partitions to the transaction (KIP-890)
 _COORDINATOR_IS_AWAY = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -55,15 +66,6 @@ _COORDINATOR_IS_AWAY = frozenset(
 )
 
 
-class Producer(NamedTuple):
-    """Whose transactional batches a request carries. adds: see Produce 12."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    adds: bool
-
-
 class _Verdict(NamedTuple):
     guard: int
     error: int
@@ -73,7 +75,9 @@ class _Waiting:
     """One request in line."""
 
     __slots__ = (
+        "encode",
         "is_abandoned",
+        "is_part",
         "pending",
         "producer",
         "request",
@@ -89,11 +93,18 @@ class _Waiting:
         verdicts: Verdicts | None,
     ) -> None:
         self.request = request
+        self.encode: Encode = produce.encode_response
+        self.is_part = False  # of a request of many partitions
         self.verdicts = verdicts  # of its records; None when they are still to be looked at
         self.version = version
         self.producer = producer
         self.is_abandoned = False
         self.pending = PendingAnswer(self._abandon)
+
+    def make_part(self, pending: PendingAnswer, encode: Encode) -> None:
+        self.is_part, self.encode = True, encode
+        self.pending = pending
+        pending.on_abandon = self._abandon
 
     def _abandon(self) -> None:
         self.is_abandoned = True
@@ -104,7 +115,7 @@ class ProduceLine:
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Waiting | LargeProduce] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def put(
@@ -115,7 +126,13 @@ class ProduceLine:
         verdicts: Verdicts | None,
     ) -> PendingAnswer:
         """Let a request wait for its turn; `producer` is None for one without transactions."""
-        waiting = _Waiting(request, version, producer, verdicts)
+        return self._append(_Waiting(request, version, producer, verdicts))
+
+    def put_large(self, body: memoryview, version: int) -> PendingAnswer:
+        """The same for one of many partitions."""
+        return self._append(LargeProduce(self._context.broker.work, body, version))
+
+    def _append(self, waiting: _Waiting | LargeProduce) -> PendingAnswer:
         self._waiting.append(waiting)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -124,18 +141,53 @@ class ProduceLine:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await self._look_at_records(self._waiting[0])
+                first = self._waiting[0]
+                if isinstance(first, LargeProduce):
+                    await self._take_apart(first)
+                    continue
+                await self._look_at_records(first)
                 count, producer, guards = self._next_question()
                 verdicts = {}
                 if producer is not None and guards:
                     verdicts = await self._settle(count, producer, guards)
                 for _ in range(count):
-                    self._finish(self._waiting.popleft(), verdicts)
+                    waiting = self._waiting[0]
+                    assert isinstance(waiting, _Waiting)
+                    if waiting.is_part:
+                        steps = made(partial(self._finish, verdicts=verdicts), [waiting])
+                        await self._context.broker.work.run("Produce", steps)
+                    else:
+                        self._finish(waiting, verdicts)
+                    self._waiting.popleft()
         finally:
             self._context.produce_line = None
             for waiting in self._waiting:  # only if this file is wrong; but none may hang
                 if not waiting.pending.is_done:
                     waiting.pending.abort("the line of produces broke")
+
+    async def _take_apart(self, large: LargeProduce) -> None:
+        """Its parts take its place, so that all behind it waits for all of them."""
+        parts: list[_Waiting] = []
+
+        def sort(asked: tuple[ProduceRequest, PendingAnswer]) -> None:
+            request, pending = asked
+            try:
+                if request.acks not in (-1, 0, 1):
+                    raise InvalidRequiredAcks
+                producer = producer_of(request, large.version)
+            except KafkaError as error:
+                outcome = refuse_all(request, large.version, error, pending, large.keep)
+                if outcome is not pending:
+                    pending.complete(outcome)  # type: ignore[arg-type]
+                return
+            part = _Waiting(request, large.version, producer, None)
+            part.make_part(pending, large.keep)
+            parts.append(part)
+
+        work = self._context.broker.work
+        await work.run("Produce", made(sort, await large.parts(), at_a_step=1))
+        self._waiting.popleft()
+        self._waiting.extendleft(reversed(parts))
 
     async def _look_at_records(self, waiting: _Waiting) -> None:
         """Before the question: while we look, a marker may destroy a guard."""
@@ -152,9 +204,9 @@ class ProduceLine:
         guards: dict[HostedPartition, int] = {}
         count = 0
         for waiting in self._waiting:
-            producer = waiting.producer
-            if waiting.verdicts is None:
+            if isinstance(waiting, LargeProduce) or waiting.verdicts is None:
                 break
+            producer = waiting.producer
             if producer is not None and not waiting.is_abandoned:
                 if asked_for is not None and producer != asked_for:
                     break
@@ -176,6 +228,7 @@ class ProduceLine:
             verdicts |= await self._ask(producer, guards)
             fresh: dict[HostedPartition, int] = {}
             for waiting in islice(self._waiting, count):
+                assert isinstance(waiting, _Waiting)
                 if waiting.producer is not None and not waiting.is_abandoned:
                     fresh |= unverified(self._context, waiting.request, producer)
             guards = {
@@ -241,12 +294,15 @@ class ProduceLine:
                 waiting.verdicts or NONE_CHECKED,
                 append,
                 pending,
+                waiting.encode,
             )
         except Exception:
             logger.exception("a produce that stood in line failed")
             if pending.is_done:
                 return
-            outcome = refuse_all(waiting.request, waiting.version, UnknownServerError(), pending)
+            outcome = refuse_all(
+                waiting.request, waiting.version, UnknownServerError(), pending, waiting.encode
+            )
         if outcome is not pending:
             assert not isinstance(outcome, PendingAnswer)
             pending.complete(outcome)
@@ -300,32 +356,6 @@ def noting_owner(append: Append, producer: Producer) -> Append:
         return info
 
     return noting
-
-
-def transactional_header(records: Buffer | None) -> BatchHeader | None:
-    """The header of a transactional batch, None of anything else."""
-    if records is None:
-        return None
-    try:
-        header = decode_header(records)
-    except KafkaError:
-        return None
-    return header if header.attributes & TRANSACTIONAL_BIT else None
-
-
-def staleness(context: RequestContext, producer: Producer) -> str:
-    """Why this connection may not produce for this producer any more; empty if it may."""
-    broker = context.broker
-    if producer.adds or not broker.config.transaction_connection_fence:
-        return ""
-    now_ms = broker.clock.monotonic_ms()
-    _, producer_id, epoch, _ = producer
-    if broker.connection_fence.admits(producer_id, epoch, context.connection_id, now_ms):
-        return ""
-    return (
-        f"a produce of {producer.transactional_id!r} (producer {producer_id}, epoch {epoch}) came "
-        "on a connection older than that producer's newest"
-    )
 
 
 def client_error(error: int, version: int) -> KafkaError:

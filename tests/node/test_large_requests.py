@@ -35,7 +35,6 @@ APIS = served_apis(None, (*produce.apis(), *fetch.apis(), *offsets.apis()))  # t
 
 
 OPEN = {
-    0,
     2,
     3,
     8,

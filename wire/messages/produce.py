@@ -8,31 +8,46 @@ Records stay views of the received frame; the encoder of a request returns a lis
 """
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..primitives import (
     REQUEST_ELEMENTS_MAX,
     Buffer,
     MalformedFrame,
-    Reader,
     encode_count,
     encode_string,
-    encode_tags,
     skip_tags_at,
     unsigned_varint_at,
 )
-from .leaders import (
-    NO_LEADER,
-    NodeEndpoint,
-    decode_endpoints,
-    decode_leader,
-    encode_endpoints,
-    encode_leader,
+from .produce_answer import (
+    FLEXIBLE_FROM,
+    TOPIC_IDS_FROM,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceResponse,
+    decode_response,
+    encode_response,
 )
 
+__all__ = [
+    "FLEXIBLE_FROM",
+    "NEWEST",
+    "OLDEST",
+    "TOPIC_IDS_FROM",
+    "ProducePartition",
+    "ProduceRequest",
+    "ProduceResponse",
+    "ProduceTopic",
+    "ProducedPartition",
+    "ProducedTopic",
+    "TooManyElements",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+]
+
 OLDEST, NEWEST = 3, 13
-FLEXIBLE_FROM, TOPIC_IDS_FROM, LEADER_TAGS_FROM = 9, 13, 10
 _acks_timeout = struct.Struct(">hi")
 _opening_v3 = struct.Struct(">hii")
 _opening_v9 = struct.Struct(">hiB")  # with the first byte of the number of topics
@@ -40,9 +55,6 @@ _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
 _two_int32 = struct.Struct(">ii")
 _index_and_byte = struct.Struct(">iB")
-_answer_v3 = struct.Struct(">ihqq")
-_answer_v5 = struct.Struct(">ihqqq")
-_plain_answer_v9 = struct.Struct(">ihqqqBBB")  # no record errors, no message, no tags
 
 
 @dataclass(slots=True)
@@ -72,44 +84,14 @@ class ProduceRequest:
     topics: list[ProduceTopic]
 
 
-@dataclass(slots=True)
-class ProducedPartition:
-    """The answer for one partition.
-
-    record_errors: (index in the batch, message). current_leader: (node id, leader epoch), told
-    when the answer is NOT_LEADER_OR_FOLLOWER.
-    """
-
-    index: int
-    error_code: int = 0
-    base_offset: int = -1
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    record_errors: Sequence[tuple[int, str | None]] = ()
-    error_message: str | None = None
-    current_leader: tuple[int, int] | None = None
+class TooManyElements(MalformedFrame):
+    """A request with more topics and partitions than it may have here."""
 
 
-@dataclass(slots=True)
-class ProducedTopic:
-    """By name, or by id from version 13 on."""
-
-    name: str | None
-    topic_id: bytes | None
-    partitions: list[ProducedPartition]
-
-
-@dataclass(slots=True)
-class ProduceResponse:
-    """node_endpoints: (node id, host, port, rack) of the leaders named in the answers."""
-
-    topics: list[ProducedTopic]
-    throttle_time_ms: int = 0
-    node_endpoints: Sequence[NodeEndpoint] = ()
-
-
-def decode_request(body: memoryview, version: int) -> ProduceRequest:
-    """The request; records are views of `body`. Raises MalformedFrame.
+def decode_request(
+    body: memoryview, version: int, elements_max: int = REQUEST_ELEMENTS_MAX
+) -> ProduceRequest:
+    """The request; records are views of `body`. Raises MalformedFrame, also TooManyElements.
 
     Bytes beyond it are ignored, as in every request (`control.decode_request` says why).
     Written out, without a Reader, because it runs for every batch. A slice that goes beyond the
@@ -117,9 +99,9 @@ def decode_request(body: memoryview, version: int) -> ProduceRequest:
     """
     try:
         if version >= FLEXIBLE_FROM:
-            request, position = _decode_flexible(body, version)
+            request, position = _decode_flexible(body, version, elements_max)
         else:
-            request, position = _decode_classic(body)
+            request, position = _decode_classic(body, elements_max)
     except (struct.error, IndexError):
         raise MalformedFrame("the message is cut short") from None
     except UnicodeDecodeError:
@@ -129,7 +111,9 @@ def decode_request(body: memoryview, version: int) -> ProduceRequest:
     return request
 
 
-def _decode_flexible(body: memoryview, version: int) -> tuple[ProduceRequest, int]:
+def _decode_flexible(
+    body: memoryview, version: int, elements_max: int
+) -> tuple[ProduceRequest, int]:
     transactional_id, position = (None, 1) if body[0] == 0 else _compact_string(body, 0)
     acks, timeout_ms, topic_count = _opening_v9.unpack_from(body, position)
     if topic_count < 0x80:
@@ -153,8 +137,8 @@ def _decode_flexible(body: memoryview, version: int) -> tuple[ProduceRequest, in
         else:
             count, position = unsigned_varint_at(body, position)
         elements += count
-        if elements > REQUEST_ELEMENTS_MAX:
-            raise MalformedFrame("too many array elements for one message")
+        if elements > elements_max:
+            raise TooManyElements("too many array elements for one message")
         partitions: list[ProducePartition] = []
         for _ in range(_some(count - 1)):
             index, length = _index_and_byte.unpack_from(body, position)
@@ -189,7 +173,7 @@ def _compact_string(body: memoryview, position: int) -> tuple[str | None, int]:
     return str(body[position:end], "utf-8"), end
 
 
-def _decode_classic(body: memoryview) -> tuple[ProduceRequest, int]:
+def _decode_classic(body: memoryview, elements_max: int) -> tuple[ProduceRequest, int]:
     transactional_id, position = _string(body, 0)
     acks, timeout_ms, topic_count = _opening_v3.unpack_from(body, position)
     elements = topic_count
@@ -201,8 +185,8 @@ def _decode_classic(body: memoryview) -> tuple[ProduceRequest, int]:
             raise MalformedFrame("a topic needs a name")
         count = _int32.unpack_from(body, position)[0]
         elements += count
-        if elements > REQUEST_ELEMENTS_MAX:
-            raise MalformedFrame("too many array elements for one message")
+        if elements > elements_max:
+            raise TooManyElements("too many array elements for one message")
         position += 4
         partitions: list[ProducePartition] = []
         for _ in range(_some(count)):
@@ -257,129 +241,6 @@ def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
         head += end
     pieces.append(head + end)
     return pieces
-
-
-def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
-    """The body, in one piece: it is small."""
-    flexible = version >= FLEXIBLE_FROM
-    chunks = [encode_count(len(response.topics), flexible)]
-    for topic in response.topics:
-        if version >= TOPIC_IDS_FROM:
-            assert topic.topic_id is not None
-            chunks.append(topic.topic_id)
-        else:
-            chunks.append(encode_string(topic.name or "", flexible))
-        chunks.append(encode_count(len(topic.partitions), flexible))
-        for answer in topic.partitions:
-            if flexible and answer.error_code == 0 and _is_plain(answer):
-                chunks.append(
-                    _plain_answer_v9.pack(
-                        answer.index,
-                        0,
-                        answer.base_offset,
-                        answer.log_append_time_ms,
-                        answer.log_start_offset,
-                        1,
-                        0,
-                        0,
-                    )
-                )
-            else:
-                _encode_answer(answer, version, flexible, chunks)
-        if flexible:
-            chunks.append(b"\0")
-    chunks.append(_int32.pack(response.throttle_time_ms))
-    if flexible:
-        endpoints = response.node_endpoints
-        if endpoints and version >= LEADER_TAGS_FROM:
-            chunks.append(encode_tags([(0, encode_endpoints(endpoints))]))
-        else:
-            chunks.append(b"\0")
-    return [b"".join(chunks)]
-
-
-def _is_plain(answer: ProducedPartition) -> bool:
-    return (
-        answer.current_leader is None and answer.error_message is None and not answer.record_errors
-    )
-
-
-def _encode_answer(
-    answer: ProducedPartition, version: int, flexible: bool, chunks: list[bytes]
-) -> None:
-    if version < 5:
-        chunks.append(
-            _answer_v3.pack(
-                answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
-            )
-        )
-        return
-    chunks.append(
-        _answer_v5.pack(
-            answer.index,
-            answer.error_code,
-            answer.base_offset,
-            answer.log_append_time_ms,
-            answer.log_start_offset,
-        )
-    )
-    if version < 8:
-        return
-    chunks.append(encode_count(len(answer.record_errors), flexible))
-    for index, message in answer.record_errors:
-        chunks += (_int32.pack(index), encode_string(message, flexible))
-        if flexible:
-            chunks.append(b"\0")
-    chunks.append(encode_string(answer.error_message, flexible))
-    if flexible:
-        leader = answer.current_leader
-        if leader is not None and leader != NO_LEADER and version >= LEADER_TAGS_FROM:
-            chunks.append(encode_tags([(0, encode_leader(leader))]))
-        else:
-            chunks.append(b"\0")
-
-
-def decode_response(body: memoryview, version: int) -> ProduceResponse:
-    """The answer. Raises MalformedFrame."""
-    reader = Reader(body)
-    flexible = version >= FLEXIBLE_FROM
-
-    def record_error() -> tuple[int, str | None]:
-        error = (reader.int32(), reader.nullable_string(flexible))
-        if flexible:
-            reader.tags()
-        return error
-
-    def partition() -> ProducedPartition:
-        answer = ProducedPartition(reader.int32(), reader.int16(), reader.int64(), reader.int64())
-        if version >= 5:
-            answer.log_start_offset = reader.int64()
-        if version >= 8:
-            answer.record_errors = reader.array(flexible, 5, record_error)
-            answer.error_message = reader.nullable_string(flexible)
-        if flexible:
-            tags = reader.tags()
-            if 0 in tags and version >= LEADER_TAGS_FROM:
-                answer.current_leader = decode_leader(tags[0])
-        return answer
-
-    def topic() -> ProducedTopic:
-        if version >= TOPIC_IDS_FROM:
-            name, topic_id = None, reader.uuid()
-        else:
-            name, topic_id = reader.string(flexible), None
-        answers = reader.array(flexible, 22, partition)
-        if flexible:
-            reader.tags()
-        return ProducedTopic(name, topic_id, answers)
-
-    response = ProduceResponse(reader.array(flexible, 3, topic), reader.int32())
-    if flexible:
-        tags = reader.tags()
-        if 0 in tags and version >= LEADER_TAGS_FROM:
-            response.node_endpoints = decode_endpoints(tags[0])
-    reader.finish()
-    return response
 
 
 def _some(count: int) -> int:

@@ -1,0 +1,196 @@
+"""The answer to Produce (API 0), versions 3 to 13; the face is `produce`."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..primitives import Buffer, Reader, encode_count, encode_string, encode_tags
+from .leaders import (
+    NO_LEADER,
+    NodeEndpoint,
+    decode_endpoints,
+    decode_leader,
+    encode_endpoints,
+    encode_leader,
+)
+
+FLEXIBLE_FROM, TOPIC_IDS_FROM, LEADER_TAGS_FROM = 9, 13, 10
+_int32 = struct.Struct(">i")
+_answer_v3 = struct.Struct(">ihqq")
+_answer_v5 = struct.Struct(">ihqqq")
+_plain_answer_v9 = struct.Struct(">ihqqqBBB")  # no record errors, no message, no tags
+
+
+@dataclass(slots=True)
+class ProducedPartition:
+    """The answer for one partition.
+
+    record_errors: (index in the batch, message). current_leader: (node id, leader epoch), told
+    when the answer is NOT_LEADER_OR_FOLLOWER.
+    """
+
+    index: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    error_message: str | None = None
+    current_leader: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class ProducedTopic:
+    """By name, or by id from version 13 on."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[ProducedPartition]
+
+
+@dataclass(slots=True)
+class ProduceResponse:
+    """node_endpoints: (node id, host, port, rack) of the leaders named in the answers."""
+
+    topics: list[ProducedTopic]
+    throttle_time_ms: int = 0
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
+    """The body, in one piece: it is small."""
+    flexible = version >= FLEXIBLE_FROM
+    chunks = [encode_count(len(response.topics), flexible)]
+    for topic in response.topics:
+        chunks.append(encode_topic_start(topic, version))
+        encode_answers(topic.partitions, version, chunks)
+        if flexible:
+            chunks.append(b"\0")
+    chunks.append(encode_closing(response, version))
+    return [b"".join(chunks)]
+
+
+def encode_topic_start(topic: ProducedTopic, version: int) -> bytes:
+    """What stands before a topic's answers."""
+    flexible = version >= FLEXIBLE_FROM
+    count = encode_count(len(topic.partitions), flexible)
+    if version >= TOPIC_IDS_FROM:
+        assert topic.topic_id is not None
+        return topic.topic_id + count
+    return encode_string(topic.name or "", flexible) + count
+
+
+def encode_answers(answers: Sequence[ProducedPartition], version: int, chunks: list[bytes]) -> None:
+    """Append some answers of a topic."""
+    flexible = version >= FLEXIBLE_FROM
+    for answer in answers:
+        if flexible and answer.error_code == 0 and _is_plain(answer):
+            chunks.append(
+                _plain_answer_v9.pack(
+                    answer.index,
+                    0,
+                    answer.base_offset,
+                    answer.log_append_time_ms,
+                    answer.log_start_offset,
+                    1,
+                    0,
+                    0,
+                )
+            )
+        else:
+            _encode_answer(answer, version, flexible, chunks)
+
+
+def encode_closing(response: ProduceResponse, version: int) -> bytes:
+    """What stands behind all topics."""
+    throttle = _int32.pack(response.throttle_time_ms)
+    if version < FLEXIBLE_FROM:
+        return throttle
+    endpoints = response.node_endpoints
+    if endpoints and version >= LEADER_TAGS_FROM:
+        return throttle + encode_tags([(0, encode_endpoints(endpoints))])
+    return throttle + b"\0"
+
+
+def _is_plain(answer: ProducedPartition) -> bool:
+    return (
+        answer.current_leader is None and answer.error_message is None and not answer.record_errors
+    )
+
+
+def _encode_answer(
+    answer: ProducedPartition, version: int, flexible: bool, chunks: list[bytes]
+) -> None:
+    if version < 5:
+        chunks.append(
+            _answer_v3.pack(
+                answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
+            )
+        )
+        return
+    chunks.append(
+        _answer_v5.pack(
+            answer.index,
+            answer.error_code,
+            answer.base_offset,
+            answer.log_append_time_ms,
+            answer.log_start_offset,
+        )
+    )
+    if version < 8:
+        return
+    chunks.append(encode_count(len(answer.record_errors), flexible))
+    for index, message in answer.record_errors:
+        chunks += (_int32.pack(index), encode_string(message, flexible))
+        if flexible:
+            chunks.append(b"\0")
+    chunks.append(encode_string(answer.error_message, flexible))
+    if flexible:
+        leader = answer.current_leader
+        if leader is not None and leader != NO_LEADER and version >= LEADER_TAGS_FROM:
+            chunks.append(encode_tags([(0, encode_leader(leader))]))
+        else:
+            chunks.append(b"\0")
+
+
+def decode_response(body: memoryview, version: int) -> ProduceResponse:
+    """The answer. Raises MalformedFrame."""
+    reader = Reader(body)
+    flexible = version >= FLEXIBLE_FROM
+
+    def record_error() -> tuple[int, str | None]:
+        error = (reader.int32(), reader.nullable_string(flexible))
+        if flexible:
+            reader.tags()
+        return error
+
+    def partition() -> ProducedPartition:
+        answer = ProducedPartition(reader.int32(), reader.int16(), reader.int64(), reader.int64())
+        if version >= 5:
+            answer.log_start_offset = reader.int64()
+        if version >= 8:
+            answer.record_errors = reader.array(flexible, 5, record_error)
+            answer.error_message = reader.nullable_string(flexible)
+        if flexible:
+            tags = reader.tags()
+            if 0 in tags and version >= LEADER_TAGS_FROM:
+                answer.current_leader = decode_leader(tags[0])
+        return answer
+
+    def topic() -> ProducedTopic:
+        if version >= TOPIC_IDS_FROM:
+            name, topic_id = None, reader.uuid()
+        else:
+            name, topic_id = reader.string(flexible), None
+        answers = reader.array(flexible, 22, partition)
+        if flexible:
+            reader.tags()
+        return ProducedTopic(name, topic_id, answers)
+
+    response = ProduceResponse(reader.array(flexible, 3, topic), reader.int32())
+    if flexible:
+        tags = reader.tags()
+        if 0 in tags and version >= LEADER_TAGS_FROM:
+            response.node_endpoints = decode_endpoints(tags[0])
+    reader.finish()
+    return response
