@@ -167,6 +167,12 @@ class ClusterTables:
             self._enter((name, index), partition, None)
         self._changes.topics_deleted.append((name, topic.topic_id))
 
+    def remove_last_partitions(self, name: str, count: int) -> None:
+        """Let a topic that is about to be removed have fewer partitions, but still some."""
+        partitions = self.topics[name].partitions
+        for index in reversed(range(len(partitions) - count, len(partitions))):
+            self._enter((name, index), partitions.pop(), None)
+
     def put_partition(self, key: PartitionKey, partition: Partition) -> None:
         """Replace a partition, or append the next one of its topic."""
         name, index = key

@@ -135,7 +135,11 @@ def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Steps[Result]
             )
             continue
         assert name is not None
-        items.append(Item(name=name, topic_id=tables.topics[name].topic_id))
+        topic = tables.topics[name]
+        items.append(Item(name=name, topic_id=topic.topic_id))
+        while len(topic.partitions) > 2 * PARTITIONS_A_STEP:
+            tables.remove_last_partitions(name, PARTITIONS_A_STEP)
+            yield
         tables.remove_topic(name)
         yield
     return Result(items=tuple(items))

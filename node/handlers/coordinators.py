@@ -17,6 +17,7 @@ from ...coordinator.cluster_model import Broker
 from ...coordinator.sharding import shard_for
 from ...wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
 from ..dispatch import Api, CloseConnection, RequestContext, Values, control_api
 from ..services import BrokerServices
 from .auto_creation import OFFSETS_TOPIC, AutoCreation
@@ -50,11 +51,12 @@ class CoordinatorSearch:
             return {"error_code": error, "error_message": _message(error), **address}
         if len(request.coordinator_keys) > KEYS_MAX:
             raise InvalidRequest(f"At most {KEYS_MAX} keys can be asked for at once")
-        coordinators: list[Values] = []
-        for key in request.coordinator_keys:
+
+        def find(key: str) -> Values:
             error, address = _coordinator(broker, key_type, key)
-            coordinators.append({"key": key, "error_code": error, **address})
-        return {"coordinators": coordinators}
+            return {"key": key, "error_code": error, **address}
+
+        return {"coordinators": Each(find, request.coordinator_keys)}
 
 
 def _coordinator(broker: BrokerServices, key_type: int, key: str) -> tuple[int, Values]:

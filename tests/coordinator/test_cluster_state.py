@@ -1,5 +1,6 @@
 """The state machine: total, deterministic, once for each operation, snapshots, listeners."""
 
+from itertools import pairwise
 from typing import cast
 
 import msgpack
@@ -245,11 +246,15 @@ def test_a_large_command_is_applied_in_steps_and_partitions_are_whole_between_th
     assert count > 50
     changes: list[Changes] = []
     state.on_change(changes.append)
-    count = 0
-    for _ in state.apply_steps(encode_command(FenceBroker(1, cluster.epoch(1))), 101):
+    for command in (FenceBroker(1, cluster.epoch(1)), DeleteTopics((TopicReference("big"),))):
+        steps = state.apply_steps(encode_command(command), 101)
+        for _ in range(6):
+            next(steps)
+            check_indexes(state)
+            assert changes == []
+        assert len(state.topics["big"].partitions) > 0
+        left = [len(state.topics["big"].partitions) if "big" in state.topics else 0 for _ in steps]
+        assert max(before - after for before, after in pairwise([3_000 - 6 * 32, *left])) <= 64
         check_indexes(state)
-        assert changes == []
-        count += 1
-        if count > 5:
-            break
-    assert count > 5
+        assert changes
+        changes.clear()
