@@ -12,6 +12,7 @@ Both wait here. Whoever waits is served by the next write, however many they are
 import asyncio
 from concurrent.futures import Executor
 
+from ..replication.sliced_work import SlicedWork
 from ..storage.log_directory import LogDirectory
 from ..storage.partition_offsets import TopicPartition
 
@@ -19,10 +20,13 @@ from ..storage.partition_offsets import TopicPartition
 class CheckpointWriter:
     """The only one who writes the checkpoint `name` while the broker runs."""
 
-    def __init__(self, directory: LogDirectory, name: str, executor: Executor) -> None:
+    def __init__(
+        self, directory: LogDirectory, name: str, executor: Executor, work: SlicedWork
+    ) -> None:
         self._directory = directory
         self._name = name
         self._executor = executor
+        self._work = work
         self._lock = asyncio.Lock()
         self._begun = self._done = 0
         # Upper bounds for what is written, until the next write that nobody waits for.
@@ -43,7 +47,8 @@ class CheckpointWriter:
             if self._done >= wanted:
                 return  # by a write that began after we had asked
             self._begun += 1
-            number, offsets = self._begun, self._directory.collect_offsets(self._name)
+            number, collecting = self._begun, self._directory.collect_offsets(self._name)
+            offsets = await self._work.run(self._name, collecting)
             for key, limit in self._limits.items():
                 offsets[key] = min(offsets.get(key, 0), limit)
             await asyncio.get_running_loop().run_in_executor(

@@ -50,10 +50,14 @@ class LogMaintenance:
         # How much of which log the kernel was not told yet to write out, and the sum.
         self._dirty: dict[HostedPartition, int] = {}
         self._dirty_bytes = 0
-        self.recovery_points = CheckpointWriter(directory, RECOVERY_POINTS, directory_executor)
+
+        def writer(name: str) -> CheckpointWriter:
+            return CheckpointWriter(directory, name, directory_executor, replicas.work)
+
+        self.recovery_points = writer(RECOVERY_POINTS)
         replicas.recovery_points = self.recovery_points
-        high_watermarks = CheckpointWriter(directory, HIGH_WATERMARKS, directory_executor)
-        log_starts = CheckpointWriter(directory, LOG_START_OFFSETS, directory_executor)
+        high_watermarks = writer(HIGH_WATERMARKS)
+        log_starts = writer(LOG_START_OFFSETS)
         self._tasks = [
             background_task(f"log maintenance: {name}", self._every(interval_ms, work))
             for name, interval_ms, work in (

@@ -367,6 +367,11 @@ class LocalLog(FlushableLog):
 
     def close(self) -> None:
         """Write down and sync everything, so that a clean start need not recover (blocks)."""
+        self.write_last()
+        self.sync_last()
+
+    def write_last(self) -> None:
+        """The first half of `close`: of many logs all do it before the first is synced."""
         if self.is_failed:
             return
         run_to_end(self.rebuilding())
@@ -374,8 +379,13 @@ class LocalLog(FlushableLog):
             if self.log_end_offset not in self._snapshots.offsets and self.log_end_offset:
                 self._take_snapshot()
             self.segments.active.become_inactive()
-        if not self._durability.is_as_closed(self.log_end_offset, self._snapshots):
+
+    def sync_last(self) -> None:
+        """The second half of `close`: of many logs at once, each in any thread (blocks)."""
+        durability = self._durability
+        if not self.is_failed and not durability.is_as_closed(self.log_end_offset, self._snapshots):
             self.flush(is_last=True)
+            durability.closed(self.log_end_offset)
 
     def retire(self, why: str = "it has been deleted") -> None:
         """Serve nothing any more; what is in memory may not be what is on the disk."""

@@ -246,8 +246,11 @@ class LogDirectory:
 
     # -- checkpoints and the end ---------------------------------------------------------------
 
-    def collect_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """What the checkpoint `name` is to hold now; also of partitions that are not open yet."""
+    def collect_offsets(self, name: str) -> Steps[dict[TopicPartition, int]]:
+        """What the checkpoint `name` is to hold now; also of partitions that are not open yet.
+
+        An offset that moves between two steps counts as it was when its turn came.
+        """
         return self.offsets.collect(name, self.logs)
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -264,6 +267,12 @@ class LogDirectory:
         with self._disk():
             self.offsets.lower({(log.topic, log.partition): log for log in logs}, self.logs)
 
+    def write_last(self) -> None:
+        """Write down what logs have in memory, before they are synced and closed (blocks)."""
+        for log in self.logs.values():
+            with contextlib.suppress(KafkaStorageError):  # it has failed then, and `close` sees it
+                log.write_last()
+
     def close(self, broker_epoch: int) -> None:
         """Close and sync all logs, and mark the end as clean if all of them could (blocks).
 
@@ -277,7 +286,7 @@ class LogDirectory:
                 except KafkaStorageError as error:
                     problem = problem or error
             for name in CHECKPOINTS:
-                self.write_offsets(name, self.collect_offsets(name))
+                self.write_offsets(name, run_to_end(self.collect_offsets(name)))
             with self._disk():
                 self._note_unrecovered()
             if problem is not None:

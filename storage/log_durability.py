@@ -60,6 +60,10 @@ class Durability:
             and not snapshots.unsynced
         )
 
+    def closed(self, log_end_offset: int) -> None:
+        """All up to there is on the disk, the last indexes too."""
+        self._closed_end = log_end_offset
+
     def is_due(
         self, segments: SegmentList, log_end_offset: int, config: LogConfig, now_ms: int
     ) -> bool:

@@ -7,6 +7,7 @@ writes; another one may collect what is to be written.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ..wire.steps import Steps, run_to_end
 from .checkpoint import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -16,6 +17,8 @@ from .checkpoint import (
     OffsetCheckpoint,
 )
 from .partition_log import PartitionLog
+
+LOGS_A_STEP = 256  # some 0.2 ms
 
 TopicPartition = tuple[str, int]
 # What each holds of a log.
@@ -48,12 +51,14 @@ class PartitionOffsets:
 
     def collect(
         self, name: str, logs: Mapping[TopicPartition, PartitionLog]
-    ) -> dict[TopicPartition, int]:
+    ) -> Steps[dict[TopicPartition, int]]:
         """The offsets as they are now, those of failed logs as they were."""
         known, offset_of = self._known[name], CHECKPOINTS[name]
-        for key, log in list(logs.items()):
-            if not log.is_failed:
+        for number, (key, log) in enumerate(list(logs.items()), 1):
+            if not log.is_failed and logs.get(key) is log:  # nor another one's by now
                 known[key] = offset_of(log)
+            if number % LOGS_A_STEP == 0:
+                yield
         return dict(known)
 
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -86,7 +91,7 @@ class PartitionOffsets:
             self._known[name].update(offsets)
             on_disk = self.on_disk[name]
             if on_disk is None:  # then nothing is cut before the next write
-                self.write(name, self.collect(name, logs))
+                self.write(name, run_to_end(self.collect(name, logs)))
                 continue
             lower = {key: at for key, at in offsets.items() if at < on_disk.get(key, 0)}
             if lower:

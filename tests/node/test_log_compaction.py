@@ -106,7 +106,7 @@ def test_a_full_disk_does_not_end_the_compaction_and_is_tried_once_a_look(
     async def play() -> None:
         nonlocal is_full
         with ThreadPoolExecutor(1) as executor:
-            points = CheckpointWriter(directory, RECOVERY_POINTS, executor)
+            points = CheckpointWriter(directory, RECOVERY_POINTS, executor, SlicedWork())
             compaction = LogCompaction(
                 directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=5
             )

@@ -32,6 +32,7 @@ from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.partition_offsets import CHECKPOINTS
 from oncelog.wire.record_batch import decode_header, iterate_batches, restamp
 from oncelog.wire.records import Record, decode_batch, encode_batch
+from oncelog.wire.steps import run_to_end
 
 from ..simulation.virtual_disk import Disks
 from ..simulation.virtual_loop import Timeline
@@ -112,7 +113,7 @@ def batches_in(log: PartitionLog) -> list[bytes]:
 
 def write_checkpoints(directory: LogDirectory) -> None:
     for name in CHECKPOINTS:
-        directory.write_offsets(name, directory.collect_offsets(name))
+        directory.write_offsets(name, run_to_end(directory.collect_offsets(name)))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -160,7 +161,7 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         cleaner = LogCleaner(directory.path)
         executor = SameThread()
-        points = CheckpointWriter(directory, RECOVERY_POINTS, executor)
+        points = CheckpointWriter(directory, RECOVERY_POINTS, executor, SlicedWork())
         compaction = LogCompaction(
             directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=0
         )
@@ -241,7 +242,9 @@ def test_a_power_cut_after_a_truncation_leaves_no_hole(tmp_path: Path, seed: int
         leader.broker.lead(led, record)
         replicas = ReplicaManager(loop=loop, clock=SystemClock(), partition_exists=lambda *_: True)
         replicas.flusher.executor = SameThread()
-        replicas.recovery_points = CheckpointWriter(directory, RECOVERY_POINTS, SameThread())
+        replicas.recovery_points = CheckpointWriter(
+            directory, RECOVERY_POINTS, SameThread(), SlicedWork()
+        )
         hosted = HostedPartition("t", 0, TOPIC_ID, log)
         replicas.add(hosted)
         fetchers = ReplicaFetchers(leader, replicas, FetchSettings(max_wait_ms=0))  # type: ignore

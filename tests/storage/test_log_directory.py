@@ -5,20 +5,28 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from oncelog.storage.checkpoint import LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from oncelog.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
 from oncelog.storage.directory_lock import DirectoryInUse
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import (
+    CLEAN_SHUTDOWN,
     UNRECOVERED,
     LogDirectory,
     WrongCluster,
 )
 from oncelog.storage.partition_log import PartitionLog
-from oncelog.storage.partition_offsets import CHECKPOINTS
+from oncelog.storage.partition_offsets import CHECKPOINTS, LOGS_A_STEP
 from oncelog.wire.errors import KafkaStorageError
+from oncelog.wire.steps import run_to_end
 
 from .conftest import LogMaker
 
@@ -49,7 +57,7 @@ def open_partition(directory, topic="t", partition=0, topic_id=TOPIC_ID):
 
 def write_checkpoints(directory):
     for name in CHECKPOINTS:
-        directory.write_offsets(name, directory.collect_offsets(name))
+        directory.write_offsets(name, run_to_end(directory.collect_offsets(name)))
 
 
 def test_a_second_broker_on_a_directory_is_refused_with_the_pid_of_the_first(opened):
@@ -474,7 +482,7 @@ def test_a_write_under_way_does_not_bring_back_what_was_lowered(opened, logs, na
         os.truncate(log.segments.first.paths()[0], 0)
         (directory.path / LOG_START_OFFSETS).unlink()  # else it begins where that says
         directory = opened(boot_id="boot-2")
-    collected = directory.collect_offsets(name)
+    collected = run_to_end(directory.collect_offsets(name))
     if change != "shortened":
         directory.delete_partition("t", 0)
     if change != "deleted":
@@ -483,3 +491,30 @@ def test_a_write_under_way_does_not_bring_back_what_was_lowered(opened, logs, na
     directory.write_offsets(name, collected)
     assert OffsetCheckpoint(directory.path / name).read().get(("t", 0), 0) == 0
     assert directory.offsets.on_disk[name].get(("t", 0), 0) == 0
+
+
+def test_offsets_are_collected_in_steps_but_for_logs_that_went_meanwhile(opened) -> None:
+    directory = opened()
+    for partition in range(LOGS_A_STEP + 2):
+        open_partition(directory, partition=partition)
+    collecting = directory.collect_offsets(HIGH_WATERMARKS)
+    next(collecting)
+    directory.forget("t", LOGS_A_STEP + 1)
+    assert set(run_to_end(collecting)) == {("t", n) for n in range(LOGS_A_STEP + 1)}
+    directory.close(1)
+
+
+def test_logs_that_were_synced_beside_each_other_are_not_synced_again(opened, logs) -> None:
+    names: list[str] = []
+    directory = opened(fault_point=names.append)
+    for partition in range(3):
+        logs.lead(open_partition(directory, partition=partition), 2)
+    directory.write_last()
+    assert "log.flush.before-fsync" not in names
+    assert len(list(directory.path.glob("t-*/*.snapshot"))) == 3
+    with ThreadPoolExecutor(3) as executor:
+        list(executor.map(lambda log: log.sync_last(), directory.logs.values()))
+    assert names.count("log.flush.before-fsync") == 3
+    directory.close(1)
+    assert names.count("log.flush.before-fsync") == 3
+    assert directory.path.joinpath(CLEAN_SHUTDOWN).exists()
