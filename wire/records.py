@@ -9,7 +9,7 @@ with every number but the attributes a zigzag varint, and deltas counted from th
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .compression import compress, decompress
 from .errors import InvalidRecord
@@ -50,7 +50,12 @@ def _sized(data: bytes | None) -> bytes:
     return b"\x01" if data is None else encode_unsigned_varint(len(data) << 1) + data
 
 
-def encode_batch(
+def encode_batch(records: Sequence[Record], **fields: Any) -> bytes:
+    """As `encoding_batch`, at once."""
+    return run_to_end(encoding_batch(records, **fields))
+
+
+def encoding_batch(
     records: Sequence[Record],
     *,
     base_offset: int | None = None,
@@ -64,7 +69,7 @@ def encode_batch(
     timestamp_type: int = 0,
     delete_horizon_ms: int | None = None,
     last_offset_delta: int | None = None,
-) -> bytes:
+) -> Steps[bytes]:
     """A batch of at least one record; their offsets ascend from base_offset (default: the first's).
 
     With delete_horizon_ms the base timestamp becomes that time (KIP-534). A batch that
@@ -74,7 +79,9 @@ def encode_batch(
     base = first.offset if base_offset is None else base_offset
     base_timestamp = first.timestamp if delete_horizon_ms is None else delete_horizon_ms
     body: list[bytes] = []
-    for offset, timestamp, key, value, headers in records:
+    for number, (offset, timestamp, key, value, headers) in enumerate(records, 1):
+        if number % RECORDS_A_STEP == 0:
+            yield
         inner = (
             b"\0"
             + encode_varint(timestamp - base_timestamp)

@@ -38,7 +38,8 @@ from ...wire.errors import (
     error_for,
 )
 from ...wire.framing import RequestHeader
-from ...wire.records import Record, encode_batch
+from ...wire.records import Record, encoding_batch
+from ...wire.steps import Steps
 from ..dispatch import Api, CloseConnection, RequestContext, Values, control_api
 from ..hosted_partition import HostedPartition
 from ..services import BrokerServices
@@ -47,6 +48,7 @@ from .auto_creation import OFFSETS_TOPIC
 OFFSETS_MAX = 1_000_000  # of one partition of __consumer_offsets, about 500 bytes each
 NO_SEQUENCE = NO_EPOCH = -1
 ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 5, 4, 2
+OFFSETS_A_STEP = 100
 QUESTIONS_MAX = 4  # for one request: each time a marker came in between
 _AS_COORDINATOR = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -83,12 +85,16 @@ class _Commit:
         self.now_ms = broker.clock.wall_ms()
         self.topics: list[dict[str, Any]] = []
         self.offsets: list[_Offset] = []
+        self._looked_at = 0
         retention_ms = getattr(request, "retention_time", -1)
         self._expire_ms = NO_TIMESTAMP if retention_ms == -1 else self.now_ms + retention_ms
-        for topic in request.topics:
-            self._sort(broker.state, topic)
 
-    def _sort(self, state: ClusterState, asked: Any) -> None:
+    def sorting(self, state: ClusterState, request: Any) -> Steps[None]:
+        """Look at each topic, and each partition; to be done before anything else."""
+        for asked in request.topics:
+            yield from self._sorting(state, asked)
+
+    def _sorting(self, state: ClusterState, asked: Any) -> Steps[None]:
         topic_id = getattr(asked, "topic_id", None)
         if topic_id is None:
             topic, unknown = state.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -97,7 +103,11 @@ class _Commit:
             topic, unknown = state.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
             named = {"topic_id": topic_id}
         answers: list[dict[str, Any]] = []
+        self.topics.append({**named, "partitions": answers})
         for each in asked.partitions:
+            self._looked_at += 1
+            if self._looked_at % OFFSETS_A_STEP == 0:
+                yield
             index = each.partition_index
             answer = {"partition_index": index, "error_code": ErrorCode.NONE}
             answers.append(answer)
@@ -115,18 +125,19 @@ class _Commit:
                     topic.topic_id,
                 )
                 self.offsets.append(_Offset(answer, topic.name, index, value))
-        self.topics.append({**named, "partitions": answers})
 
-    def records(self, metadata_max: int) -> list[Record]:
-        """The records to append; what has too much metadata is refused and left out."""
+    def encoding(self, metadata_max: int, **producer: Any) -> Steps[bytes]:
+        """The batch to append; what has too much metadata is refused and left out. Or nothing."""
         records: list[Record] = []
-        for answer, topic, partition, value in self.offsets:
+        for number, (answer, topic, partition, value) in enumerate(self.offsets, 1):
+            if number % OFFSETS_A_STEP == 0:
+                yield
             if len(value.metadata) > metadata_max:
                 answer["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             key = encode_offset_key(self.group_id, topic, partition)
             records.append(Record(len(records), self.now_ms, key, encode_offset_value(value)))
-        return records
+        return (yield from encoding_batch(records, **producer)) if records else b""
 
     def check_room(self, table: OffsetTable) -> None:
         """Refuse new offsets where there are too many. Raises InvalidCommitOffsetSize."""
@@ -152,8 +163,11 @@ async def offset_commit(context: RequestContext, header: RequestHeader, request:
     """Commit offsets of a group, by a member or by nobody in particular."""
     broker = context.broker
     commit = _Commit(broker, request)
+    await broker.work.finish("OffsetCommit", commit.sorting(broker.state, request))
     if not commit.offsets:
         return commit.answer()
+    encoding = commit.encoding(broker.config.offset_metadata_max_bytes)
+    batch = await broker.work.finish("OffsetCommit", encoding)
     try:
         shard = broker.groups.shard_for(commit.group_id)
         shard.check_offset_commit(
@@ -165,9 +179,8 @@ async def offset_commit(context: RequestContext, header: RequestHeader, request:
             api_version=header.api_version,
         )
         commit.check_room(shard.offsets)
-        records = commit.records(broker.config.offset_metadata_max_bytes)
-        if records:
-            await broker.groups.append(shard, encode_batch(records))
+        if batch:
+            await broker.groups.append(shard, batch)
     except KafkaError as error:
         return commit.fail(coordinator_error(error))
     return commit.answer()
@@ -179,8 +192,17 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
     version = header.api_version
     _check_connection(context, request, version)
     commit = _Commit(broker, request)
+    await broker.work.finish("TxnOffsetCommit", commit.sorting(broker.state, request))
     if not commit.offsets:
         return commit.answer()
+    encoding = commit.encoding(
+        broker.config.offset_metadata_max_bytes,
+        transactional=True,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        base_sequence=NO_SEQUENCE,
+    )
+    batch = await broker.work.finish("TxnOffsetCommit", encoding)
     try:
         if not commit.group_id:
             raise InvalidGroupId
@@ -195,15 +217,7 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
             api_version=version,
         )
         commit.check_room(shard.offsets)
-        records = commit.records(broker.config.offset_metadata_max_bytes)
-        if records:
-            batch = encode_batch(
-                records,
-                transactional=True,
-                producer_id=request.producer_id,
-                producer_epoch=request.producer_epoch,
-                base_sequence=NO_SEQUENCE,
-            )
+        if batch:
             partition.transactional_ids[request.producer_id] = request.transactional_id
             await broker.groups.append(shard, batch, guard=guard)
     except KafkaError as error:

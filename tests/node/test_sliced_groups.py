@@ -19,11 +19,12 @@ from oncelog.node.handlers.group_offsets import OFFSETS_A_STEP, offset_fetch
 from oncelog.replication.sliced_work import SlicedWork
 from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NonEmptyGroup, NotCoordinator
 from oncelog.wire.records import Record, encode_batch
+from oncelog.wire.steps import Steps
 
 from .coordinating_broker import CoordinatingBroker
 
 OFFSETS = 1_300
-OFFSET_DELETE = 47
+OFFSET_COMMIT, OFFSET_DELETE = 8, 47
 
 
 class Broker(CoordinatingBroker):
@@ -77,6 +78,34 @@ def test_a_large_commit_is_taken_in_in_steps_and_answered_when_it_is_whole(tmp_p
             sizes.append(shard.offsets.size)
         assert shard.offsets.size == OFFSETS
         assert len(set(sizes)) > OFFSETS // 64 // 4
+
+    run(tmp_path, test)
+
+
+def test_a_request_with_many_offsets_is_judged_and_encoded_in_steps(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        in_steps(broker)
+        steps = 0
+
+        def counted(name: str, job: Steps[Any]) -> Steps[Any]:
+            nonlocal steps
+            while True:
+                try:
+                    next(job)
+                except StopIteration as end:
+                    return end.value
+                steps += name == "OffsetCommit"
+                yield
+
+        finish = broker.services.work.finish
+        broker.services.work.finish = lambda name, job: finish(name, counted(name, job))  # type: ignore[method-assign]
+        indexes = [{"partition_index": n, "committed_offset": 5} for n in range(OFFSETS + 1)]
+        values = {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
+        answer = await broker.ask(OFFSET_COMMIT, 7, values)
+        errors = [each.error_code for each in answer.topics[0].partitions]
+        assert errors == [0] * OFFSETS + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert broker.shard.offsets.size == OFFSETS
+        assert steps == 13 + 13 + 10  # judged, their records made, and encoded
 
     run(tmp_path, test)
 
