@@ -67,7 +67,6 @@ METADATA_GROUP = 0
 PEER_MESSAGE_BYTES_MARGIN = 16 * 1024 * 1024
 CONTROLLED_SHUTDOWN_S = 5.0
 VOTER_TIMEOUT_S = 5.0
-SYNCED_AT_ONCE = 64  # logs, when the broker stops
 
 
 class Broker:
@@ -202,27 +201,13 @@ class Broker:
         await self._engine.stop()
         await self.transport.stop()
         self._work.close()
-        await self._sync_logs()
-        loop = asyncio.get_running_loop()
-        epoch = self._liveness.broker_epoch
-        await loop.run_in_executor(self._log_executor, self._directory.close, epoch)
+        syncs, epoch = self._replicas.flusher.executor, self._liveness.broker_epoch
+        await self._logs.close(self._log_executor, syncs, broker_epoch=epoch)
         self._journal_executor.shutdown()
         self._raft_executor.shutdown()
         self._log_executor.shutdown()
         self._directory_executor.shutdown()
         self._replicas.flusher.stop()
-
-    async def _sync_logs(self) -> None:
-        """Several at once, for which the file system has one commit; `close` finds them synced."""
-        loop, executor = asyncio.get_running_loop(), self._replicas.flusher.executor
-        await loop.run_in_executor(self._log_executor, self._directory.write_last)
-        logs = list(self._directory.logs.values())
-        for start in range(0, len(logs), SYNCED_AT_ONCE):
-            syncs = (
-                loop.run_in_executor(executor, log.sync_last)
-                for log in logs[start : start + SYNCED_AT_ONCE]
-            )
-            await asyncio.gather(*syncs, return_exceptions=True)
 
     # -- parts
 

@@ -5,10 +5,12 @@ What concerns one partition's directory is done in a thread of its own, one thin
 thread gets values and gives values back; the tables belong to the loop.
 """
 
+import asyncio
 import errno
 import logging
 import resource
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from typing import NamedTuple
 
 from ..coordinator.cluster_model import Topic
@@ -26,6 +28,7 @@ from .handlers.config_entries import topic_defaults_in_force
 
 logger = logging.getLogger(__name__)
 TopicPartition = tuple[str, int]
+SYNCED_AT_ONCE = 64
 
 
 class DirectoryJob(NamedTuple):
@@ -121,6 +124,20 @@ class Logs:
     def known_elsewhere(self, topic_ids: Iterable[bytes]) -> None:
         """These topics are deleted, or on other brokers, for certain: what is left may go."""
         self._directory.known_elsewhere.update(topic_ids)
+
+    async def close(self, executor: Executor, syncs: Executor | None, *, broker_epoch: int) -> None:
+        """Sync all logs, and close the directory in `executor`. Raises KafkaStorageError.
+
+        `syncs` does several at once: the file system has one commit for them all.
+        """
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(executor, self._directory.write_last)
+        logs = list(self._directory.logs.values())
+        for start in range(0, len(logs), SYNCED_AT_ONCE):
+            some = logs[start : start + SYNCED_AT_ONCE]
+            syncing = (loop.run_in_executor(syncs, log.sync_last) for log in some)
+            await asyncio.gather(*syncing, return_exceptions=True)  # one that fails is not clean
+        await loop.run_in_executor(executor, self._directory.close, broker_epoch)
 
     # -- in the thread
 
