@@ -10,7 +10,7 @@ from dataclasses import replace
 from . import results
 from .catalogue import SWITCHES
 from .chance import FIRST, by_chance
-from .rounds import IN_SIMULATION, chosen, round_number
+from .rounds import DIRECTED, IN_SIMULATION, chosen, round_number
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.processes:
         names = [name for name in names if SWITCHES[name].plays_on_processes]
     if options.round:
+        names = [name for name in names if name in DIRECTED]
         names = chosen(round_number(), IN_SIMULATION, names)
         print(f"round {round_number()}: {', '.join(names)}")
     if options.chance:

@@ -6,6 +6,7 @@ from typing import Any
 
 from oncelog.node.checkpoint_writer import CheckpointWriter
 from oncelog.node.logs import DirectoryJob, Logs
+from oncelog.storage import disk_guard
 
 from .patching import replaced
 
@@ -22,6 +23,11 @@ def shared_tables() -> AbstractContextManager[Any]:
         return outcomes
 
     return replaced(Logs, "carry_out", carry_out)
+
+
+def latched_log() -> AbstractContextManager[Any]:
+    """A log that had no room or no descriptor once has failed for good."""
+    return replaced(disk_guard, "OUT_OF_RESOURCES", frozenset[int]())
 
 
 def late_recovery_point() -> AbstractContextManager[Any]:

@@ -23,7 +23,12 @@ class Switch:
     @property
     def plays_on_processes(self) -> bool:
         """Whether its scenario needs nothing that only a simulation can do."""
-        return not self.scenario.startswith(("raft-", "power-", "random"))
+        return not self.is_left_to_chance and not self.scenario.startswith(("raft-", "power-"))
+
+    @property
+    def is_left_to_chance(self) -> bool:
+        """Whether random simulation has to meet it, up to some hundred seeds."""
+        return self.scenario.startswith("random")
 
 
 def _switch(name: str, install: Install, scenario: str, *found_as: str) -> Switch:
@@ -64,6 +69,7 @@ _ALL = (
     _switch("same-epoch-after-timeout", broken_decisions.same_epoch_after_timeout, "timeout",
             "torn-transaction", "unseen"),
     _switch("shared-tables", broken_nodes.shared_tables, "random", "unhandled"),
+    _switch("latched-log", broken_nodes.latched_log, "random", "failed by a read"),
     _switch("late-recovery-point", broken_nodes.late_recovery_point, "random-power",
             "value lost", "leader lacks records", "member lacks records"),
 )  # fmt: skip
