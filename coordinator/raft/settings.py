@@ -24,9 +24,9 @@ class RaftSettings:
 
     command_bytes_max: int = 1 << 20
     pending_commands_max: int = 50_000
-    append_bytes_max: int = 256 << 10  # of one message; a single larger command travels alone
-    in_flight_bytes_max: int = 4 << 20  # to one follower
-    frame_bytes_max: int = 4 << 20
+    append_bytes_max: int = 64 << 10  # of one message; a single larger command travels alone
+    in_flight_bytes_max: int = 512 << 10  # to one follower: some 10 ms of work for either
+    frame_bytes_max: int = 512 << 10
     apply_batch_max: int = 256  # commands applied before the event loop gets a turn
 
     segment_bytes: int = 8 << 20
