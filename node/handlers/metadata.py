@@ -308,7 +308,7 @@ def missing_topic(name: str, error: int | None = None) -> dict[str, Any]:
 
 def describe_topic_partitions(
     context: RequestContext, header: RequestHeader, request: Any
-) -> Values:
+) -> Steps[Values]:
     """Topics in the order of their names, from the cursor on, as many partitions as fit."""
     state, config = context.broker.state, context.broker.config
     cursor = request.cursor
@@ -329,7 +329,9 @@ def describe_topic_partitions(
     limit = min(config.max_request_partition_size_limit, request.response_partition_limit)
     remaining = max(limit, 1)
     topics: list[dict[str, Any]] = []
-    for name in names:
+    for number, name in enumerate(names, 1):
+        if number % PARTITIONS_PER_STEP == 0:
+            yield
         if remaining == 0:
             return _page(topics, name, 0)
         topic = state.topics.get(name)

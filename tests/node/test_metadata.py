@@ -1,11 +1,14 @@
 """Metadata, DescribeTopicPartitions, and topics that are made by asking for them."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from oncelog.coordinator.commands import FenceBroker
 from oncelog.node.handlers import auto_creation
+from oncelog.node.handlers.metadata import describe_topic_partitions
 from oncelog.wire.errors import ErrorCode, InvalidReplicationFactor
 from oncelog.wire.messages import control
 
@@ -402,3 +405,13 @@ def test_a_question_for_very_many_topics_is_answered() -> None:
     answer = broker.ask(METADATA, 12, asking(*names))
     assert [topic.name for topic in answer.topics] == names
     assert [topic.error_code for topic in answer.topics[:2]] == [0, 3]
+
+
+def test_many_names_are_described_in_steps() -> None:
+    broker = FakeBroker()
+    names = [SimpleNamespace(name=f"t{n}") for n in range(1_000)]
+    request = SimpleNamespace(topics=names, cursor=None, response_partition_limit=2_000)
+    context: Any = SimpleNamespace(broker=broker.services)
+    header: Any = SimpleNamespace(api_version=0)
+    steps = describe_topic_partitions(context, header, request)
+    assert sum(1 for _ in steps) >= 20
