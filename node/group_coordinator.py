@@ -149,7 +149,7 @@ class GroupCoordinator:
         A require_stable fetch needs this first: a transactional commit on its way to the replicas
         is not to be overlooked (KIP-447). Raises as `append`.
         """
-        self._check_serving(shard)
+        self.check_serving(shard)
         await self._wait(shard, shard.partition.log.log_end_offset)
 
     def append_now(
@@ -164,7 +164,7 @@ class GroupCoordinator:
 
         Nothing has been appended when this raises.
         """
-        self._check_serving(shard)
+        self.check_serving(shard)
         view = memoryview(bytearray(batch))
         header = decode_header(view)
         if len(view) > shard.partition.log.config.max_message_bytes:
@@ -193,7 +193,8 @@ class GroupCoordinator:
         return done
 
     @staticmethod
-    def _check_serving(shard: GroupShard) -> None:
+    def check_serving(shard: GroupShard) -> None:
+        """Raise NotCoordinator if we have resigned: what the shard says counts no more."""
         if shard.state is not ShardState.SERVING:
             raise NotCoordinator
 

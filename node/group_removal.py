@@ -52,6 +52,7 @@ def _deleting(
             removed += remove(coordinator, shard, keys)
             keys = []
             yield
+            coordinator.check_serving(shard)
             shard.find(group_id).check_delete()
     keys.append(encode_group_key(group_id))
     removed += remove(coordinator, shard, keys, group_id)

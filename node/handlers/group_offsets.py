@@ -253,6 +253,7 @@ def _delete_all(
                 removed += remove(broker.groups, shard, keys)
                 keys = []
                 yield
+                broker.groups.check_serving(shard)
                 subscribed = shard.check_offset_delete(group_id)
     removed += remove(broker.groups, shard, keys)
     return topics

@@ -258,6 +258,7 @@ def _move_all(
     context: RequestContext, request: Any, moved: list[_Moved]
 ) -> Steps[list[dict[str, Any]]]:
     results = []
+    judged = 0
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
@@ -268,7 +269,8 @@ def _move_all(
                 moved.append((partition, offset, answer))
             except KafkaError as error:
                 answer |= {"low_watermark": -1, "error_code": error.number}
-            if len(partitions) % ENTRIES_PER_STEP == 0:
+            judged += 1
+            if judged % ENTRIES_PER_STEP == 0:
                 yield
         results.append({"name": topic.name, "partitions": partitions})
     return results

@@ -87,6 +87,9 @@ class FakeGroups:
         self.take(batch)
         return base
 
+    def check_serving(self, shard: FakeShard) -> None:
+        assert shard is self.shard
+
     def append_now(self, shard: FakeShard, batch: bytes) -> "tuple[int, asyncio.Future[int]]":
         return self.end, asyncio.ensure_future(self.append(shard, batch))
 

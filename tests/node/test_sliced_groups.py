@@ -275,6 +275,28 @@ def test_a_group_with_many_offsets_is_deleted_in_steps_and_goes_last(tmp_path: P
     run(tmp_path, test)
 
 
+@pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
+def test_a_deletion_that_a_resignation_ends_says_so(tmp_path: Path, api_key: int) -> None:
+    indexes = [{"partition_index": n} for n in range(OFFSETS)]
+    values: dict[str, Any] = {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
+
+    async def test(broker: Broker) -> None:
+        in_steps(broker)
+        await broker.groups.append(broker.shard, commits(OFFSETS))
+        broker.shard.find("g")
+        asked = values if api_key == OFFSET_DELETE else {"groups_names": ["g"]}
+        task = asyncio.ensure_future(broker.ask(api_key, 0, asked))
+        await written_first(broker)
+        shard = broker.shard
+        broker.resign()
+        await turns_until(lambda: not shard.offsets.group_ids())
+        answer = await task
+        error = answer if api_key == OFFSET_DELETE else answer.results[0]
+        assert error.error_code == ErrorCode.NOT_COORDINATOR
+
+    run(tmp_path, test)
+
+
 def test_many_groups_are_listed_in_steps_but_for_those_that_went_meanwhile(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         broker.services.work = broker.replicas.work
