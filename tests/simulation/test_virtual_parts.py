@@ -169,7 +169,7 @@ def test_a_cut_is_silent_and_what_was_sent_arrives_after_it() -> None:
 
 @pytest.mark.parametrize("way", ["close", "abort"])
 def test_what_was_held_arrives_before_the_end_of_its_connection(way: str) -> None:
-    """Else nothing late would ever be acted upon: clients close what is not answered in time."""
+    """Else a batch that has to wait for its turn leaves with its connection, and is never late."""
     pair = Pair()
     _, stream = pair.connect()
     pair.timeline.run(1)

@@ -177,7 +177,7 @@ class Endpoint(asyncio.Transport):
         if not self._is_lost:
             if self._sockets.wires.is_cut(self.far, self.loop.number):
                 return  # it is told when it sends
-            # Behind what was sent before it, so that this is acted upon, however late it comes.
+            # Behind what was sent before it: the other end has time to act upon that.
             arrival = max(self.peer._last_arrival, self._sockets.timeline.now) + self._delay()
             self.loop.call_at(arrival, self.lose, ConnectionResetError("reset by peer"))
 
