@@ -27,6 +27,7 @@ SHORT_S = (0.00002, 0.0008)
 SLOW_S = 0.06  # one job in a hundred
 PAUSES_MAX = 40  # of a job; what is left of it is done at one instant
 PAUSE_S = (0.00001, 0.05)
+PAUSE_MAX_S = 2.0  # a slow disk is not slow for long after it was healed
 AT_ONE_INSTANT = (0.4, 0.8, 0.95)  # of the jobs; one of these for all of a run
 SYNC_S = (0.0005, 0.0005, 0.02, 0.2)  # of a sync, on average; one of these for all of a run
 BY_LINE = 0.15  # of the others: interrupted anywhere, not only at calls of the system
@@ -93,13 +94,13 @@ class Job:
     """One job. `step` runs it until it pauses (True) or has ended (False)."""
 
     def __init__(
-        self, number: int, rng: random.Random, slowness: float, call: Callable[[], Any]
+        self, number: int, rng: random.Random, process: Process, call: Callable[[], Any]
     ) -> None:
         self.number = number
         self.result: Any = None
         self.error: BaseException | None = None
         self.pause_s = 0.0  # how long the pause is that it has just begun
-        self._call, self._random, self._slowness = call, rng, slowness
+        self._call, self._random, self._process = call, rng, process
         self._pauses_left = PAUSES_MAX
         self._is_stopped = self._is_in_haste = self._is_done = False
         self._is_traced = rng.random() < BY_LINE
@@ -165,7 +166,8 @@ class Job:
         pause_s = low * (high / low) ** self._random.random()
         if mean_s:
             pause_s = self._random.expovariate(1 / mean_s)
-        self.pause_s = pause_s * self._slowness**0.5
+        # As slow as the disk is now, not as it was when the job began.
+        self.pause_s = min(PAUSE_MAX_S, pause_s * self._process.slowness**0.5)
         self._thread.pause()
         if self._is_stopped:
             raise Stopped
@@ -237,7 +239,7 @@ class Threads(Executor):
         else:
             loop.timeline.jobs += 1
             dice = random.Random(rng.getrandbits(64))
-            job = Job(loop.timeline.jobs, dice, loop.slowness, call)
+            job = Job(loop.timeline.jobs, dice, loop, call)
             loop.jobs.add(job)
             self._go_on(job, future, seconds)
 
