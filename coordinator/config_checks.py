@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ..replication.sliced_work import Steps
 from ..wire.errors import InvalidConfig
+from ..wire.steps import made
 from .cluster_tables import ClusterTables
 from .commands import (
     BROKER_RESOURCE,
@@ -17,6 +18,7 @@ from .commands import (
     AlterConfigs,
     Command,
     CreateTopics,
+    NewTopic,
     ResourceConfigs,
 )
 from .results import Item, Result
@@ -67,17 +69,29 @@ def refuse_invalid_configs(
     return command, refused
 
 
-def with_refusals(command: Command, result: Result, refused: Mapping[object, Item]) -> Result:
+def with_refusals(
+    command: Command, result: Result, refused: Mapping[object, Item]
+) -> Steps[Result]:
     """The result of what was proposed and what was refused, in the order of the command."""
     if not refused:
         return result
-    by_key = {item_key(item): item for item in result.items} | dict(refused)
+    known = yield from made(item_key, result.items)
+    by_key = dict(zip(known, result.items, strict=True)) | dict(refused)
     keys: list[object] = []
     if isinstance(command, CreateTopics):
-        keys = [(0, topic.name) for topic in command.topics]
+        keys = yield from made(_key_of_topic, command.topics)
     elif isinstance(command, AlterConfigs):
-        keys = [(resource.resource_type, resource.name) for resource in command.resources]
-    return replace(result, items=tuple(by_key[key] for key in dict.fromkeys(keys) if key in by_key))
+        keys = yield from made(_key_of_resource, command.resources)
+    items = yield from made(by_key.get, dict.fromkeys(keys))
+    return replace(result, items=tuple(filter(None, items)))
+
+
+def _key_of_topic(topic: NewTopic) -> object:
+    return 0, topic.name
+
+
+def _key_of_resource(resource: ResourceConfigs) -> object:
+    return resource.resource_type, resource.name
 
 
 def item_key(item: Item) -> object:

@@ -100,7 +100,8 @@ class ControllerClient:
             parts = await self._work.finish("splitting of a command", split_command(command))
             result = merge_results([await self._submit(part, deadline_ms) for part in parts])
             await self.until_applied(result.index, deadline_ms)
-        return with_refusals(wanted, result, refused)
+        merging = with_refusals(wanted, result, refused)
+        return await self._work.finish("configurations", merging)
 
     async def heartbeat(self, heartbeat: Heartbeat, *, timeout_ms: int) -> HeartbeatReply:
         """Raises RequestTimedOut when no controller answered."""

@@ -4,6 +4,7 @@ Errors are Kafka's codes; a message is a sentence for the person who asked.
 """
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ..replication.peer_codec import decode_message, encode_message
 from ..wire.errors import ErrorCode
@@ -66,6 +67,6 @@ def merge_results(results: list[Result]) -> Result:
     first_error = next((result for result in results if result.error), results[0])
     return replace(
         first_error,
-        items=tuple(item for result in results for item in result.items),
+        items=tuple(chain.from_iterable(result.items for result in results)),
         index=max(result.index for result in results),
     )

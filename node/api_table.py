@@ -19,6 +19,7 @@ from .handlers import (
     metadata,
     offset_commits,
     replicas,
+    topic_partitions,
     topics,
     transaction_admin,
     transactions,
@@ -34,6 +35,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
     return (
         *cluster.apis(),
         *metadata.apis(creation),
+        *topic_partitions.apis(),
         *topics.apis(),
         *configs.apis(),
         *replicas.apis(),

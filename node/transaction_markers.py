@@ -25,6 +25,7 @@ from ..storage.producer_entry import NO_OFFSET
 from ..wire.control_record import ControlType, encode_marker
 from ..wire.errors import ErrorCode, KafkaError
 from ..wire.record_batch import decode_header
+from ..wire.steps import StepCounter, Steps
 from .hosted_partition import ACKS_ALL, ANY_EPOCH, HostedPartition
 from .replica_manager import ReplicaManager, no_fault_point
 
@@ -97,12 +98,8 @@ class MarkerWriter:
                 if appended % APPENDS_PER_TURN == 0:
                     await asyncio.sleep(0)
         await self._until_committed(outcomes, wait_ms)
-        return WriteMarkersReply(
-            tuple(
-                tuple(each.error if isinstance(each, _Written) else each for each in of_marker)
-                for of_marker in outcomes
-            )
-        )
+        errors = await self._replicas.work.finish("WriteTxnMarkers", _errors(outcomes))
+        return WriteMarkersReply(tuple(errors))
 
     # -- one marker
 
@@ -152,12 +149,7 @@ class MarkerWriter:
     async def _until_committed(
         self, outcomes: Sequence[Sequence["_Written | int"]], wait_ms: int
     ) -> None:
-        required: dict[Hashable, int] = {}
-        for of_marker in outcomes:
-            for each in of_marker:
-                if isinstance(each, _Written) and each.error == ErrorCode.REQUEST_TIMED_OUT:
-                    end = each.offset + 1
-                    required[each.partition] = max(end, required.get(each.partition, end))
+        required = await self._replicas.work.finish("WriteTxnMarkers", _required(outcomes))
         if not required:
             return
         done = asyncio.get_running_loop().create_future()
@@ -195,6 +187,37 @@ class MarkerWriter:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("writing transaction markers failed", exc_info=error)
+
+
+def _errors(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[list[tuple[int, ...]]]:
+    errors: list[tuple[int, ...]] = []
+    counter = StepCounter()
+    for of_marker in outcomes:
+        some: list[int] = []
+        for each in of_marker:
+            some.append(each.error if isinstance(each, _Written) else each)
+            if counter.ends_step():
+                yield
+        errors.append(tuple(some))
+        if counter.ends_step():
+            yield
+    return errors
+
+
+def _required(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[dict[Hashable, int]]:
+    """Up to where each partition must be committed."""
+    required: dict[Hashable, int] = {}
+    counter = StepCounter()
+    for of_marker in outcomes:
+        for each in of_marker:
+            if isinstance(each, _Written) and each.error == ErrorCode.REQUEST_TIMED_OUT:
+                end = each.offset + 1
+                required[each.partition] = max(end, required.get(each.partition, end))
+            if counter.ends_step():
+                yield
+        if counter.ends_step():
+            yield
+    return required
 
 
 def _uncommitted_repetition(

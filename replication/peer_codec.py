@@ -52,6 +52,8 @@ def _plain(value: object) -> object:
     if names is not None:
         return [_plain(getattr(value, name)) for name in names]
     if isinstance(value, (tuple, list, frozenset, set)):
+        if _PLAIN.issuperset(map(type, value)):
+            return list(value)
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {_plain(key): _plain(item) for key, item in value.items()}
@@ -76,7 +78,7 @@ def _reader(annotation: Any) -> _Reader:
     if origin in (Union, types.UnionType):
         return _union_reader([_reader(argument) for argument in arguments])
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _sequence_reader(_reader(arguments[0]))
+        return _sequence_reader(_reader(arguments[0]), arguments[0])
     if origin is tuple:
         return _fixed_reader([_reader(argument) for argument in arguments])
     if origin is dict:
@@ -107,10 +109,14 @@ def _union_reader(readers: list[_Reader]) -> _Reader:
     return read
 
 
-def _sequence_reader(item: _Reader) -> _Reader:
+def _sequence_reader(item: _Reader, annotation: Any) -> _Reader:
+    only = {annotation} if annotation in _PLAIN else None
+
     def read(value: Any, where: str) -> Any:
         if type(value) is not tuple:
             raise MalformedPeerMessage(f"{where}: expected an array")
+        if set(map(type, value)) == only:  # as long arrays of numbers are
+            return value
         return tuple([item(element, where) for element in value])
 
     return read

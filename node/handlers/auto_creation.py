@@ -9,10 +9,12 @@ who go on asking, as with Kafka; the reason is in the log.
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from ...coordinator.commands import CreateTopics, NewTopic
 from ...coordinator.topic_names import why_invalid
 from ...wire.errors import ErrorCode, KafkaError
+from ...wire.steps import made
 from ..config import BrokerConfig
 from ..group_coordinator import OFFSETS_TOPIC
 from ..log_limit import LimitedLog
@@ -21,6 +23,7 @@ from .topic_ids import new_topic_id
 
 # Kafka keeps these itself; transactions are decided elsewhere here, shares not at all.
 NEVER_AUTOMATIC = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
+NAMED = 100  # topics of one request in the log
 PATIENCE_MS = 1000  # how long a question waits for the topic that it creates
 
 
@@ -46,32 +49,35 @@ class AutoCreation:
             task = asyncio.get_running_loop().create_task(self._create(broker, new))
             self._under_way |= dict.fromkeys(new, task)
             task.add_done_callback(lambda _: self._settled(new))
-        waiting = {self._under_way[name] for name in names if name in self._under_way}
+        waiting = set(filter(None, map(self._under_way.get, names)))
         done, _ = await asyncio.wait(waiting, timeout=PATIENCE_MS / 1000)
-        return {
-            name: (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if self._under_way.get(name) in (None, *done)
-                else ErrorCode.LEADER_NOT_AVAILABLE
-            )
-            for name in names
-        }
+        settled: set[asyncio.Task[None] | None] = {None, *done}
+
+        def error_of(name: str) -> tuple[str, int]:
+            if self._under_way.get(name) in settled:
+                return name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return name, ErrorCode.LEADER_NOT_AVAILABLE
+
+        return dict(await broker.work.finish("Metadata", made(error_of, names)))
 
     async def _create(self, broker: BrokerServices, names: Sequence[str]) -> None:
-        now_s = asyncio.get_running_loop().time()
-        command = CreateTopics(tuple(new_topic(broker.config, name) for name in names))
+        making = made(partial(new_topic, broker.config), names)
+        command = CreateTopics(tuple(await broker.work.finish("CreateTopics", making)))
         try:
             result = await broker.controller.submit(
                 command, timeout_ms=broker.config.request_timeout_ms
             )
         except KafkaError as error:
-            self._log.info("auto-creation", now_s, "cannot create %s: %s", names, error)
+            self._say(names[:NAMED], error)
             return
-        for item in result.items:
+        for item in result.items[:NAMED]:
             if item.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self._log.info(
-                    "auto-creation", now_s, "cannot create %s: %s", item.name, item.message
-                )
+                self._say(item.name, item.message)
+
+    def _say(self, topics: object, reason: object) -> None:
+        now_s = asyncio.get_running_loop().time()
+        message = "cannot create %s: %s"
+        self._log.log(logging.INFO, "auto-creation", now_s, message, topics, reason)
 
     def _settled(self, names: Sequence[str]) -> None:
         for name in names:

@@ -14,6 +14,7 @@ from ..config import BROKER_KEYS, BrokerConfig
 from ..config_keys import COARSER_UNITS
 from ..services import BrokerServices
 
+CONFIGS_MAX = 500  # of one topic in a request: more than there are
 TOPIC, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 3, 4, 5  # Kafka's ConfigSource
 
 

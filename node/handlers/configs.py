@@ -27,6 +27,7 @@ from ...coordinator.commands import (
     ConfigOperation,
     ResourceConfigs,
 )
+from ...coordinator.results import Item
 from ...coordinator.topic_names import why_invalid
 from ...storage.topic_configs import TOPIC_CONFIGS, ConfigType
 from ...wire.errors import (
@@ -45,6 +46,7 @@ from ..dispatch import Api, RequestContext, Values, control_api
 from ..services import BrokerServices
 from .cluster import code_and_message
 from .config_entries import (
+    CONFIGS_MAX,
     Entry,
     broker_entries,
     dynamic_cluster_entries,
@@ -119,6 +121,7 @@ async def alter_configs(context: RequestContext, header: RequestHeader, request:
     """Per resource: its configs are these, and nothing else."""
 
     def wanted(resource: Resource) -> ResourceConfigs:
+        _check_count(resource)
         operations = [ConfigOperation(c.name, SET, c.value) for c in resource.configs]
         return _checked(context.broker, resource, operations, replaces_all=True)
 
@@ -133,6 +136,7 @@ async def incremental_alter_configs(
     defaults_of = cache(partial(_list_defaults, context.broker))
 
     def wanted(resource: Resource) -> ResourceConfigs:
+        _check_count(resource)
         defaults = defaults_of(resource.resource_type)
         operations = []
         for config in resource.configs:
@@ -176,17 +180,27 @@ async def _alter(
             AlterConfigs(tuple(changes), request.validate_only),
             timeout_ms=broker.config.request_timeout_ms,
         )
-        for change in changes:
+
+        def settled(change: ResourceConfigs) -> None:
             failed = error_for(result.error, result.message) if result.error else None
             outcomes[change.resource_type, change.name] = failed
-        for item in result.items:
+
+        def refused(item: Item) -> None:
             if item.error:
                 outcomes[item.resource_type, item.name] = error_for(item.error, item.message)
+
+        await broker.work.finish("configurations", made(settled, changes))
+        await broker.work.finish("configurations", made(refused, result.items))
 
     def outcome(resource: Resource) -> dict[str, Any]:
         return _response(resource, outcomes[resource.resource_type, resource.resource_name])
 
     return {"responses": Each(outcome, request.resources)}
+
+
+def _check_count(resource: Resource) -> None:
+    if len(resource.configs) > CONFIGS_MAX:
+        raise InvalidRequest(f"At most {CONFIGS_MAX} configs of a resource can be changed at once.")
 
 
 def _checked(

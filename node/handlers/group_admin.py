@@ -21,7 +21,7 @@ from ...wire.errors import (
 )
 from ...wire.framing import RequestHeader
 from ...wire.messages.control import Each
-from ...wire.steps import Steps
+from ...wire.steps import Steps, made
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..group_removal import delete_group
 from ..group_shard import ShardState
@@ -88,8 +88,8 @@ def _members(group: ClassicGroup) -> list[dict[str, Any]]:
 
 def list_groups(context: RequestContext, header: RequestHeader, request: Any) -> Steps[Values]:
     """The groups that this broker coordinates."""
-    states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
-    types = {kind.strip().lower() for kind in getattr(request, "types_filter", ())}
+    states = set((yield from made(_filter, getattr(request, "states_filter", ()))))
+    types = set((yield from made(_filter, getattr(request, "types_filter", ()))))
     groups = context.broker.groups
     if groups.is_stopping:
         raise CoordinatorNotAvailable
@@ -114,6 +114,10 @@ def list_groups(context: RequestContext, header: RequestHeader, request: Any) ->
                     }
                 )
     return {"groups": listed}
+
+
+def _filter(text: str) -> str:
+    return text.strip().lower()
 
 
 async def delete_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:

@@ -11,7 +11,6 @@ the same name counts as none (with Kafka only from version 10 on, and only of su
 """
 
 import asyncio
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -179,16 +178,12 @@ def _single(request: Any, version: int, values: dict[str, Any]) -> Values:
     error = values["error_code"]
     if not error or version >= GROUP_ERRORS_FROM:
         return {"topics": values["topics"], "error_code": error}
-    topics: Iterable[Any] = request.topics or ()
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": Each(partial(_failed_partition, error), topic.partition_indexes),
-            }
-            for topic in topics
-        ]
-    }
+
+    def failed(topic: Any) -> dict[str, Any]:
+        partitions = Each(partial(_failed_partition, error), topic.partition_indexes)
+        return {"name": topic.name, "partitions": partitions}
+
+    return {"topics": Each(failed, request.topics or ())}
 
 
 def _failed_partition(error: int, index: int) -> dict[str, Any]:

@@ -12,6 +12,8 @@ that comes while the coordinator loads is answered as if all were well, as Kafka
 starts anew when it has loaded.
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -33,7 +35,18 @@ from ...wire.errors import (
 )
 from ...wire.framing import RequestHeader
 from ...wire.messages import control
-from ..dispatch import Api, Buffer, PendingAnswer, RequestContext, Values, control_api
+from ...wire.messages.apis import API_NAMES
+from ...wire.steps import Steps
+from ..dispatch import (
+    BODY_AT_ONCE_BYTES_MAX,
+    Api,
+    Buffer,
+    Handler,
+    PendingAnswer,
+    RequestContext,
+    Values,
+    control_api,
+)
 from ..services import BrokerServices
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
@@ -42,14 +55,42 @@ BATCHED_FROM = 3  # LeaveGroup
 NAMED_FROM = 5  # SyncGroup: from then on the member must say its protocol
 # The metadata of one member. Kafka has no limit, but a group's record must fit in a batch.
 METADATA_BYTES_MAX = 1024 * 1024
+PROTOCOLS_MAX = 1_000  # of one member
+ASSIGNMENTS_MAX = 10_000  # of one group
+LEAVING_A_STEP = 50
+_Proceed = Callable[[RequestContext, RequestHeader, Any], list[Buffer] | PendingAnswer]
+
+
+def _decoding_in_slices(key: int, proceed: "_Proceed") -> Handler:
+    """A handler: requests with long arrays are decoded in slices, and then go on as others do."""
+
+    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:
+            return handle_large(context, header, body)
+        return proceed(context, header, control.decode_request(key, header.api_version, body))
+
+    async def handle_large(
+        context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Buffer] | None:
+        steps = control.decode_request_steps(key, header.api_version, body)
+        request = await context.broker.work.run(API_NAMES[key], steps)
+        outcome = proceed(context, header, request)
+        if not isinstance(outcome, PendingAnswer):
+            return outcome
+        if not outcome.is_done:
+            done = asyncio.Event()
+            outcome.notify(done.set)
+            await done.wait()
+        return outcome.buffers
+
+    return handle
 
 
 def join_group(
-    context: RequestContext, header: RequestHeader, body: memoryview
+    context: RequestContext, header: RequestHeader, request: Any
 ) -> list[Buffer] | PendingAnswer:
     """Wait for the next generation, or hear at once why not."""
     version = header.api_version
-    request = control.decode_request(JOIN_GROUP, version, body)
     try:
         asked = _join_request(context, header, request)
         shard = context.broker.groups.shard_for(request.group_id)
@@ -66,6 +107,8 @@ def _join_request(context: RequestContext, header: RequestHeader, request: Any) 
     version = header.api_version
     config = context.broker.config
     _check_group_id(request.group_id)
+    if len(request.protocols) > PROTOCOLS_MAX:
+        raise InvalidRequest(f"A member names at most {PROTOCOLS_MAX} protocols.")
     session_ms = request.session_timeout
     if not (
         config.group_min_session_timeout_ms <= session_ms <= config.group_max_session_timeout_ms
@@ -124,16 +167,17 @@ def _join_error(
 
 
 def sync_group(
-    context: RequestContext, header: RequestHeader, body: memoryview
+    context: RequestContext, header: RequestHeader, request: Any
 ) -> list[Buffer] | PendingAnswer:
     """Wait for the leader's assignment, or bring it."""
     version = header.api_version
-    request = control.decode_request(SYNC_GROUP, version, body)
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
     if version >= NAMED_FROM and (protocol_type is None or protocol_name is None):
         raise InconsistentGroupProtocol
     _check_group_id(request.group_id)
+    if len(request.assignments) > ASSIGNMENTS_MAX:
+        raise InvalidRequest(f"An assignment is for at most {ASSIGNMENTS_MAX} members.")
     shard = context.broker.groups.shard_for(request.group_id)
     pending = PendingAnswer()
     asked = SyncRequest(
@@ -188,30 +232,33 @@ def heartbeat(context: RequestContext, header: RequestHeader, request: Any) -> V
     return {"error_code": ErrorCode.NONE}
 
 
-def leave_group(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def leave_group(context: RequestContext, header: RequestHeader, request: Any) -> Steps[Values]:
     """Members leave, each with an answer of its own."""
     if header.api_version < BATCHED_FROM:
         leaving = [LeavingMember(member_id=request.member_id)]
         return {"error_code": _leave(context.broker, request.group_id, leaving)[0]}
-    leaving = [
-        LeavingMember(
-            member_id=each.member_id,
-            group_instance_id=each.group_instance_id,
-            reason=getattr(each, "reason", None) or "",
-        )
-        for each in request.members
-    ]
-    errors = _leave(context.broker, request.group_id, leaving)
+    members: list[dict[str, Any]] = []
+    for start in range(0, max(1, len(request.members)), LEAVING_A_STEP):
+        leaving = list(map(_leaving, request.members[start : start + LEAVING_A_STEP]))
+        errors = _leave(context.broker, request.group_id, leaving)
+        members += map(_left, leaving, errors)
+        yield
+    return {"error_code": ErrorCode.NONE, "members": members}
+
+
+def _leaving(member: Any) -> LeavingMember:
+    return LeavingMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        reason=getattr(member, "reason", None) or "",
+    )
+
+
+def _left(member: LeavingMember, error: int) -> dict[str, Any]:
     return {
-        "error_code": ErrorCode.NONE,
-        "members": [
-            {
-                "member_id": each.member_id,
-                "group_instance_id": each.group_instance_id,
-                "error_code": error,
-            }
-            for each, error in zip(leaving, errors, strict=True)
-        ],
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "error_code": error,
     }
 
 
@@ -236,8 +283,8 @@ def _error_code(request: Any, error: KafkaError) -> Values:
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        Api(JOIN_GROUP, 0, 9, join_group, _join_error),
+        Api(JOIN_GROUP, 0, 9, _decoding_in_slices(JOIN_GROUP, join_group), _join_error),
         control_api(HEARTBEAT, (0, 4), heartbeat, _error_code),
         control_api(LEAVE_GROUP, (0, 5), leave_group, _error_code),
-        Api(SYNC_GROUP, 0, 5, sync_group, _sync_error),
+        Api(SYNC_GROUP, 0, 5, _decoding_in_slices(SYNC_GROUP, sync_group), _sync_error),
     )

@@ -4,7 +4,6 @@ Metadata 0-13   v0: [] asks for all topics, and a replica on a dead broker is an
                 asks for all; v4: auto-creation can be declined; v5: offline replicas; v7: leader
                 epochs (KIP-320); v8: authorized operations (KIP-430), v11 without the cluster's;
                 v10: topic ids in answers, v12 in questions (KIP-516); v13: a top-level error.
-DescribeTopicPartitions 0   KIP-966: the eligible leader replicas too, page by page.
 
 The encoded answer is kept by the bytes of the question until the metadata changes, so the
 hundredth client that asks for the same costs a dictionary lookup.
@@ -22,8 +21,15 @@ from ...coordinator.topic_names import why_invalid
 from ...wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ...wire.framing import RequestHeader
 from ...wire.messages import control
-from ...wire.steps import Steps, run_to_end
-from ..dispatch import BODY_AT_ONCE_BYTES_MAX, Api, RequestContext, Values, control_api
+from ...wire.messages.control import Each
+from ...wire.steps import StepCounter, Steps, made, run_to_end
+from ..dispatch import (
+    BODY_AT_ONCE_BYTES_MAX,
+    Api,
+    CloseConnection,
+    RequestContext,
+    Values,
+)
 from ..services import BrokerServices
 from .auto_creation import AutoCreation
 from .cluster import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, address_of, in_order
@@ -69,17 +75,27 @@ class MetadataAnswers:
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any]:
         version = header.api_version
+        work = context.broker.work
         decoding = control.decode_request_steps(METADATA, version, body)
-        request = await context.broker.work.run("Metadata", decoding)
-        answer = self._answer(context, version, request, None)
-        return answer if isinstance(answer, list) else await answer
+        request = await work.run("Metadata", decoding)
+        try:
+            asked = await work.run("Metadata", _asked(context.broker.state, request, version))
+        except KafkaError as error:
+            encoding = control.encode_response_steps(
+                METADATA, version, _refusal(request, version, error)
+            )
+            return [await work.run("Metadata", encoding)]
+        to_create = await work.run("Metadata", self._to_create(context, request, *asked))
+        if to_create:
+            return await self._create_and_answer(context, request, version, asked[0], to_create)
+        return await self._answer_in_slices(context, request, version, asked[0], None)
 
     def _answer(
         self, context: RequestContext, version: int, request: Any, key: tuple[int, bytes] | None
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         broker = context.broker
-        names, by_id = _asked(broker.state, request, version)
-        to_create = self._to_create(context, request, names, by_id)
+        names, by_id = run_to_end(_asked(broker.state, request, version))
+        to_create = run_to_end(self._to_create(context, request, names, by_id))
         if to_create:
             return self._create_and_answer(context, request, version, names, to_create)
         if _has_many_partitions(broker.state, names):
@@ -120,7 +136,7 @@ class MetadataAnswers:
         request: Any,
         names: Sequence[str | bytes] | None,
         by_id: bool,
-    ) -> list[str]:
+    ) -> Steps[list[str]]:
         config = context.broker.config
         if (
             names is None
@@ -129,12 +145,12 @@ class MetadataAnswers:
             or not getattr(request, "allow_auto_topic_creation", True)
         ):
             return []
-        topics = context.broker.state.topics
-        return [
-            name
-            for name in names
-            if isinstance(name, str) and name not in topics and self._creation.may_create(name)
-        ]
+        missing = (name for name in names if name not in context.broker.state.topics)
+        judged = yield from made(self._if_it_may_be, missing)
+        return [name for name in judged if name is not None]
+
+    def _if_it_may_be(self, name: str | bytes) -> str | None:
+        return name if isinstance(name, str) and self._creation.may_create(name) else None
 
     async def _create_and_answer(
         self,
@@ -155,25 +171,26 @@ def _moment(broker: BrokerServices) -> tuple[int, int, int]:
 
 def _asked(
     state: ClusterState, request: Any, version: int
-) -> tuple[Sequence[str | bytes] | None, bool]:
+) -> Steps[tuple[Sequence[str | bytes] | None, bool]]:
     """The topics asked for: names, or unknown ids as bytes; None for all. Whether by id."""
     if request.topics is None or (version == 0 and not request.topics):
         return None, False
+    names: dict[str | bytes, None] = {}
+    found: dict[str | bytes, None] = {}
+    counter = StepCounter()
     for topic in request.topics:
         topic_id = getattr(topic, "topic_id", ZERO_ID)
         if topic.name is None and version < 12:
             raise InvalidRequest(f"Topic name can not be null for version {version}")
         if topic_id != ZERO_ID and version < 12:
             raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
-    ids = [getattr(topic, "topic_id", ZERO_ID) for topic in request.topics]
-    if any(topic_id != ZERO_ID for topic_id in ids):
-        found: dict[str | bytes, None] = {}
-        for topic_id in ids:
-            if topic_id != ZERO_ID:
-                topic = state.topic_by_id(topic_id)
-                found[topic_id if topic is None else topic.name] = None
-        return list(found), True
-    return list(dict.fromkeys(topic.name or "" for topic in request.topics)), False
+        if topic_id != ZERO_ID:
+            known = state.topic_by_id(topic_id)
+            found[topic_id if known is None else known.name] = None
+        names[topic.name or ""] = None
+        if counter.ends_step():
+            yield
+    return (list(found), True) if found else (list(names), False)
 
 
 def _has_many_partitions(state: ClusterState, names: Iterable[str | bytes] | None) -> bool:
@@ -306,95 +323,27 @@ def missing_topic(name: str, error: int | None = None) -> dict[str, Any]:
     }
 
 
-def describe_topic_partitions(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Steps[Values]:
-    """Topics in the order of their names, from the cursor on, as many partitions as fit."""
-    state, config = context.broker.state, context.broker.config
-    cursor = request.cursor
-    asked = {topic.name for topic in request.topics}
-    names = sorted(asked or state.topics)
-    if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
-        if asked and cursor.topic_name not in asked:
-            raise InvalidRequest(
-                "DescribeTopicPartitionsRequest topic list should contain the cursor topic: "
-                f"{cursor.topic_name}"
-            )
-        if cursor.partition_index < 0:
-            raise InvalidRequest(
-                "DescribeTopicPartitionsRequest cursor partition must be valid: "
-                f"{cursor.partition_index}"
-            )
-    limit = min(config.max_request_partition_size_limit, request.response_partition_limit)
-    remaining = max(limit, 1)
-    topics: list[dict[str, Any]] = []
-    for number, name in enumerate(names, 1):
-        if number % PARTITIONS_PER_STEP == 0:
-            yield
-        if remaining == 0:
-            return _page(topics, name, 0)
-        topic = state.topics.get(name)
-        if topic is None:
-            topics.append(missing_topic(name) | {"topic_authorized_operations": TOPIC_OPERATIONS})
-            continue
-        start = cursor.partition_index if cursor and cursor.topic_name == name else 0
-        end = min(len(topic.partitions), start + remaining)
-        topics.append(
-            {
-                "name": name,
-                "topic_id": topic.topic_id,
-                "is_internal": topic.is_internal,
-                "partitions": [
-                    partition_values(state, index, partition)
-                    | {
-                        "error_code": ErrorCode.NONE,
-                        "eligible_leader_replicas": partition.elr,
-                        "last_known_elr": [],
-                    }
-                    for index, partition in enumerate(topic.partitions[start:end], start)
-                ],
-                "topic_authorized_operations": TOPIC_OPERATIONS,
-            }
-        )
-        if end < len(topic.partitions):
-            return _page(topics, name, end)
-        remaining -= max(0, end - start)
-    return {"topics": topics}
-
-
-def _page(topics: list[dict[str, Any]], next_name: str, next_index: int) -> Values:
-    return {
-        "topics": topics,
-        "next_cursor": {"topic_name": next_name, "partition_index": next_index},
-    }
-
-
 def _metadata_error(
     context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
 ) -> list[Any]:
-    request = control.decode_request(METADATA, header.api_version, body)
-    topics = [
-        {
+    version = header.api_version
+    if len(body) > BODY_AT_ONCE_BYTES_MAX:  # a refusal is handled above
+        raise CloseConnection(f"Metadata failed: {error}")
+    request = control.decode_request(METADATA, version, body)
+    return [control.encode_response(METADATA, version, _refusal(request, version, error))]
+
+
+def _refusal(request: Any, version: int, error: KafkaError) -> Values:
+    def failed(topic: Any) -> dict[str, Any]:
+        return {
             "error_code": error.number,
-            "name": topic.name if header.api_version >= 12 else topic.name or "",
+            "name": topic.name if version >= 12 else topic.name or "",
             "topic_id": getattr(topic, "topic_id", ZERO_ID),
         }
-        for topic in request.topics or ()
-    ]
-    values = {"error_code": error.number, "topics": topics}
-    return [control.encode_response(METADATA, header.api_version, values)]
 
-
-def _description_error(request: Any, error: KafkaError) -> Values:
-    return {
-        "topics": [{"error_code": error.number, "name": topic.name} for topic in request.topics]
-    }
+    return {"error_code": error.number, "topics": Each(failed, request.topics or ())}
 
 
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
     """The rows of this file."""
-    return (
-        Api(METADATA, 0, 13, MetadataAnswers(creation).handle, _metadata_error),
-        control_api(75, (0, 0), describe_topic_partitions, _description_error),
-    )
+    return (Api(METADATA, 0, 13, MetadataAnswers(creation).handle, _metadata_error),)

@@ -16,7 +16,6 @@ Against Kafka: the topic's id is stored with every offset, not only with those o
 of a deleted topic never pass for those of its namesake.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...coordinator.cluster_state import ClusterState
@@ -38,6 +37,7 @@ from ...wire.errors import (
     error_for,
 )
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
 from ...wire.records import Record, encoding_batch
 from ...wire.steps import Steps
 from ..dispatch import Api, CloseConnection, RequestContext, Values, control_api
@@ -93,6 +93,9 @@ class _Commit:
         """Look at each topic, and each partition; to be done before anything else."""
         for asked in request.topics:
             yield from self._sorting(state, asked)
+            self._looked_at += 1
+            if self._looked_at % OFFSETS_A_STEP == 0:
+                yield
 
     def _sorting(self, state: ClusterState, asked: Any) -> Steps[None]:
         topic_id = getattr(asked, "topic_id", None)
@@ -299,18 +302,17 @@ def transactional_error(error: KafkaError, version: int) -> int:
 
 
 def _refusal(request: Any, error: KafkaError) -> Values:
-    def topic_values(topic: Any) -> dict[str, Any]:
+    def of_topic(topic: Any) -> dict[str, Any]:
         is_named = hasattr(topic, "name")
         return {
             **({"name": topic.name} if is_named else {"topic_id": topic.topic_id}),
-            "partitions": [
-                {"partition_index": each.partition_index, "error_code": error.number}
-                for each in topic.partitions
-            ],
+            "partitions": Each(of_partition, topic.partitions),
         }
 
-    topics: Sequence[Any] = request.topics
-    return {"topics": [topic_values(topic) for topic in topics]}
+    def of_partition(each: Any) -> dict[str, int]:
+        return {"partition_index": each.partition_index, "error_code": error.number}
+
+    return {"topics": Each(of_topic, request.topics)}
 
 
 def apis() -> tuple[Api, ...]:

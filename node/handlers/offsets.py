@@ -27,7 +27,7 @@ from ...wire.errors import (
 )
 from ...wire.framing import RequestHeader
 from ...wire.messages.control import Each
-from ...wire.steps import Steps
+from ...wire.steps import StepCounter, Steps
 from ..dispatch import Api, RequestContext, Values, control_api
 from ..hosted_partition import HostedPartition
 from ..time_search import find_by_time
@@ -59,9 +59,16 @@ def list_offsets(
     """An offset for each asked timestamp."""
     searches: list[_Search] = []
     answers = _answers(context, header.api_version, request, searches)
-    if any(_is_searched(p.timestamp) for t in request.topics for p in t.partitions):
+    topics = request.topics
+    if len(topics) > ENTRIES_PER_STEP or any(map(_has_search, topics)):
         return _with_searches(context, header.api_version, answers, searches)
     return answers
+
+
+def _has_search(topic: Any) -> bool:
+    """Whether it may have one: of many partitions not all are looked at."""
+    partitions = topic.partitions
+    return len(partitions) > ENTRIES_PER_STEP or any(_is_searched(p.timestamp) for p in partitions)
 
 
 class _Search(NamedTuple):
@@ -82,15 +89,23 @@ def _is_searched(timestamp: int) -> bool:
 def _answers(
     context: RequestContext, version: int, request: Any, searches: list[_Search]
 ) -> Steps[Values]:
-    times = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    times: Counter[tuple[str, int]] = Counter()
     topics: list[dict[str, Any]] = []
-    answered = 0
+    counter = StepCounter(ENTRIES_PER_STEP)
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            times[topic.name, wanted.partition_index] += 1
+            if counter.ends_step():
+                yield
+        if counter.ends_step():
+            yield
     for topic in request.topics:
         partitions: list[dict[str, Any]] = []
         topics.append({"name": topic.name, "partitions": partitions})
+        if counter.ends_step():
+            yield
         for wanted in topic.partitions:
-            answered += 1
-            if answered % ENTRIES_PER_STEP == 0:
+            if counter.ends_step():
                 yield
             answer: dict[str, Any] = {"partition_index": wanted.partition_index}
             partitions.append(answer)
@@ -258,9 +273,12 @@ def _move_all(
     context: RequestContext, request: Any, moved: list[_Moved]
 ) -> Steps[list[dict[str, Any]]]:
     results = []
-    judged = 0
+    counter = StepCounter()
     for topic in request.topics:
         partitions = []
+        results.append({"name": topic.name, "partitions": partitions})
+        if counter.ends_step():
+            yield
         for wanted in topic.partitions:
             answer: dict[str, Any] = {"partition_index": wanted.partition_index}
             partitions.append(answer)
@@ -269,10 +287,8 @@ def _move_all(
                 moved.append((partition, offset, answer))
             except KafkaError as error:
                 answer |= {"low_watermark": -1, "error_code": error.number}
-            judged += 1
-            if judged % ENTRIES_PER_STEP == 0:
+            if counter.ends_step():
                 yield
-        results.append({"name": topic.name, "partitions": partitions})
     return results
 
 

@@ -33,10 +33,11 @@ from ...wire.errors import (
 )
 from ...wire.framing import RequestHeader
 from ...wire.messages.control import Each
-from ...wire.steps import Steps, made
+from ...wire.steps import StepCounter, Steps, made
 from ..dispatch import Api, RequestContext, Values, control_api
 from .cluster import code_and_message
 from .topics import timeout_of
+from .transactions import named_partitions
 
 PARTITIONS_A_STEP = 100
 METADATA_TOPIC = "__cluster_metadata"
@@ -48,9 +49,8 @@ async def elect_leaders(context: RequestContext, header: RequestHeader, request:
     if election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequest(f"Unknown election type {election_type}")
     if request.topic_partitions is not None:
-        partitions = [
-            (topic.topic, index) for topic in request.topic_partitions for index in topic.partitions
-        ]
+        naming = named_partitions((t.topic, t.partitions) for t in request.topic_partitions)
+        partitions = await context.broker.work.finish("ElectLeaders", naming)
         if not partitions:
             return {"replica_election_results": []}
     else:  # by name, which can be split, those that may need one
@@ -61,23 +61,29 @@ async def elect_leaders(context: RequestContext, header: RequestHeader, request:
     )
     if result.error:
         raise error_for(result.error, result.message)
-    return {
-        "replica_election_results": _election_results(
-            item
-            for item in result.items
-            if request.topic_partitions is not None or item.error != ErrorCode.ELECTION_NOT_NEEDED
-        )
-    }
+    names_all = request.topic_partitions is not None
+    items = result.items if names_all else filter(_was_needed, result.items)
+    results = _election_results(items)
+    return {"replica_election_results": await context.broker.work.finish("ElectLeaders", results)}
 
 
-def _election_results(items: Iterable[Item]) -> list[dict[str, Any]]:
+def _was_needed(item: Item) -> bool:
+    return item.error != ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _election_results(items: Iterable[Item]) -> Steps[Each]:
     by_topic: dict[str, list[Item]] = defaultdict(list)
+    counter = StepCounter()
     for item in items:
         by_topic[item.name].append(item)
-    return [
-        {"topic": topic, "partition_result": Each(_election_result, of_topic)}
-        for topic, of_topic in by_topic.items()
-    ]
+        if counter.ends_step():
+            yield
+    return Each(_election_topic, by_topic.items())
+
+
+def _election_topic(outcome: tuple[str, list[Item]]) -> dict[str, Any]:
+    topic, items = outcome
+    return {"topic": topic, "partition_result": Each(_election_result, items)}
 
 
 def _election_result(item: Item) -> dict[str, Any]:
@@ -85,12 +91,14 @@ def _election_result(item: Item) -> dict[str, Any]:
 
 
 def _election_error(request: Any, error: KafkaError) -> Values:
-    refused = [
-        Item(name=topic.topic, partition=index, error=error.number, message=str(error))
-        for topic in request.topic_partitions or ()
-        for index in topic.partitions
-    ]
-    return {"error_code": error.number, "replica_election_results": _election_results(refused)}
+    def of_topic(topic: Any) -> dict[str, Any]:
+        return {"topic": topic.topic, "partition_result": Each(refused, topic.partitions)}
+
+    def refused(index: int) -> dict[str, Any]:
+        return {"partition_id": index, **code_and_message(error)}
+
+    topics = Each(of_topic, request.topic_partitions or ())
+    return {"error_code": error.number, "replica_election_results": topics}
 
 
 async def alter_partition_reassignments(
@@ -110,16 +118,16 @@ async def alter_partition_reassignments(
             raise error_for(result.error, result.message)
         items = result.items
     in_order = iter(items)
+
+    def answer(topic: Any) -> dict[str, Any]:
+        outcomes = list(islice(in_order, len(topic.partitions)))
+        return {"name": topic.name, "partitions": Each(_outcome, outcomes)}
+
+    answering = made(answer, request.topics)
     return {
         "error_message": None,
         "allow_replication_factor_change": may_change_factor,
-        "responses": [
-            {
-                "name": topic.name,
-                "partitions": Each(_outcome, list(islice(in_order, len(topic.partitions)))),
-            }
-            for topic in request.topics
-        ],
+        "responses": await context.broker.work.finish("AlterPartitionReassignments", answering),
     }
 
 
@@ -141,7 +149,7 @@ def list_partition_reassignments(
     asked = (
         None
         if request.topics is None
-        else _asked((topic.name, topic.partition_indexes) for topic in request.topics)
+        else (yield from _asked((t.name, t.partition_indexes) for t in request.topics))
     )
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number, (name, index) in enumerate(sorted(state.reassigning_partitions()), 1):
@@ -165,10 +173,13 @@ def list_partition_reassignments(
     }
 
 
-def _asked(topics: Iterable[tuple[str, Iterable[int]]]) -> dict[str, set[int]]:
+def _asked(topics: Iterable[tuple[str, Iterable[int]]]) -> Steps[dict[str, set[int]]]:
     asked: dict[str, set[int]] = defaultdict(set)
+    counter = StepCounter()
     for name, indexes in topics:
         asked[name].update(indexes)
+        if counter.ends_step():
+            yield
     return asked
 
 
@@ -179,7 +190,7 @@ def describe_log_dirs(
     asked = (
         None
         if request.topics is None
-        else _asked((topic.topic, topic.partitions) for topic in request.topics)
+        else (yield from _asked((t.topic, t.partitions) for t in request.topics))
     )
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number, hosted in enumerate(context.broker.replicas, 1):
@@ -219,34 +230,23 @@ async def describe_quorum(context: RequestContext, header: RequestHeader, reques
     """Who leads the metadata, and how far its voters are; only its leader knows, so it is asked."""
     broker = context.broker
     rows: dict[tuple[str, int], dict[str, Any]] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            key = topic.topic_name, partition.partition_index
-            if key == (METADATA_TOPIC, 0) and key not in rows:
-                timeout_ms = broker.config.request_timeout_ms
-                quorum = await broker.controller.describe_quorum(timeout_ms=timeout_ms)
-                rows[key] = _quorum_partition(quorum, broker.clock.wall_ms())
+    if await broker.work.finish("DescribeQuorum", _names_quorum(request)):
+        timeout_ms = broker.config.request_timeout_ms
+        quorum = await broker.controller.describe_quorum(timeout_ms=timeout_ms)
+        rows[METADATA_TOPIC, 0] = _quorum_partition(quorum, broker.clock.wall_ms())
     unknown = code_and_message(UnknownTopicOrPartition())
-    topics = [
-        {
-            "topic_name": topic.topic_name,
-            "partitions": [
-                {"partition_index": partition.partition_index}
-                | rows.get((topic.topic_name, partition.partition_index), unknown)
-                for partition in topic.partitions
-            ],
-        }
-        for topic in request.topics
-    ]
-    voters = {
-        voter["replica_id"]
-        for topic in topics
-        for partition in topic["partitions"]
-        for voter in partition.get("current_voters", ())
-    }
+
+    def of_topic(topic: Any) -> dict[str, Any]:
+        def of_partition(partition: Any) -> dict[str, Any]:
+            index = partition.partition_index
+            return {"partition_index": index} | rows.get((topic.topic_name, index), unknown)
+
+        return {"topic_name": topic.topic_name, "partitions": Each(of_partition, topic.partitions)}
+
+    voters = {voter["replica_id"] for row in rows.values() for voter in row["current_voters"]}
     brokers = broker.state.brokers
     return {
-        "topics": topics,
+        "topics": Each(of_topic, request.topics),
         "nodes": [
             {
                 "node_id": node,
@@ -262,6 +262,19 @@ async def describe_quorum(context: RequestContext, header: RequestHeader, reques
             if node in brokers
         ],
     }
+
+
+def _names_quorum(request: Any) -> Steps[bool]:
+    counter = StepCounter()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if (topic.topic_name, partition.partition_index) == (METADATA_TOPIC, 0):
+                return True
+            if counter.ends_step():
+                yield
+        if counter.ends_step():
+            yield
+    return False
 
 
 def _quorum_partition(quorum: Quorum, now_ms: int) -> dict[str, Any]:

@@ -29,10 +29,11 @@ from ...wire.messages.control import Each
 from ...wire.steps import made
 from ..dispatch import Api, RequestContext, Values, control_api
 from .cluster import code_and_message
-from .config_entries import effective_topic_configs
+from .config_entries import CONFIGS_MAX, effective_topic_configs
 from .topic_ids import new_topic_id
 
 ZERO_ID = bytes(16)
+ASSIGNMENTS_MAX = 10_000  # of one topic, as many as one command creates partitions
 TIMEOUT_MS_MIN = 100  # a shorter one would time out what has been done
 NO_ERROR = {"error_code": ErrorCode.NONE, "error_message": None}
 
@@ -51,6 +52,12 @@ async def create_topics(context: RequestContext, header: RequestHeader, request:
     def sort(topic: Any) -> None:
         if times[topic.name] > 1:
             refused[topic.name] = error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif len(topic.configs) > CONFIGS_MAX or len(topic.assignments) > ASSIGNMENTS_MAX:
+            refused[topic.name] = error_for(
+                ErrorCode.INVALID_REQUEST,
+                f"A topic is created with at most {CONFIGS_MAX} configs and {ASSIGNMENTS_MAX} "
+                "assigned partitions.",
+            )
         elif nulls := [config.name for config in topic.configs if config.value is None]:
             refused[topic.name] = error_for(
                 ErrorCode.INVALID_CONFIG,
@@ -163,8 +170,16 @@ def _deleted(error: dict[str, Any], reference: TopicReference) -> dict[str, Any]
 async def create_partitions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Per topic: more partitions, placed by the cluster or by the client."""
     times = Counter(topic.name for topic in request.topics)
-    making = made(_more, (topic for topic in request.topics if times[topic.name] == 1))
-    wanted = await context.broker.work.finish("CreatePartitions", making)
+    wanted: list[MorePartitions] = []
+    refused: set[str] = set()
+
+    def sort(topic: Any) -> None:
+        if len(topic.assignments or ()) > ASSIGNMENTS_MAX:
+            refused.add(topic.name)
+        elif times[topic.name] == 1:
+            wanted.append(_more(topic))
+
+    await context.broker.work.finish("CreatePartitions", made(sort, request.topics))
     items: dict[str, Item] = {}
     if wanted:
         result = await context.broker.controller.submit(
@@ -172,8 +187,13 @@ async def create_partitions(context: RequestContext, header: RequestHeader, requ
         )
         items = _by_name(result, [topic.name for topic in wanted])
     duplicate = code_and_message(error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+    too_many = code_and_message(
+        error_for(ErrorCode.INVALID_REQUEST, f"At most {ASSIGNMENTS_MAX} partitions are assigned.")
+    )
 
     def answer(name: str) -> dict[str, Any]:
+        if name in refused:
+            return {"name": name, **too_many}
         return {"name": name, **(_error_of(items[name]) if name in items else duplicate)}
 
     return {"results": Each(answer, times)}
@@ -212,8 +232,7 @@ def _deletion_error(request: Any, error: KafkaError) -> Values:
     refusal = code_and_message(error)
     if names:
         return {"responses": Each(lambda name: {"name": name, **refusal}, names)}
-    references = [_reference(topic) for topic in topics]
-    return {"responses": Each(partial(_deleted, refusal), references)}
+    return {"responses": Each(lambda topic: _deleted(refusal, _reference(topic)), topics)}
 
 
 def _extension_error(request: Any, error: KafkaError) -> Values:

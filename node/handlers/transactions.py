@@ -13,6 +13,7 @@ producer had before, as in Kafka. A request that is late (KAFKA-17754) closes it
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from ...coordinator.sharding import shard_for
@@ -20,6 +21,8 @@ from ...coordinator.transactions.connection_fence import StaleConnection
 from ...coordinator.transactions.messages import TopicPartition, VerifyTransaction
 from ...wire.errors import CoordinatorLoadInProgress, ErrorCode, InvalidRequest, KafkaError
 from ...wire.framing import RequestHeader
+from ...wire.messages.control import Each
+from ...wire.steps import StepCounter, Steps, made
 from ..dispatch import Api, CloseConnection, RequestContext, Values, control_api
 from ..group_coordinator import OFFSETS_TOPIC
 from ..services import BrokerServices
@@ -28,6 +31,7 @@ INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TRANSACTION = 22, 24, 25, 26
 PATIENCE_MS = 1000  # then the client is told to come again: no block of ids could be had
 NONE = -1
 BROKERS_ASK_FROM = 4  # AddPartitionsToTxn
+TRANSACTIONS_A_TURN = 20
 EPOCH_RAISED_FROM = 5  # EndTxn
 # Clients before these versions know no PRODUCER_FENCED.
 FENCED_KNOWN_FROM = {INIT_PRODUCER_ID: 4, ADD_PARTITIONS: 2, ADD_OFFSETS: 2, END_TRANSACTION: 2}
@@ -64,19 +68,18 @@ async def init_producer_id(context: RequestContext, header: RequestHeader, reque
 
 async def add_partitions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Make partitions part of a transaction, or say whether they are."""
+    work, name = context.broker.work, "AddPartitionsToTxn"
     if header.api_version >= BROKERS_ASK_FROM:
-        results = [
-            {
-                "transactional_id": each.transactional_id,
-                "topic_results": _results(
-                    each.topics, await _errors_for_broker(context, header, each)
-                ),
-            }
-            for each in request.transactions
-        ]
+        results: list[Values] = []
+        for each in request.transactions:
+            errors = await _errors_for_broker(context, header, each)
+            topics = await work.finish(name, _results(each.topics, errors))
+            results.append({"transactional_id": each.transactional_id, "topic_results": topics})
+            if len(results) % TRANSACTIONS_A_TURN == 0:
+                await work.run(name, made(len, [()], at_a_step=1))
         return {"results_by_transaction": results}
-    partitions = _partitions(request.v3_and_below_topics)
-    errors = _kept_out(context.broker, partitions, is_client=True)
+    partitions = await work.finish(name, _partitions(request.v3_and_below_topics))
+    errors = await work.finish(name, _kept_out(context.broker, partitions, is_client=True))
     if not errors:
         try:
             error = await context.broker.transactions.add_partitions(
@@ -89,7 +92,8 @@ async def add_partitions(context: RequestContext, header: RequestHeader, request
         except StaleConnection as reason:
             raise CloseConnection(str(reason)) from reason
         errors = [_known(error, header)] * len(partitions)
-    return {"results_by_topic_v3_and_below": _results(request.v3_and_below_topics, errors)}
+    results = await work.finish(name, _results(request.v3_and_below_topics, errors))
+    return {"results_by_topic_v3_and_below": results}
 
 
 async def add_offsets(context: RequestContext, header: RequestHeader, request: Any) -> Values:
@@ -142,8 +146,10 @@ async def _errors_for_broker(
     context: RequestContext, header: RequestHeader, transaction: Any
 ) -> list[int]:
     """As Kafka's brokers ask one another; ours use their own link (`TransactionVerifier`)."""
-    partitions = _partitions(transaction.topics)
-    if errors := _kept_out(context.broker, partitions, is_client=False):
+    work, name = context.broker.work, "AddPartitionsToTxn"
+    partitions = await work.finish(name, _partitions(transaction.topics))
+    keeping_out = _kept_out(context.broker, partitions, is_client=False)
+    if errors := await work.finish(name, keeping_out):
         return errors
     reply = await context.broker.transactions.verify(
         VerifyTransaction(
@@ -159,16 +165,32 @@ async def _errors_for_broker(
     return list(reply.errors)
 
 
-def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
-    return [(topic.name, index) for topic in topics for index in topic.partitions]
+def _partitions(topics: Iterable[Any]) -> Steps[list[TopicPartition]]:
+    return named_partitions((topic.name, topic.partitions) for topic in topics)
+
+
+def named_partitions(
+    topics: Iterable[tuple[str, Sequence[int]]],
+) -> Steps[list[TopicPartition]]:
+    """Each partition of topics with their partitions, in steps."""
+    partitions: list[TopicPartition] = []
+    counter = StepCounter()
+    for name, indexes in topics:
+        for index in indexes:
+            partitions.append((name, index))
+            if counter.ends_step():
+                yield
+        if counter.ends_step():
+            yield
+    return partitions
 
 
 def _kept_out(
     broker: BrokerServices, partitions: Sequence[TopicPartition], *, is_client: bool
-) -> list[int]:
+) -> Steps[list[int]]:
     """One partition that does not exist, or that no client may write to, keeps the others out,
     too; empty if there is none."""
-    errors = [_own_error(broker, partition, is_client) for partition in partitions]
+    errors = yield from made(lambda each: _own_error(broker, each, is_client), partitions)
     if not any(errors):
         return []
     return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
@@ -183,18 +205,20 @@ def _own_error(broker: BrokerServices, partition: TopicPartition, is_client: boo
     return ErrorCode.NONE
 
 
-def _results(topics: Iterable[Any], errors: Iterable[int]) -> list[Values]:
+def _results(topics: Iterable[Any], errors: Iterable[int]) -> Steps[list[Values]]:
     remaining = iter(errors)
-    return [
-        {
-            "name": topic.name,
-            "results_by_partition": [
-                {"partition_index": index, "partition_error_code": next(remaining)}
-                for index in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
+
+    def answer(topic: Any) -> Values:
+        of_topic = list(
+            zip(topic.partitions, islice(remaining, len(topic.partitions)), strict=True)
+        )
+        return {"name": topic.name, "results_by_partition": Each(_result, of_topic)}
+
+    return (yield from made(answer, topics))
+
+
+def _result(outcome: tuple[int, int]) -> dict[str, int]:
+    return {"partition_index": outcome[0], "partition_error_code": outcome[1]}
 
 
 def _known(error: int, header: RequestHeader) -> int:
@@ -213,8 +237,12 @@ def _refuse_partitions(request: Any, error: KafkaError) -> Values:
     if hasattr(request, "transactions"):
         return {"error_code": error.number}
     topics = request.v3_and_below_topics
-    errors = [error.number] * len(_partitions(topics))
-    return {"results_by_topic_v3_and_below": _results(topics, errors)}
+
+    def failed(topic: Any) -> Values:
+        of_topic = [(index, error.number) for index in topic.partitions]
+        return {"name": topic.name, "results_by_partition": Each(_result, of_topic)}
+
+    return {"results_by_topic_v3_and_below": Each(failed, topics)}
 
 
 def _refuse(request: Any, error: KafkaError) -> Values:

@@ -82,7 +82,7 @@ class FakeController:
         if self.failure is not None:
             raise self.failure
         allowed, refused = run_to_end(refuse_invalid_configs(self.state, command, JUDGES))
-        return with_refusals(command, self.apply(allowed), refused)
+        return run_to_end(with_refusals(command, self.apply(allowed), refused))
 
     async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
         if self.failure is not None:

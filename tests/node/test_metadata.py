@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.coordinator.commands import FenceBroker
 from oncelog.node.handlers import auto_creation
-from oncelog.node.handlers.metadata import describe_topic_partitions
+from oncelog.node.handlers.topic_partitions import describe_topic_partitions
 from oncelog.wire.errors import ErrorCode, InvalidReplicationFactor
 from oncelog.wire.messages import control
 
@@ -415,3 +415,13 @@ def test_many_names_are_described_in_steps() -> None:
     header: Any = SimpleNamespace(api_version=0)
     steps = describe_topic_partitions(context, header, request)
     assert sum(1 for _ in steps) >= 20
+
+
+def test_a_topic_that_cannot_be_created_is_missing_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    broker = FakeBroker(default_replication_factor="5")
+    (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "cannot create new: " in caplog.text

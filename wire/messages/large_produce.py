@@ -16,6 +16,7 @@ from .produce_answer import (
     encode_topic_start,
 )
 
+PARTITIONS_PER_STEP = 50
 PARTITIONS_MAX = 100  # of one part; about 4 ms if all are appended
 
 
@@ -26,7 +27,7 @@ def decode_parts_steps(body: memoryview, version: int) -> Steps[list[ProduceRequ
     opening = reader.nullable_string(flexible), reader.int16(), reader.int32()
     parts = [ProduceRequest(*opening, [])]
     room = PARTITIONS_MAX
-    counter = StepCounter()
+    counter = StepCounter(PARTITIONS_PER_STEP)
     for _ in range(_some(reader.count(flexible, 3))):
         name = topic_id = None
         if version >= TOPIC_IDS_FROM:

@@ -111,11 +111,15 @@ def steps_encoder_of(cls: type) -> EncodeSteps:
             if not items:
                 step(get, chunks)
                 continue
-            assert array is not None and array.entity is not None
-            encode_item = steps_encoder_of(array.entity)
+            assert array is not None
+            encode_item = None if array.entity is None else steps_encoder_of(array.entity)
+            encode_one = _value_encoder(array, flexible)
             chunks.append(encode_count(len(items), flexible))
             for item in items:
-                yield from encode_item(item, chunks)
+                if encode_item is None:
+                    encode_one(item, chunks)
+                else:
+                    yield from encode_item(item, chunks)
                 if chunks.ends_step():
                     yield
         if flexible:
@@ -125,8 +129,8 @@ def steps_encoder_of(cls: type) -> EncodeSteps:
 
 
 def _long_array(kind: Kind) -> Kind | None:
-    """The kind, if it is an array of messages."""
-    return kind if kind.is_array and kind.entity is not None and not kind.is_fixed else None
+    """The kind, if it is an array that is encoded item by item."""
+    return kind if kind.is_array and (kind.entity or kind.wire_type not in FIXED) else None
 
 
 def _tag_encoder(cls: type) -> Callable[[Get, list[bytes]], None]:
