@@ -40,8 +40,9 @@ class Entry(NamedTuple):
 
 def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) -> list[Entry]:
     """All configs of a topic that sets these, by name."""
+    defaults = topic_defaults_in_force(broker.config, broker.state.broker_configs)
     return [
-        _topic_entry(broker, row, configs)
+        _topic_entry(broker, row, configs, defaults)
         for _, row in sorted(TOPIC_CONFIGS.items())
         if not row.is_internal
     ]
@@ -113,15 +114,18 @@ def node_id_of(resource_name: str) -> int:
     return int(resource_name)
 
 
-def _topic_entry(broker: BrokerServices, row: TopicConfig, configs: Mapping[str, str]) -> Entry:
+def _topic_entry(
+    broker: BrokerServices,
+    row: TopicConfig,
+    configs: Mapping[str, str],
+    defaults: Mapping[str, str],
+) -> Entry:
     synonyms = [] if row.broker_name is None else list(_broker_synonyms(broker, row.broker_name))
     if row.broker_name is not None and (not synonyms or synonyms[0].source == DEFAULT):
         synonyms = list(_coarser_synonyms(broker, row.broker_name)) or synonyms
     value = row.default
     if synonyms:
-        value = topic_defaults_in_force(broker.config, broker.state.broker_configs).get(
-            row.name, synonyms[0].value
-        )
+        value = defaults.get(row.name, synonyms[0].value)
     if row.name in configs:
         value = configs[row.name]
         synonyms.insert(0, Synonym(row.name, value, TOPIC))

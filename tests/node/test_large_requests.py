@@ -30,7 +30,7 @@ ITEMS = 4_500
 LINES_A_SLICE = 2_000
 LINES_AT_ONCE_MAX = LINES_A_SLICE + 2 * ITEMS
 PACKAGE = str(Path(sys.modules["oncelog"].__file__ or "").parent)
-TOPICS = 20
+TOPICS = 5
 COMMAND_ITEMS = 24  # of 256, so that one is as small as the slices here
 APIS = served_apis(None, (*produce.apis(), *fetch.apis(), *offsets.apis()))  # type: ignore[arg-type]
 
