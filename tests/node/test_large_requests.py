@@ -30,7 +30,7 @@ ITEMS = 4_500
 LINES_A_SLICE = 2_000
 LINES_AT_ONCE_MAX = LINES_A_SLICE + 2 * ITEMS
 PACKAGE = str(Path(sys.modules["oncelog"].__file__ or "").parent)
-TOPICS = 5
+TOPICS = 3  # one described with all its configs is 2,000 lines
 COMMAND_ITEMS = 24  # of 256, so that one is as small as the slices here
 APIS = served_apis(None, (*produce.apis(), *fetch.apis(), *offsets.apis()))  # type: ignore[arg-type]
 
