@@ -221,7 +221,9 @@ class Invariants:
                     continue  # it takes nobody in and lets nobody go
                 if leader is None or leader.leader_epoch < self._epochs.get(hosted.key, 0):
                     continue
-                for member in leader.isr:
+                # What the controller decided of a partition may have its turn a few slices later.
+                known = node.broker.state.partition(hosted.topic, hosted.index)
+                for member in leader.isr.intersection(known.isr if known is not None else ()):
                     self._member(hosted, nodes.get(member))
 
     def _member(self, hosted: Any, node: VirtualNode | None) -> None:
