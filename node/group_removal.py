@@ -6,7 +6,7 @@ goes with them; its generation then starts from nothing, as in Kafka.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..coordinator.cluster_model import Changes
 from ..coordinator.groups.classic_group import ClassicGroup
@@ -16,7 +16,7 @@ from ..coordinator.groups.records import encode_group_key, encode_offset_key
 from ..replication.background_task import background_task
 from ..wire.errors import KafkaError
 from ..wire.records import Record, encode_batch
-from ..wire.steps import Steps
+from ..wire.steps import Steps, run_to_end
 from .group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .group_shard import GroupShard, ShardState
 
@@ -42,20 +42,21 @@ def _deleting(
     group_id: str,
     removed: "list[asyncio.Future[None]]",
 ) -> Steps[None]:
-    """The group goes last, unless members have come meanwhile."""
+    """All or nothing: a member that comes while we encode keeps the group, and all its offsets."""
+    where: list[TopicPartition] | None = None
+    batches: list[bytes] = []
     shard.find(group_id).check_delete()
-    where = shard.offsets.partitions(group_id)
-    keys = []
-    for number, each in enumerate(where, 1):
-        keys.append(encode_offset_key(group_id, *each))
-        if number % BATCH_RECORDS == 0:
-            removed += remove(coordinator, shard, keys)
-            keys = []
-            yield
-            coordinator.check_serving(shard)
-            shard.find(group_id).check_delete()
-    keys.append(encode_group_key(group_id))
-    removed += remove(coordinator, shard, keys, group_id)
+    while where != (present := shard.offsets.partitions(group_id)):  # or somebody has committed
+        where, keys = present, []
+        for number, each in enumerate(where, 1):
+            keys.append(encode_offset_key(group_id, *each))
+            if number % BATCH_RECORDS == 0:
+                yield
+        keys.append(encode_group_key(group_id))
+        batches = yield from encoding_tombstones(keys, coordinator.clock.wall_ms())
+        coordinator.check_serving(shard)
+        shard.find(group_id).check_delete()
+    removed += append_tombstones(coordinator, shard, batches, group_id)
 
 
 def remove(
@@ -64,10 +65,31 @@ def remove(
     keys: Sequence[bytes],
     forgotten: str | None = None,
 ) -> "list[asyncio.Future[None]]":
-    """Append tombstones; the group, if it goes, is forgotten once they are in the log."""
-    now_ms = coordinator.clock.wall_ms()
+    """Append tombstones for a few keys; see `append_tombstones`."""
+    batches = run_to_end(encoding_tombstones(keys, coordinator.clock.wall_ms()))
+    return append_tombstones(coordinator, shard, batches, forgotten)
+
+
+def encoding_tombstones(keys: Sequence[bytes], now_ms: int) -> Steps[list[bytes]]:
+    """The batches that remove these keys."""
+    batches: list[bytes] = []
+    for start in range(0, len(keys), BATCH_RECORDS):
+        if start:
+            yield
+        some = keys[start : start + BATCH_RECORDS]
+        batches.append(encode_batch([Record(i, now_ms, key, None) for i, key in enumerate(some)]))
+    return batches
+
+
+def append_tombstones(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    batches: Iterable[bytes],
+    forgotten: str | None = None,
+) -> "list[asyncio.Future[None]]":
+    """Append all at once (0.1 ms a batch); the group, if it goes, is forgotten with them."""
     waiting = []
-    for batch in _batches(keys, now_ms):
+    for batch in batches:
         waiting.append(coordinator.append_now(shard, batch)[1])
         waiting[-1].add_done_callback(_look)
     if forgotten is not None:
@@ -75,12 +97,6 @@ def remove(
         shard.table.forget(forgotten, turn)
         coordinator.carry_out(shard, turn)
     return waiting
-
-
-def _batches(keys: Sequence[bytes], now_ms: int) -> Iterator[bytes]:
-    for start in range(0, len(keys), BATCH_RECORDS):
-        some = keys[start : start + BATCH_RECORDS]
-        yield encode_batch([Record(i, now_ms, key, None) for i, key in enumerate(some)])
 
 
 class OffsetExpiry:

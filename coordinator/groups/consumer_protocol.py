@@ -5,9 +5,12 @@ are subscribed to are neither deleted nor expired. Every version begins as versi
 version int16, topics as an array of strings, ...
 """
 
+from dataclasses import dataclass
+
 CONSUMER = "consumer"
 
 
+@dataclass(frozen=True)
 class EveryTopic:
     """What a group reads whose members' metadata nobody here can read."""
 

@@ -11,6 +11,7 @@ the same name counts as none (with Kafka only from version 10 on, and only of su
 """
 
 import asyncio
+from collections.abc import Container
 from functools import partial
 from typing import Any
 
@@ -20,9 +21,9 @@ from ...coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offse
 from ...wire.errors import ErrorCode, InvalidGroupId, KafkaError, NotCoordinator
 from ...wire.framing import RequestHeader
 from ...wire.messages.control import Each
-from ...wire.steps import Steps
+from ...wire.steps import StepCounter, Steps
 from ..dispatch import Api, RequestContext, Values, control_api
-from ..group_removal import remove
+from ..group_removal import append_tombstones, encoding_tombstones
 from ..group_shard import GroupShard
 from ..services import BrokerServices
 from .offset_commits import coordinator_error
@@ -229,28 +230,41 @@ async def offset_delete(context: RequestContext, header: RequestHeader, request:
 def _delete_all(
     broker: BrokerServices, shard: GroupShard, request: Any, removed: "list[asyncio.Future[None]]"
 ) -> Steps[list[dict[str, Any]]]:
-    """What is judged in a step is removed in the same one: a member may join any time."""
-    group_id = request.group_id
-    subscribed = shard.check_offset_delete(group_id)
-    keys: list[bytes] = []
+    """All or nothing, and judged again if the subscriptions are others at the end."""
+    subscribed, now_subscribed = None, shard.check_offset_delete(request.group_id)
     topics: list[dict[str, Any]] = []
-    judged = 0
+    batches: list[bytes] = []
+    while subscribed != now_subscribed:
+        subscribed, keys = now_subscribed, list[bytes]()
+        topics = yield from _judging(broker.state, shard.offsets, request, subscribed, keys)
+        batches = yield from encoding_tombstones(keys, broker.groups.clock.wall_ms())
+        broker.groups.check_serving(shard)
+        now_subscribed = shard.check_offset_delete(request.group_id)
+    removed += append_tombstones(broker.groups, shard, batches)
+    return topics
+
+
+def _judging(
+    state: ClusterState,
+    offsets: OffsetTable,
+    request: Any,
+    subscribed: Container[str],
+    keys: list[bytes],
+) -> Steps[list[dict[str, Any]]]:
+    """The answers; what is to be deleted goes into `keys`."""
+    topics: list[dict[str, Any]] = []
+    counter = StepCounter(OFFSETS_A_STEP)
     for topic in request.topics:
         answers: list[dict[str, Any]] = []
         topics.append({"name": topic.name, "partitions": answers})
+        if counter.ends_step():
+            yield
         for each in topic.partitions:
-            where = group_id, topic.name, each.partition_index
-            is_subscribed = topic.name in subscribed
-            error = _delete(broker.state, shard.offsets, where, is_subscribed, keys)
+            where = request.group_id, topic.name, each.partition_index
+            error = _delete(state, offsets, where, topic.name in subscribed, keys)
             answers.append({"partition_index": each.partition_index, "error_code": error})
-            judged += 1
-            if judged % OFFSETS_A_STEP == 0:
-                removed += remove(broker.groups, shard, keys)
-                keys = []
+            if counter.ends_step():
                 yield
-                broker.groups.check_serving(shard)
-                subscribed = shard.check_offset_delete(group_id)
-    removed += remove(broker.groups, shard, keys)
     return topics
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -12,19 +12,19 @@ from oncelog.coordinator.cluster_model import Changes
 from oncelog.coordinator.commands import CreateTopics, NewTopic
 from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.coordinator.groups.records import OffsetValue, encode_offset_key, encode_offset_value
-from oncelog.node.group_removal import BATCH_RECORDS, OffsetExpiry, forget_deleted_topics
+from oncelog.node.group_removal import OffsetExpiry, forget_deleted_topics
 from oncelog.node.group_shard import ShardState
 from oncelog.node.handlers.group_admin import DELETE_GROUPS, GROUPS_A_STEP, LIST_GROUPS
 from oncelog.node.handlers.group_offsets import OFFSETS_A_STEP, offset_fetch
 from oncelog.replication.sliced_work import SlicedWork
-from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NonEmptyGroup, NotCoordinator
+from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
 from oncelog.wire.records import Record, encode_batch
 from oncelog.wire.steps import Steps
 
 from .coordinating_broker import CoordinatingBroker
 
 OFFSETS = 1_300
-OFFSET_COMMIT, OFFSET_DELETE = 8, 47
+OFFSET_COMMIT, JOIN_GROUP, OFFSET_DELETE = 8, 11, 47
 
 
 class Broker(CoordinatingBroker):
@@ -224,25 +224,71 @@ def in_steps(broker: Broker) -> None:
     assert not broker.fake.controller.apply(command).items[0].error
 
 
-def test_offsets_are_deleted_in_steps_until_a_member_comes(tmp_path: Path) -> None:
-    def values(partitions: int) -> dict[str, Any]:
-        indexes = [{"partition_index": n} for n in range(partitions)]
-        return {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
+def deletion(api_key: int) -> dict[str, Any]:
+    indexes = [{"partition_index": n} for n in range(OFFSETS)]
+    of_offsets = {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
+    return of_offsets if api_key == OFFSET_DELETE else {"groups_names": ["g"]}
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
+def test_all_or_nothing_is_deleted_if_a_member_comes_meanwhile(
+    tmp_path: Path, api_key: int, turns: int
+) -> None:
+    join = {"group_id": "g", "member_id": "", "session_timeout": 10_000}
+    join |= {"protocol_type": "connect", "protocols": [{"name": "range", "metadata": b""}]}
 
     async def test(broker: Broker) -> None:
         in_steps(broker)
         shard = broker.shard
         await broker.groups.append(shard, commits(OFFSETS))
-        answer = await broker.ask(OFFSET_DELETE, 0, values(OFFSETS - 1))
-        assert {each.error_code for each in answer.topics[0].partitions} == {0}
-        assert shard.offsets.size == 1
-        await broker.groups.append(shard, commits(OFFSETS))
-        task = asyncio.ensure_future(broker.ask(OFFSET_DELETE, 0, values(OFFSETS)))
-        assert await written_first(broker) == OFFSETS_A_STEP
-        shard.check_offset_delete = refuse  # type: ignore[method-assign]
-        assert (await task).error_code == ErrorCode.NON_EMPTY_GROUP
+        deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        joining = asyncio.ensure_future(broker.ask(JOIN_GROUP, 0, join))
+        answer = await deleting
+        error = answer if api_key == OFFSET_DELETE else answer.results[0]
         await broker.groups.until_settled(shard)
-        assert 0 < shard.offsets.size < OFFSETS
+        left = {ErrorCode.NONE: 0, ErrorCode.NON_EMPTY_GROUP: OFFSETS}
+        assert shard.offsets.size == left[ErrorCode(error.error_code)]
+        joining.cancel()
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
+def test_many_offsets_are_deleted_together(tmp_path: Path, api_key: int) -> None:
+    async def test(broker: Broker) -> None:
+        in_steps(broker)
+        shard = broker.shard
+        await broker.groups.append(shard, commits(OFFSETS))
+        shard.find("g")
+        deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
+        if api_key == DELETE_GROUPS:  # what is committed meanwhile goes, too
+            await asyncio.sleep(0)
+            _, done = broker.groups.append_now(shard, commits(1, topic="u"))
+            await done
+        assert await written_first(broker) == OFFSETS + 2 * (api_key == DELETE_GROUPS)
+        answer = await deleting
+        errors = answer.topics[0].partitions if api_key == OFFSET_DELETE else answer.results
+        assert {each.error_code for each in errors} == {0}
+        assert not shard.offsets.size
+        assert ("g" in shard.groups) == (api_key == OFFSET_DELETE)
+
+    run(tmp_path, test)
+
+
+def test_subscriptions_at_the_end_of_a_deletion_of_offsets_count(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        in_steps(broker)
+        shard = broker.shard
+        await broker.groups.append(shard, commits(OFFSETS))
+        deleting = asyncio.ensure_future(broker.ask(OFFSET_DELETE, 0, deletion(OFFSET_DELETE)))
+        await asyncio.sleep(0)
+        shard.check_offset_delete = lambda _: frozenset("t")  # type: ignore[method-assign]
+        errors = {each.error_code for each in (await deleting).topics[0].partitions}
+        assert errors == {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+        assert shard.offsets.size == OFFSETS
 
     run(tmp_path, test)
 
@@ -255,44 +301,21 @@ async def written_first(broker: Broker) -> int:
     return log.log_end_offset - before
 
 
-def refuse(group_id: str) -> NoReturn:
-    raise NonEmptyGroup
-
-
-def test_a_group_with_many_offsets_is_deleted_in_steps_and_goes_last(tmp_path: Path) -> None:
+@pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
+def test_a_deletion_that_a_resignation_ends_says_so(tmp_path: Path, api_key: int) -> None:
     async def test(broker: Broker) -> None:
         in_steps(broker)
         shard = broker.shard
         await broker.groups.append(shard, commits(OFFSETS))
         shard.find("g")
-        task = asyncio.ensure_future(broker.ask(DELETE_GROUPS, 2, {"groups_names": ["g", "h"]}))
-        assert await written_first(broker) == BATCH_RECORDS
-        assert "g" in shard.groups
-        assert [each.error_code for each in (await task).results] == [0, 69]
-        assert not shard.offsets.size
-        assert not shard.groups
-
-    run(tmp_path, test)
-
-
-@pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-def test_a_deletion_that_a_resignation_ends_says_so(tmp_path: Path, api_key: int) -> None:
-    indexes = [{"partition_index": n} for n in range(OFFSETS)]
-    values: dict[str, Any] = {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
-
-    async def test(broker: Broker) -> None:
-        in_steps(broker)
-        await broker.groups.append(broker.shard, commits(OFFSETS))
-        broker.shard.find("g")
-        asked = values if api_key == OFFSET_DELETE else {"groups_names": ["g"]}
-        task = asyncio.ensure_future(broker.ask(api_key, 0, asked))
-        await written_first(broker)
-        shard = broker.shard
+        deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
+        await asyncio.sleep(0)
         broker.resign()
         await turns_until(lambda: not shard.offsets.group_ids())
-        answer = await task
+        answer = await deleting
         error = answer if api_key == OFFSET_DELETE else answer.results[0]
         assert error.error_code == ErrorCode.NOT_COORDINATOR
+        assert broker.hosted.log.log_end_offset == OFFSETS
 
     run(tmp_path, test)
 
