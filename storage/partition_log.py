@@ -375,7 +375,7 @@ class PartitionLog(LocalLog):
 
         Each step looks anew. `purge_deleted_files` then removes their files from the disk.
         """
-        count = 0
+        count, until = 0, self.high_watermark  # of now: no writer of old records keeps this going
         while True:
             self._now_ms = now_ms
             with self._disk:
@@ -383,7 +383,7 @@ class PartitionLog(LocalLog):
                     self.segments,
                     self.config,
                     log_start_offset=self.log_start_offset,
-                    high_watermark=self.high_watermark,
+                    high_watermark=min(self.high_watermark, until),
                     log_end_offset=self.log_end_offset,
                     now_ms=now_ms,
                 )

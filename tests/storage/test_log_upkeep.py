@@ -176,6 +176,23 @@ def test_many_segments_go_a_few_at_a_time_while_the_log_goes_on(logs, reason):
     assert logs.open().log_end_offset == log.log_end_offset
 
 
+@pytest.mark.parametrize("reason", ["size", "age"])
+def test_what_is_too_old_when_it_is_written_does_not_keep_retention_for_ever(logs, reason):
+    """A producer of old records, as a mirror is: other logs would never have their turn again."""
+    limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
+    log = filled(logs, 20, **limits)
+    steps = log.deleting_old_segments(NOW_MS + 1000)
+    for _ in range(20):
+        if next(steps, "end") == "end":
+            break
+        logs.lead(log, producer_id=1, producer_epoch=0, base_sequence=log.log_end_offset)
+        log.advance_high_watermark(log.log_end_offset)
+    assert steps.gi_frame is None
+    assert log.log_start_offset == 20
+    log.delete_old_segments(NOW_MS + 1000)
+    assert log.log_start_offset == log.log_end_offset > 20
+
+
 def test_of_a_log_that_starts_over_while_old_segments_go_no_more_goes(logs):
     log = filled(logs, 60, retention_ms=0)
     steps = log.deleting_old_segments(NOW_MS + 1000)
