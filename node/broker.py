@@ -201,8 +201,8 @@ class Broker:
         await self._engine.stop()
         await self.transport.stop()
         self._work.close()
-        syncs, epoch = self._replicas.flusher.executor, self._liveness.broker_epoch
-        await self._logs.close(self._log_executor, syncs, broker_epoch=epoch)
+        threads = self._log_executor, self._replicas.flusher.executor, self._directory_executor
+        await self._logs.close(*threads, broker_epoch=self._liveness.broker_epoch)
         self._journal_executor.shutdown()
         self._raft_executor.shutdown()
         self._log_executor.shutdown()

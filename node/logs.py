@@ -125,19 +125,24 @@ class Logs:
         """These topics are deleted, or on other brokers, for certain: what is left may go."""
         self._directory.known_elsewhere.update(topic_ids)
 
-    async def close(self, executor: Executor, syncs: Executor | None, *, broker_epoch: int) -> None:
-        """Sync all logs, and close the directory in `executor`. Raises KafkaStorageError.
+    async def close(
+        self, cleaner: Executor, syncs: Executor | None, directories: Executor, *, broker_epoch: int
+    ) -> None:
+        """Sync all logs, and close the directory. KafkaStorageError if that fails for one.
 
-        `syncs` does several at once: the file system has one commit for them all.
+        `syncs` does several at once: the file system has one commit for them all. The jobs that
+        `cleaner` and `directories` have begun end before: a checkpoint is not written twice.
         """
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(executor, self._directory.write_last)
-        logs = list(self._directory.logs.values())
+        loop, directory = asyncio.get_running_loop(), self._directory
+        logs = [log for log in directory.logs.values() if not log.is_failed]
+        await loop.run_in_executor(cleaner, directory.write_last)
         for start in range(0, len(logs), SYNCED_AT_ONCE):
             some = logs[start : start + SYNCED_AT_ONCE]
             syncing = (loop.run_in_executor(syncs, log.sync_last) for log in some)
-            await asyncio.gather(*syncing, return_exceptions=True)  # one that fails is not clean
-        await loop.run_in_executor(executor, self._directory.close, broker_epoch)
+            await asyncio.gather(*syncing, return_exceptions=True)  # `close` tries it again
+        await loop.run_in_executor(directories, directory.close, broker_epoch)
+        for log in logs:
+            log.check()
 
     # -- in the thread
 

@@ -32,6 +32,10 @@ class FlushableLog:
         """Whether the disk has failed this log."""
         return self._disk.failure is not None
 
+    def check(self) -> None:
+        """Raise KafkaStorageError if the disk has failed this log."""
+        self._disk.check()
+
     @property
     def on_failure(self) -> Callable[[], object]:
         """Called once, in any thread, when the disk fails this log."""

@@ -1,0 +1,101 @@
+"""How a broker ends: what it says of a disk that refuses then, and in which order it writes."""
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from oncelog.storage.checkpoint import LOG_START_OFFSETS, OffsetCheckpoint
+from oncelog.storage.log_directory import CLEAN_SHUTDOWN
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.errors import KafkaStorageError
+from oncelog.wire.record_batch import decode_header
+
+from .leading_broker import batch
+from .own_broker import OwnBroker, until
+
+SLOW_S = 2
+
+
+async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
+    """A broker that serves a topic, and the log of its first partition."""
+    broker = OwnBroker(root)
+    await broker.start()
+    await broker.create("a")
+    await until(lambda: broker.serves("a"))
+    hosted = broker._replicas.partition("a", 0)
+    data = memoryview(batch(transactional=False))
+    broker._replicas.append(hosted, data, decode_header(data), 1)
+    return broker, hosted.log
+
+
+@pytest.mark.parametrize("step", ["flush", "_take_snapshot"])
+def test_a_disk_that_refuses_at_the_end_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Else a node would end as if all was well, and its next start recover nobody knows why."""
+
+    async def run() -> None:
+        broker, log = await with_a_batch(tmp_path)
+        works = getattr(PartitionLog, step)
+
+        def refused(self: PartitionLog, **options: bool) -> None:
+            with self._disk:
+                if self is log:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            works(self, **options)
+
+        monkeypatch.setattr(PartitionLog, step, refused)
+        with pytest.raises(KafkaStorageError, match="a-0 failed on disk"):
+            await broker.stop()
+        assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+
+    asyncio.run(run())
+
+
+def test_a_log_that_failed_long_before_the_end_is_not_said_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        broker, log = await with_a_batch(tmp_path)
+        log.retire("broken")
+        await broker.stop()
+        assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+
+    asyncio.run(run())
+
+
+def test_a_checkpoint_being_written_when_a_broker_stops_does_not_replace_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What DeleteRecords had taken away came back after a clean stop."""
+    mark = tmp_path / "data" / CLEAN_SHUTDOWN
+    is_entered = threading.Event()
+    write = OffsetCheckpoint.write
+
+    def slow_at_first(self: OffsetCheckpoint, offsets: Mapping[tuple[str, int], int]) -> None:
+        if not is_entered.is_set():
+            is_entered.set()
+            deadline = time.monotonic() + SLOW_S
+            while time.monotonic() < deadline and not mark.exists():
+                time.sleep(0.005)
+        write(self, offsets)
+
+    async def run() -> None:
+        broker, log = await with_a_batch(tmp_path)
+        directory, name = broker._directory, LOG_START_OFFSETS
+        monkeypatch.setattr(OffsetCheckpoint, "write", slow_at_first)
+        asyncio.get_running_loop().run_in_executor(
+            broker.directories, directory.write_offsets, name, dict.fromkeys(directory.logs, 0)
+        )
+        await until(is_entered.is_set)
+        log.advance_log_start_offset(log.high_watermark)
+        assert log.log_start_offset > 0
+        await broker.stop()
+        assert OffsetCheckpoint(directory.path / name).read()["a", 0] == log.log_start_offset
+        assert mark.exists()
+
+    asyncio.run(run())
