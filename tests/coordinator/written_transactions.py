@@ -40,6 +40,9 @@ def write_states(inner: InnerBroker, wanted: dict[str, tuple[int, int]]) -> None
     async def put() -> None:
         for shard, writes in by_shard.items():
             group = groups[shard]
+            async with asyncio.timeout(TIMEOUT_MS / 1000):
+                while not group.is_leader:  # the broker serves before all its shards have a leader
+                    await asyncio.sleep(0.005)
             for start in range(0, len(writes), RECORDS_PER_COMMAND):
                 some = tuple(writes[start : start + RECORDS_PER_COMMAND])
                 command = encode_transaction_command(WriteRecords(group.term, some))
