@@ -1,7 +1,7 @@
 """A produce of many partitions: it is appended in parts, one after the other, and answered once.
 
-Each part stands in the line of its connection (`produce_line`) as a request of its own would. So
-what is wrong with a request as a whole, transactional batches without an id say, concerns its part.
+Each part stands in the line of its connection (`produce_line`) as a request of its own would. What
+is wrong with the request as a whole, transactional batches without an id say, is seen before.
 """
 
 import asyncio
@@ -9,10 +9,14 @@ from functools import partial
 from typing import Any
 
 from ...replication.sliced_work import SlicedWork
+from ...wire.errors import InvalidRequiredAcks, KafkaError
 from ...wire.messages.large_produce import decode_parts_steps, encode_parts_steps
 from ...wire.messages.produce import ProduceRequest, ProduceResponse
 from ...wire.primitives import MalformedFrame
+from ...wire.steps import made
 from ..dispatch import Buffer, PendingAnswer
+from .produce_append import refuse_all
+from .transactional_producer import Producer, check_one_producer, producer_of
 
 
 class LargeProduce:
@@ -25,12 +29,16 @@ class LargeProduce:
         self._body = body
         self._answers: list[PendingAnswer] = []
         self._unanswered = 0
+        self._is_abandoned = False
 
-    async def parts(self) -> list[tuple[ProduceRequest, PendingAnswer]]:
-        """The parts, each with where its answer goes; none of a request that makes no sense."""
-        steps = decode_parts_steps(self._body, self.version)
+    async def parts(self) -> list[tuple[ProduceRequest, Producer | None, PendingAnswer]]:
+        """The parts, each with whose batches it carries, and where its answer goes.
+
+        None of a request that is refused as a whole, or that nobody waits for any more.
+        """
+        run = partial(self._work.run, "Produce")
         try:
-            requests = await self._work.run("Produce", steps)
+            requests = await run(decode_parts_steps(self._body, self.version))
         except MalformedFrame as error:
             self.pending.abort(f"API 0: {error}")
             return []
@@ -38,7 +46,27 @@ class LargeProduce:
         self._unanswered = len(requests)
         for answer in self._answers:
             answer.notify(partial(self._answered, answer))
-        return list(zip(requests, self._answers, strict=True))
+        try:
+            producers = await run(made(self._producer_of, requests, at_a_step=1))
+            check_one_producer(set(filter(None, producers)))
+        except KafkaError as error:
+            asked = zip(requests, self._answers, strict=True)
+            await run(made(partial(self._refuse, error), asked, at_a_step=1))
+            return []
+        if self._is_abandoned:
+            return []
+        return list(zip(requests, producers, self._answers, strict=True))
+
+    def _producer_of(self, request: ProduceRequest) -> Producer | None:
+        if request.acks not in (-1, 0, 1):
+            raise InvalidRequiredAcks
+        return producer_of(request, self.version)
+
+    def _refuse(self, error: KafkaError, asked: tuple[ProduceRequest, PendingAnswer]) -> None:
+        request, answer = asked
+        outcome = refuse_all(request, self.version, error, answer, self.keep)
+        if not isinstance(outcome, PendingAnswer):
+            answer.complete(outcome)
 
     @staticmethod
     def keep(response: ProduceResponse, version: int) -> list[Any]:
@@ -64,5 +92,6 @@ class LargeProduce:
             self.pending.complete(encoding.result())
 
     def _abandon(self) -> None:
+        self._is_abandoned = True
         for answer in self._answers:
             answer.abandon()

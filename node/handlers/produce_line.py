@@ -28,7 +28,6 @@ from ...storage.producer_entry import NO_OFFSET
 from ...storage.producer_state import ProducerStateTable
 from ...wire.errors import (
     ErrorCode,
-    InvalidRequiredAcks,
     KafkaError,
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -47,7 +46,6 @@ from .record_checks import NONE_CHECKED, Verdicts, check_in_slices
 from .transactional_producer import (
     ADDS_PARTITIONS_FROM,
     Producer,
-    producer_of,
     staleness,
     transactional_header,
 )
@@ -168,24 +166,9 @@ class ProduceLine:
     async def _take_apart(self, large: LargeProduce) -> None:
         """Its parts take its place, so that all behind it waits for all of them."""
         parts: list[_Waiting] = []
-
-        def sort(asked: tuple[ProduceRequest, PendingAnswer]) -> None:
-            request, pending = asked
-            try:
-                if request.acks not in (-1, 0, 1):
-                    raise InvalidRequiredAcks
-                producer = producer_of(request, large.version)
-            except KafkaError as error:
-                outcome = refuse_all(request, large.version, error, pending, large.keep)
-                if outcome is not pending:
-                    pending.complete(outcome)  # type: ignore[arg-type]
-                return
-            part = _Waiting(request, large.version, producer, None)
-            part.make_part(pending, large.keep)
-            parts.append(part)
-
-        work = self._context.broker.work
-        await work.run("Produce", made(sort, await large.parts(), at_a_step=1))
+        for request, producer, pending in await large.parts():
+            parts.append(_Waiting(request, large.version, producer, None))
+            parts[-1].make_part(pending, large.keep)
         self._waiting.popleft()
         self._waiting.extendleft(reversed(parts))
 

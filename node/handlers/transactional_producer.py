@@ -1,5 +1,6 @@
 """Whose transactional batches a produce carries, and whether they come too late."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from ...wire.errors import (
@@ -35,14 +36,19 @@ def producer_of(request: ProduceRequest, version: int) -> Producer | None:
                 raise TransactionalIdAuthorizationFailed
             if header.producer_id >= 0:
                 producers.add((header.producer_id, header.producer_epoch))
-    if len(producers) > 1:
-        raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
+    check_one_producer(producers)
     if not producers:
         return None
     assert request.transactional_id is not None
     ((producer_id, epoch),) = producers
     adds = version >= ADDS_PARTITIONS_FROM
     return Producer(request.transactional_id, producer_id, epoch, adds)
+
+
+def check_one_producer(producers: Collection[object]) -> None:
+    """Raise InvalidProducerIdMapping for transactional batches of several producers."""
+    if len(producers) > 1:
+        raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
 
 
 def transactional_header(records: Buffer | None) -> BatchHeader | None:

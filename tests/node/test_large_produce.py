@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from oncelog.node.handlers.large_produce import LargeProduce
+from oncelog.replication.sliced_work import SlicedWork
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.large_produce import (
     PARTITIONS_MAX,
@@ -104,6 +107,51 @@ def test_nothing_is_appended_of_one_that_is_cut_short(tmp_path: Path) -> None:
 
     _, ends = run(tmp_path, ask)
     assert ends == [0] * CREATED
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 5])
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+def test_what_is_wrong_with_the_whole_refuses_all_its_parts(
+    tmp_path: Path, acks: int, transactional_id: str | None
+) -> None:
+    def batch(index: int) -> bytearray:
+        """Of two producers, or of one without a transactional id; the first parts are plain."""
+        fields: dict[str, Any] = {"producer_epoch": 0, "base_sequence": 0}
+        if index >= CREATED - 10:
+            fields |= {"transactional": True, "producer_id": 7 + index % 2}
+        return bytearray(encode_batch([Record(0, 1_700_000_000_000, b"k", b"v")], **fields))
+
+    partitions = [ProducePartition(index, batch(index)) for index in range(CREATED)]
+    asked = ProduceRequest(transactional_id, acks, 5_000, [ProduceTopic("t", None, partitions)])
+
+    def ask(connection: Connection) -> set[int]:
+        connection.send(0, 9, b"".join(produce.encode_request(asked, 9)))
+        if acks == 0:
+            with pytest.raises(ConnectionError):
+                connection.receive(0, 9)
+            return set()
+        (topic,) = produce.decode_response(connection.receive(0, 9), 9).topics
+        assert [each.index for each in topic.partitions] == list(range(CREATED))
+        return {each.error_code for each in topic.partitions}
+
+    errors, ends = run(tmp_path, ask)
+    assert ends == [0] * CREATED
+    if acks == 5:
+        assert errors == {ErrorCode.INVALID_REQUIRED_ACKS}
+    elif acks == -1:
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else refused}
+
+
+def test_one_that_nobody_waits_for_has_no_parts() -> None:
+    async def main() -> None:
+        large = LargeProduce(SlicedWork(), memoryview(request(9)), 9)
+        parts = asyncio.ensure_future(large.parts())
+        await asyncio.sleep(0)
+        large.pending.abandon()
+        assert await parts == []
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
