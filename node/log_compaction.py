@@ -7,11 +7,13 @@ appended to and read meanwhile.
 
 import asyncio
 import logging
+import struct
 from concurrent.futures import Executor
 
 from ..replication.background_task import background_task
 from ..replication.sliced_work import SlicedWork
 from ..storage.cleaning import CleanedGroup, Cleaning
+from ..storage.corrupt_file import CorruptFile
 from ..storage.log_cleaner import LogCleaner, SegmentsChanged
 from ..storage.log_directory import LogDirectory
 from ..wire.errors import KafkaError
@@ -86,7 +88,8 @@ class LogCompaction:
         except SegmentsChanged as error:
             self._cleaner.give_up(error)
             return False
-        except (KafkaError, OSError) as error:
+        except (KafkaError, OSError, CorruptFile, struct.error) as error:
+            # Also that a new segment, with fewer entries, has the name of one that was cut off.
             logger.warning("a log cannot be compacted: %s", error)
             self._cleaner.give_up(error)
             return False

@@ -24,6 +24,7 @@ from .checkpoint import no_fault_point as nothing
 from .cleaner import KEYS_MAX, ActiveProducer
 from .cleaner_plan import CleaningPlan, SegmentSummary, plan_cleaning
 from .cleaning import CleanedGroup, Cleaning
+from .corrupt_file import CorruptFile
 from .log_config import LONG_MAX
 from .log_file import scan_headers
 from .partition_log import PartitionLog
@@ -142,10 +143,11 @@ class LogCleaner:
         self._log = self._cleaning = None
 
     def give_up(self, error: BaseException) -> None:
-        """The steps failed. A log with a batch that cannot be read is not tried again."""
+        """The steps failed. A log with a file that cannot be read is not tried again."""
         assert self._log is not None and self._cleaning is not None
         self._cleaning.close()
-        if isinstance(error, CorruptMessage | InvalidRecord) and not self._is_outdated:
+        is_damaged = isinstance(error, CorruptMessage | InvalidRecord | CorruptFile)
+        if is_damaged and not self._is_outdated:
             self.uncleanable[_name(self._log)] = str(error)
         self._log = self._cleaning = None
 

@@ -20,7 +20,9 @@ from oncelog.storage.log_cleaner import LogCleaner
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.partition_log import PartitionLog
-from oncelog.wire.record_batch import decode_header
+from oncelog.storage.transaction_index import AbortedTransaction, TransactionIndex
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.record_batch import decode_header, restamp
 from oncelog.wire.records import Record, encode_batch
 
 from .leading_broker import TOPIC_ID
@@ -124,4 +126,75 @@ def test_a_full_disk_does_not_end_the_compaction_and_is_tried_once_a_look(
     monkeypatch.setattr(cleaner, "finish", finish)
     asyncio.run(play())
     assert set(refused[:2]) == {("t", 0), ("u", 0)}
+    directory.release()
+
+
+def follow(log: PartitionLog, epoch: int, *, aborts: int = 0, batches: int = 0) -> None:
+    for n in range(aborts + batches):
+        marker = encode_marker(
+            ControlType.ABORT,
+            producer_id=n,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp_ms=NOW_MS,
+        )
+        record = encode_batch([Record(0, NOW_MS, b"k", b"")], base_offset=0)
+        batch = memoryview(bytearray(marker if n < aborts else record))
+        restamp(batch, 0, log.log_end_offset, epoch)
+        log.append_as_follower(batch, now_ms=NOW_MS)
+        if n < aborts:
+            at = log.log_end_offset - 1
+            log.segments.active.transaction_index.append(AbortedTransaction(n, at, at, at))
+
+
+@pytest.mark.parametrize("change", ["flipped bit", "cut"])
+def test_an_index_that_cannot_be_read_ends_a_cleaning_and_not_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """After a cut a new file, with fewer entries, may have the name of one that is read."""
+    directory = LogDirectory(
+        tmp_path, cluster_id="c", node_id=1, boot_id="boot", new_directory_id=bytes(16)
+    )
+    logs = [directory.open_partition(name, 0, TOPIC_ID, COMPACTED, NOW_MS) for name in "tu"]
+    directory.note_recovered()
+    broken, sound = logs
+    follow(broken, 4, batches=3)
+    broken.roll(NOW_MS)
+    follow(broken, 4, aborts=3)
+    broken.roll(NOW_MS)
+    broken.flush()
+    broken.advance_high_watermark(broken.log_end_offset)
+    cleaner = LogCleaner(directory.path)
+    collect = TransactionIndex.collect
+
+    def collect_and_cut(self: TransactionIndex, *offsets: int) -> Any:
+        if broken.log_end_offset == 6 and self is broken.segments.first.transaction_index:
+            cleaner.truncated("t", 0, 2)
+            broken.truncate_to(2)
+            follow(broken, 5, batches=1)
+            broken.roll(NOW_MS)
+            follow(broken, 5, aborts=1)
+        return collect(self, *offsets)
+
+    if change == "cut":
+        monkeypatch.setattr(TransactionIndex, "collect", collect_and_cut)
+    else:
+        path = broken.segments.floor(3).transaction_index.path  # type: ignore[union-attr]
+        path.write_bytes(b"\1" + path.read_bytes()[1:])
+
+    async def play() -> None:
+        ended: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: ended.append(context))
+        with ThreadPoolExecutor(1) as executor:
+            points = CheckpointWriter(directory, RECOVERY_POINTS, executor, SlicedWork())
+            compaction = LogCompaction(
+                directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=5
+            )
+            fill(sound)
+            await until(lambda: ended or (directory.path / CLEANED_OFFSETS).exists())
+            await compaction.stop()
+        assert not ended
+
+    asyncio.run(play())
+    assert set(cleaner.uncleanable) == ({("t", 0)} if change == "flipped bit" else set())
     directory.release()
