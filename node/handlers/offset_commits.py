@@ -220,6 +220,7 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
             api_version=version,
         )
         commit.check_room(shard.offsets)
+        _check_connection(context, request, version)  # again: it may have become late
         if batch:
             partition.transactional_ids[request.producer_id] = request.transactional_id
             await broker.groups.append(shard, batch, guard=guard)

@@ -4,7 +4,12 @@ import asyncio
 
 import pytest
 
-from oncelog.coordinator.groups.records import OffsetValue, decode_offset_value
+from oncelog.coordinator.groups.records import (
+    OffsetValue,
+    decode_offset_value,
+    encode_offset_key,
+    encode_offset_value,
+)
 from oncelog.node.dispatch import PendingAnswer
 from oncelog.wire.errors import (
     CoordinatorLoadInProgress,
@@ -21,7 +26,7 @@ from oncelog.wire.errors import (
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import control
 from oncelog.wire.record_batch import decode_header
-from oncelog.wire.records import decode_batch
+from oncelog.wire.records import Record, decode_batch, encode_batch
 
 from .fake_groups import OFFSETS_TOPIC, GroupBroker
 
@@ -359,3 +364,19 @@ def test_late_offsets_of_an_older_connection_close_it(
     late = outcome_on(broker, 5, version)
     assert (late.close_reason is not None) == is_closed
     assert outcome_on(broker, 9, version).close_reason is None
+
+
+def test_offsets_that_come_late_while_the_coordinator_is_asked_close_it_too() -> None:
+    broker = GroupBroker()
+
+    def next_transaction_begins() -> None:
+        broker.verifier.meanwhile = lambda: None
+        assert broker.services.offsets_fence.admits(7, 0, 9, 0)
+        value = encode_offset_value(OffsetValue(5, -1, "", 1, -1, bytes(16)))
+        record = Record(0, 1, encode_offset_key("g", "t", 0), value)
+        fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": -1}
+        broker.groups.take(encode_batch([record], transactional=True, **fields))
+
+    broker.verifier.meanwhile = next_transaction_begins
+    assert outcome_on(broker, 5, 4).close_reason is not None
+    assert len(broker.groups.batches) == 1
