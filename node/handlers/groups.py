@@ -239,10 +239,11 @@ def leave_group(context: RequestContext, header: RequestHeader, request: Any) ->
         return {"error_code": _leave(context.broker, request.group_id, leaving)[0]}
     members: list[dict[str, Any]] = []
     for start in range(0, max(1, len(request.members)), LEAVING_A_STEP):
+        if start:
+            yield
         leaving = list(map(_leaving, request.members[start : start + LEAVING_A_STEP]))
         errors = _leave(context.broker, request.group_id, leaving)
         members += map(_left, leaving, errors)
-        yield
     return {"error_code": ErrorCode.NONE, "members": members}
 
 

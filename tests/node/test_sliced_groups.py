@@ -24,7 +24,7 @@ from oncelog.wire.steps import Steps
 from .coordinating_broker import CoordinatingBroker
 
 OFFSETS = 1_300
-OFFSET_COMMIT, JOIN_GROUP, OFFSET_DELETE = 8, 11, 47
+OFFSET_COMMIT, JOIN_GROUP, LEAVE_GROUP, OFFSET_DELETE = 8, 11, 13, 47
 
 
 class Broker(CoordinatingBroker):
@@ -341,5 +341,18 @@ def test_many_groups_are_listed_in_steps_but_for_those_that_went_meanwhile(tmp_p
             del broker.shard.table.groups[group_id]
         assert [each.group_id for each in (await task).groups] == list(groups)[:-GROUPS_A_STEP]
         broker.shard.table.groups.clear()
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize(("members", "is_at_once"), [(0, True), (50, True), (51, False)])
+def test_a_few_members_leave_at_once(tmp_path: Path, members: int, is_at_once: bool) -> None:
+    async def test(broker: Broker) -> None:
+        broker.services.work = broker.replicas.work
+        leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(members)]
+        answer = broker.send(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
+        assert answer.is_there == is_at_once
+        errors = [each.error_code for each in (await answer.value()).members]
+        assert errors == [ErrorCode.UNKNOWN_MEMBER_ID] * members
 
     run(tmp_path, test)
