@@ -51,7 +51,7 @@ class Deadlines(Generic[Key]):
             at_ms = self._at_ms.get(key)
             if at_ms is None:
                 continue
-            if at_ms > now_ms:
+            if at_ms > queued_ms:  # due or not: others may be due before it
                 self._push(key, at_ms)
                 continue
             del self._at_ms[key]

@@ -1,6 +1,6 @@
 """Deadlines, against a dictionary that is looked through."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oncelog.coordinator.groups.deadlines import Deadlines
@@ -17,6 +17,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@example([("set", 0, 1), ("set", 1, 1), ("set", 0, 2), ("pass", 0, 2)])
 def test_each_is_due_once_at_its_last_time(steps) -> None:
     deadlines, model, now_ms = Deadlines[int](), dict[int, int](), 0
     for what, key, number in steps:
