@@ -92,7 +92,7 @@ def test_a_registration_replaces_the_one_that_it_expects_only(
     assert (cluster.state.brokers[7] == stands) == (not is_accepted or number == 2)
 
 
-def test_a_registration_that_expects_one_is_told_when_there_is_none() -> None:
+def test_a_registration_that_expects_a_broker_epoch_is_refused_when_there_is_none() -> None:
     cluster = MetadataCluster(())
     result = cluster.do(_registration(1, 5))
     assert (result.error, result.broker_epoch) == (ErrorCode.STALE_BROKER_EPOCH, -1)

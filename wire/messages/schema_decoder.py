@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from ..primitives import MalformedFrame, Reader
-from ..steps import Steps
+from ..steps import StepCounter, Steps
 from .schema import FIXED, Kind, kinds_of, steps_of, struct_of
 from .schema_encoder import encoder_of
 
@@ -20,16 +20,11 @@ ITEMS_PER_STEP = 50  # of all arrays together; about 0.3 ms
 class SlicedReader(Reader):
     """Reads a message in steps."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("counter",)
 
     def __init__(self, buffer: memoryview, elements_max: int) -> None:
         super().__init__(buffer, elements_max=elements_max)
-        self._items = 0
-
-    def ends_step(self) -> bool:
-        """Call it after each item of an array; whether to yield now."""
-        self._items += 1
-        return self._items % ITEMS_PER_STEP == 0
+        self.counter = StepCounter(ITEMS_PER_STEP)
 
 
 Decode = Callable[[Reader], Any]
@@ -97,7 +92,7 @@ def steps_decoder_of(cls: type) -> DecodeSteps:
                     items.append(decode_one(reader))
                 else:
                     items.append((yield from decode_item(reader)))
-                if reader.ends_step():
+                if reader.counter.ends_step():
                     yield
             setattr(value, array.name, None if count < 0 else items)
         if flexible:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from ..primitives import encode_count, encode_string, encode_tags
-from ..steps import Steps
+from ..steps import StepCounter, Steps
 from .schema import FIXED, NO_UUID, Kind, kinds_of, steps_of, struct_of
 
 ITEMS_AT_ONCE_MAX = 100  # of an array; about 0.5 ms
@@ -32,13 +32,12 @@ class SlicedChunks(list[bytes]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items = 0
+        self._counter = StepCounter(ITEMS_PER_STEP)
         self._pieces: list[bytes] = []  # what the steps before have made
 
     def ends_step(self) -> bool:
         """Call it after each item of an array; whether to yield now."""
-        self._items += 1
-        if self._items % ITEMS_PER_STEP:
+        if not self._counter.ends_step():
             return False
         self._pieces.append(b"".join(self))
         self.clear()
