@@ -114,6 +114,8 @@ class MarkerWriter:
             offset = _uncommitted_repetition(partition, leader, marker)
             if offset is None:
                 offset = self._write(partition, marker)
+            else:
+                partition.log.producer_state.drop_guard(marker.producer_id)
         except KafkaError as error:
             logger.info("%r: marker of producer %d: %s", partition, marker.producer_id, error)
             return error.number
@@ -226,7 +228,9 @@ def _uncommitted_repetition(
     """The offset of this very marker if it is in the log, not committed yet.
 
     A coordinator ends a producer's next transaction only when all markers of this one are
-    committed; so one that is not, of the same epochs, with nothing behind it, is the same one.
+    committed; so one that is not, of the same epochs, with nothing behind it, is the same one. Or,
+    where the high watermark of a new leader lags, the end of a transaction without data here: that
+    has nothing to end but what is being verified, as the marker of any other would.
     Transaction version 2 needs no such look: there a repetition is known by its epoch.
     """
     entry = partition.log.producer_state.entry(marker.producer_id)

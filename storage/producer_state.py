@@ -100,6 +100,7 @@ class ProducerStateTable:
         first_sequence = header.base_sequence
         is_client = origin is Origin.CLIENT
         known_epoch = NO_EPOCH if entry is None else entry.epoch
+        open_since = NO_OFFSET if entry is None else entry.transaction_first_offset
 
         if epoch == known_epoch and entry is not None and is_client:
             expected = entry.next_sequence
@@ -113,11 +114,7 @@ class ProducerStateTable:
                 f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen "
                 f"epoch {known_epoch}"
             )
-        if is_transactional and not (
-            entry is not None
-            and entry.transaction_first_offset != NO_OFFSET
-            and epoch == known_epoch
-        ):
+        if is_transactional and (open_since == NO_OFFSET or epoch != known_epoch):
             self._guards.check_guard(producer_id, guard)
         if is_client:
             if self._guards:
@@ -137,14 +134,10 @@ class ProducerStateTable:
                     f"Out of order sequence number for producer {producer_id}: {first_sequence} "
                     f"(incoming), {entry.last_sequence} (last in the log)"
                 )
-        if (
-            not is_transactional
-            and entry is not None
-            and entry.transaction_first_offset != NO_OFFSET
-        ):
+        if not is_transactional and open_since != NO_OFFSET:
             raise InvalidTxnState(
                 f"Expected a transactional write from producer {producer_id}: it has a transaction "
-                f"open since offset {entry.transaction_first_offset}"
+                f"open since offset {open_since}"
             )
         return ACCEPTED
 
@@ -169,7 +162,7 @@ class ProducerStateTable:
         verdict = judge_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
         check_marker_is_due(entry, prepare_index)
         if verdict is not ACCEPTED:
-            self._guards.pop(producer_id, None)
+            self.drop_guard(producer_id)
         return verdict
 
     # -- verification guards -----------------------------------------------------------------
@@ -210,6 +203,10 @@ class ProducerStateTable:
         verification = self._guards.get(producer_id)
         if verification is not None and verification.guard == guard:
             verification.ongoing_index = ongoing_index
+
+    def drop_guard(self, producer_id: int) -> None:
+        """A marker that need not be written ends what is being verified all the same."""
+        self._guards.pop(producer_id, None)
 
     # -- taking in what was written ----------------------------------------------------------
 

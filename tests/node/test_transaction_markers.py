@@ -170,6 +170,36 @@ def test_a_marker_of_a_lost_leadership_is_not_taken_for_committed(tmp_path: Path
     run(tmp_path, test, **REPLICATED)
 
 
+def test_a_marker_taken_for_a_repetition_ends_what_is_being_verified(tmp_path: Path) -> None:
+    """A new leader's high watermark lags: it may be the end of the next transaction, without data.
+
+    The late yes to that transaction's question must open nothing, or the producer's third one,
+    of the same epoch, would end what the second one has aborted.
+    """
+
+    async def test(broker: LeadingBroker) -> None:
+        await open_transaction(broker)
+        assert await broker.mark(prepare_index=10, wait_ms=20) == [E.REQUEST_TIMED_OUT]
+        broker.resign()
+        broker.lead(broker.partition(), broker.record)  # it was committed under another leader
+        broker.verifier.hold, broker.verifier.ongoing_index = True, 11
+        late = broker.produce(broker.connect(), {0: batch(1)})
+        await settle()
+        ending = broker.mark(commits=False, prepare_index=12)
+        await settle()
+        broker.verifier.release()
+        await settle()
+        broker.verifier.hold, broker.verifier.answers = False, {0: E.TRANSACTION_ABORTABLE}
+        broker.verifier.release()
+        await settle()
+        assert broker.log().producer_state.first_ongoing_offset is None
+        assert await late.errors() == {0: E.INVALID_TXN_STATE}
+        broker.replicate()
+        assert await ending == [E.NONE]
+
+    run(tmp_path, test, **REPLICATED)
+
+
 def test_waiting_leaves_nothing_behind(tmp_path: Path) -> None:
     async def test(broker: LeadingBroker) -> None:
         await open_transaction(broker)
