@@ -112,6 +112,10 @@ class GroupCoordinator:
             raise CoordinatorLoadInProgress
         return shard
 
+    def has_topic(self, name: str) -> bool:
+        """Whether there is a topic of this name, so that its offsets may be committed."""
+        return name in self._state.topics
+
     @property
     def work(self) -> SlicedWork:
         """Where what takes long is done."""

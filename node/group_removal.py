@@ -208,11 +208,12 @@ def _forgetting(
 ) -> Steps[None]:
     """What is found in a step is removed in the same one: a namesake's offset may come any time."""
     seen, found = 0, list[bytes]()
+    gone = _gone(coordinator, shard, topics)
     for group_id in shard.offsets.group_ids():
         where = shard.offsets.partitions(group_id)
         for start in range(0, len(where), BATCH_RECORDS):
             some = where[start : start + BATCH_RECORDS]
-            found += shard.offsets.of_deleted_topics(group_id, topics, among=some)
+            found += shard.offsets.of_deleted_topics(group_id, gone, among=some)
             seen += len(some) + 1
             if seen >= OFFSETS_AT_ONCE:
                 _remove_found(coordinator, shard, found)
@@ -220,7 +221,21 @@ def _forgetting(
                 yield
                 if shard.state is not ShardState.SERVING:
                     return
+                gone = _gone(coordinator, shard, topics)
     _remove_found(coordinator, shard, found)
+
+
+def _gone(
+    coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
+) -> Mapping[str, bytes]:
+    """The topics whose offsets may be removed now.
+
+    While a namesake's offset may be on its way to the replicas nothing of that name goes: the
+    tombstone would lie behind it. Nobody takes what stays for the namesake's; it expires some day.
+    """
+    if not shard.waiters:
+        return topics
+    return {name: id_ for name, id_ in topics.items() if not coordinator.has_topic(name)}
 
 
 def _remove_found(coordinator: GroupCoordinator, shard: GroupShard, found: Sequence[bytes]) -> None:
