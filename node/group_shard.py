@@ -6,8 +6,8 @@ the high watermark has passed it: loading and serving run the same code, markers
 nothing that might still be lost is shown. What this broker appends itself is kept in memory until
 then, so that in the common case nothing is read back.
 
-It serves once it has replayed everything that was in the log when its leadership began: an offset
-that the leader before has acknowledged is among that.
+It serves once it has replayed everything that was in the log when it was made: an offset that the
+leader before has acknowledged is among that.
 """
 
 import asyncio
@@ -68,7 +68,9 @@ class GroupShard:
         self.state = ShardState.LOADING
         self.offsets = OffsetTable()
         self.table = GroupTable()
-        self.load_until = partition.leader.epoch_start_offset
+        # Of this leadership there is something only if the shard is loaded anew: what became of that
+        # is to be known, too.
+        self.load_until = partition.log.log_end_offset
         self.replayed = partition.log.log_start_offset  # exclusive
         self.waiters: deque[Waiter] = deque()  # in the order of the log
         self.is_replaying = False

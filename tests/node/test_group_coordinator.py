@@ -373,6 +373,7 @@ class TestReplicasThatDoNotConfirm:
             joined = await member_of(broker)
             synced = await broker.ask(SYNC, 5, syncing(joined))
             assert synced.error_code == ErrorCode.NOT_COORDINATOR
+            await asyncio.sleep(0.02)  # however long they take
             with pytest.raises(CoordinatorLoadInProgress):
                 broker.groups.shard_for("g")
             broker.replicate()
