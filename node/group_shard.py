@@ -145,7 +145,10 @@ class GroupShard:
             records = []
         for start in range(0, len(records), RECORDS_A_STEP):
             some = records if len(records) <= RECORDS_A_STEP else records[start:][:RECORDS_A_STEP]
-            self.offsets.replay(header, some)
+            for _ in self.offsets.replaying(header, some):  # many, of one transaction
+                yield
+                if self.state is ShardState.CLOSED:
+                    return
             if self.state is ShardState.LOADING and not header.is_control:
                 self._replay_groups(some)
             if len(some) < len(records):

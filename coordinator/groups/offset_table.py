@@ -17,7 +17,7 @@ from ...wire.control_record import ControlType, marker_of
 from ...wire.errors import InvalidRecord
 from ...wire.record_batch import BatchHeader
 from ...wire.records import Record
-from ...wire.steps import Steps
+from ...wire.steps import StepCounter, Steps, run_to_end
 from .records import (
     NO_TIMESTAMP,
     NO_TOPIC_ID,
@@ -56,14 +56,19 @@ class OffsetTable:
     # -- what the log says -------------------------------------------------------------------
 
     def replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
+        """As `replaying`, at once."""
+        run_to_end(self.replaying(header, records))
+
+    def replaying(self, header: BatchHeader, records: Sequence[Record]) -> Steps[None]:
         """Take in one batch of the log, below the high watermark, in order.
 
-        Or the next part of one: markers stand alone.
+        Or the next part of one, in one step: only markers, which stand alone, take several. Who
+        reads meanwhile finds each offset of the transaction as before its end or as after it.
 
         Control batches end transactions; records that are no offsets are skipped.
         """
         if header.is_control:
-            self._replay_marker(header.producer_id, records)
+            yield from self._replaying_marker(header.producer_id, records)
             return
         producer_id = header.producer_id if header.is_transactional else None
         for record in records:
@@ -84,24 +89,29 @@ class OffsetTable:
             else:
                 self._put_pending(producer_id, key.group_id, where, offset)
 
-    def _replay_marker(self, producer_id: int, records: Sequence[Record]) -> None:
+    def _replaying_marker(self, producer_id: int, records: Sequence[Record]) -> Steps[None]:
         for record in records:  # one; none when compaction has emptied the batch
             try:
                 is_commit = marker_of(record)[0] is ControlType.COMMIT
             except InvalidRecord:
                 self.broken_records += 1
                 continue
-            self._end_transaction(producer_id, is_commit)
+            yield from self._ending_transaction(producer_id, is_commit)
 
-    def _end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        for group_id, offsets in self._pending.pop(producer_id, {}).items():
-            committed = self._committed.get(group_id, {})
-            for where, offset in offsets.items():
+    def _ending_transaction(self, producer_id: int, is_commit: bool) -> Steps[None]:
+        groups = self._pending.get(producer_id, {})
+        counter = StepCounter(ENTRIES_A_STEP)
+        for group_id in list(groups):
+            for where, offset in list(groups[group_id].items()):
                 self.size -= 1
                 self._close(group_id, where, producer_id)
-                newest = committed.get(where)
+                newest = self._committed.get(group_id, {}).get(where)
                 if is_commit and (newest is None or offset.record_offset > newest.record_offset):
                     self._put(group_id, where, offset)
+                if counter.ends_step():
+                    yield
+            del groups[group_id]
+        self._pending.pop(producer_id, None)
 
     def _put(self, group_id: str, where: TopicPartition, offset: CommittedOffset) -> None:
         offsets = self._committed.setdefault(group_id, {})

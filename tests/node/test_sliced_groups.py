@@ -17,7 +17,9 @@ from oncelog.node.group_shard import ShardState
 from oncelog.node.handlers.group_admin import DELETE_GROUPS, GROUPS_A_STEP, LIST_GROUPS
 from oncelog.node.handlers.group_offsets import OFFSETS_A_STEP, offset_fetch
 from oncelog.replication.sliced_work import SlicedWork
+from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
+from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 from oncelog.wire.steps import Steps
 
@@ -40,12 +42,15 @@ class Broker(CoordinatingBroker):
         return self.groups.shards[0]
 
 
-def commits(count: int, *, group: str = "g", topic: str = "t") -> bytes:
+def commits(
+    count: int, *, group: str = "g", topic: str = "t", producer_id: int | None = None
+) -> bytes:
     """One batch with an offset for each partition of a topic."""
     value = encode_offset_value(OffsetValue(5, -1, "", 1, -1, bytes(16)))
-    return encode_batch(
-        [Record(n, 1, encode_offset_key(group, topic, n), value) for n in range(count)]
-    )
+    records = [Record(n, 1, encode_offset_key(group, topic, n), value) for n in range(count)]
+    if producer_id is None:
+        return encode_batch(records)
+    return encode_batch(records, transactional=True, producer_id=producer_id, producer_epoch=0)
 
 
 async def turns_until(is_so: Callable[[], bool]) -> int:
@@ -147,6 +152,26 @@ def test_a_resignation_in_the_middle_of_a_batch_ends_it(tmp_path: Path) -> None:
         broker.resign()
         with pytest.raises(NotCoordinator):
             await done
+        await turns_until(lambda: not shard.is_replaying and not shard.offsets.size)
+        assert not shard.offsets.group_ids()
+
+    run(tmp_path, test)
+
+
+def test_a_resignation_in_the_middle_of_a_marker_ends_it(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        shard = broker.shard
+        guard = broker.hosted.log.producer_state.begin_verification(7, 0, -1, now_ms=1)
+        await broker.groups.append(shard, commits(OFFSETS, producer_id=7), guard=guard)
+        marker = encode_marker(
+            ControlType.COMMIT,
+            producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1,
+        )  # fmt: skip
+        view = memoryview(bytearray(marker))
+        broker.replicas.append(broker.hosted, view, decode_header(view), -1)
+        await turns_until(lambda: shard.offsets.count("g") > 0)
+        assert shard.offsets.count("g") < OFFSETS == shard.offsets.size
+        broker.resign()
         await turns_until(lambda: not shard.is_replaying and not shard.offsets.size)
         assert not shard.offsets.group_ids()
 

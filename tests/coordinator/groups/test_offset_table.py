@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.groups.offset_table import OffsetTable
+from oncelog.coordinator.groups.offset_table import ENTRIES_A_STEP, OffsetTable
 from oncelog.coordinator.groups.records import (
     GroupValue,
     OffsetValue,
@@ -75,6 +75,32 @@ class Log:
 @pytest.fixture
 def log() -> Log:
     return Log()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_large_transaction_ends_in_steps(log: Log, commits: bool) -> None:
+    """100,000 offsets at once kept the loop for 160 ms."""
+    count = 2 * ENTRIES_A_STEP
+    for group in ("g", "h"):
+        value = encode_offset_value(OffsetValue(5, -1, "", 0))
+        pairs = [(encode_offset_key(group, "t", i), value) for i in range(count)]
+        log.write(*pairs, producer=7)
+        log.commit(1, group=group, partition=count - 1, producer=8)
+    marker = encode_marker(
+        ControlType.COMMIT if commits else ControlType.ABORT,
+        producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0, base_offset=log.end,
+    )  # fmt: skip
+    table = log.table
+    unstable = []
+    for _ in table.replaying(decode_header(marker), decode_batch(marker)):
+        pending = [table.is_unstable(group, "t", i) for group in "gh" for i in range(count - 1)]
+        there = [log.offset(group, i) == 5 for group in "gh" for i in range(count - 1)]
+        assert not any(a and b for a, b in zip(pending, there, strict=True))
+        unstable.append(sum(pending))
+    assert unstable == [766, 511, 255, 0]  # the last of each group is not looked at
+    assert table.pending_producers("g") == {8}
+    assert table.size == 2 + (2 * count if commits else 0)
+    assert log.offset("h", count - 1) == (5 if commits else None)
 
 
 def test_an_unknown_group_has_nothing(log: Log) -> None:
