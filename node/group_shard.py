@@ -68,8 +68,8 @@ class GroupShard:
         self.state = ShardState.LOADING
         self.offsets = OffsetTable()
         self.table = GroupTable()
-        # Of this leadership there is something only if the shard is loaded anew: what became of that
-        # is to be known, too.
+        # Of this leadership there is something only if the shard is loaded anew: then it is to be
+        # known what became of that, too.
         self.load_until = partition.log.log_end_offset
         self.replayed = partition.log.log_start_offset  # exclusive
         self.waiters: deque[Waiter] = deque()  # in the order of the log
