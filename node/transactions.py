@@ -124,6 +124,7 @@ class Transactions:
                     leadership_of=self._leadership_of,
                     catch_up=catch_up,
                     loop=loop,
+                    work=services.work,
                 ),
                 fault_point=self._fault_point,
                 work=services.work,

@@ -52,6 +52,11 @@ class SlicedWork:
             return end.value
         return await self.run(name, steps)
 
+    def begin(self, name: str, steps: Steps[None]) -> None:
+        """As `finish`, for what nobody waits for."""
+        if next(steps, self) is not self:
+            self.run(name, steps)
+
     def close(self) -> None:
         """End all jobs where they stand; who waits for one is cancelled."""
         jobs, self._jobs = self._jobs, deque()

@@ -10,12 +10,15 @@ An id of which nothing is to be remembered has no entry.
 """
 
 import asyncio
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from ...wire.steps import Steps
 from .messages import TopicPartition
 from .record import TransactionRecord
 
 HELD_PER_ID_MAX = 32
+ENTRIES_A_STEP = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +51,7 @@ class Entries:
         self._held_max = held_max
         self._held = 0
         self._by_id: dict[str, Entry] = {}
+        self._completed: OrderedDict[str, None] = OrderedDict()  # and perhaps not durable as such
 
     def get(self, transactional_id: str) -> Entry | None:
         """The entry of an id, if it has one."""
@@ -66,19 +70,37 @@ class Entries:
         if entry is not None and entry.is_idle:
             del self._by_id[transactional_id]
 
-    def completions(self) -> list[tuple[str, TransactionRecord]]:
-        """What is complete, is not durable as such, and is on its way in no command."""
-        return [
-            (name, entry.completion)
-            for name, entry in self._by_id.items()
-            if entry.completion is not None and not entry.is_pending
-        ]
+    def complete(self, transactional_id: str, completion: TransactionRecord) -> None:
+        """All markers of an id are written."""
+        entry = self.obtain(transactional_id)
+        entry.completion = completion
+        self._completed[transactional_id] = None
+        entry.wake()
 
-    def clear(self) -> None:
+    def note_completed(self, transactional_id: str) -> None:
+        """The completion of this id is to be looked at again: a command has not made it durable."""
+        self._completed[transactional_id] = None
+
+    def take_completions(self, count_max: int) -> list[tuple[str, TransactionRecord]]:
+        """Some that are complete, are not durable as such, and are on their way in no command."""
+        found: list[tuple[str, TransactionRecord]] = []
+        while self._completed and len(found) < count_max:
+            name, _ = self._completed.popitem(last=False)
+            entry = self._by_id.get(name)
+            if entry is not None and entry.completion is not None and not entry.is_pending:
+                found.append((name, entry.completion))
+        return found
+
+    def clearing(self) -> Steps[None]:
         """Forget everything; who waits looks again, and finds that the term is over."""
         entries, self._by_id = self._by_id, {}
-        for entry in entries.values():
-            entry.wake()
+        self._completed.clear()
+        count = 0
+        while entries:
+            entries.popitem()[1].wake()
+            count += 1
+            if count % ENTRIES_A_STEP == 0:
+                yield
 
     async def hold(self, transactional_id: str, deadline_s: float) -> bool:
         """Wait for the id to change, until the deadline on the loop's clock.

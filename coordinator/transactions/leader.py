@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ...replication.sliced_work import SlicedWork
+from ...replication.sliced_work import SlicedWork, Steps
 from ...wire.errors import ErrorCode, KafkaError
 from ..raft.outcomes import DefinitelyNot
 from .commands import Write, WriteRecords, encode_transaction_command
@@ -35,7 +35,8 @@ from .states import IDLE, PREPARED, TransactionState
 WRITE_TIMEOUT_MS = 5_000
 RETRY_PAUSE_MS = 200
 COMPLETION_DELAY_MS = 20  # how long a completion waits for the id's next transaction
-COMPLETIONS_PER_COMMAND = 500
+COMPLETIONS_PER_COMMAND = 100  # some 2 ms, here and where it is applied
+IDS_A_STEP = 16
 OVER_CAP_LOG_INTERVAL_S = 60.0
 IDS_CAP = ("transactional ids", "oncelog.transactional.ids.max")
 
@@ -82,15 +83,14 @@ class ShardLeader:
 
     def begin(self) -> None:
         """Take up what predecessors have decided and not finished: markers are sent again."""
-        for transactional_id in list(self.shard.prepared_ids):
-            self._refresh(transactional_id)
+        self._ports.work.begin("prepared transactions", self._taking_up())
 
     def resign(self) -> None:
         """Another leads, or nobody."""
         self.is_current = False
         if self._completion_timer is not None:
             self._completion_timer.cancel()
-        self._entries.clear()
+        self._ports.work.begin("the end of a transaction shard's term", self._entries.clearing())
 
     # -- what is known
 
@@ -242,14 +242,16 @@ class ShardLeader:
         for name in names if self.is_current else ():
             entry = self._entries.obtain(name)
             entry.is_pending = False
-            self._refresh(name)
+            if (prepared := self._refresh(name)) is not None:
+                self._loop.call_soon(self._send_markers, name, prepared)
             if entry.completion is not None:
+                self._entries.note_completed(name)
                 self._write_completions_in(RETRY_PAUSE_MS)
             entry.wake()
             self._entries.tidy(name)
 
-    def _refresh(self, transactional_id: str) -> None:
-        """Fit what is remembered of an id to its durable record; begin with markers if due."""
+    def _refresh(self, transactional_id: str) -> TransactionRecord | None:
+        """Fit what is remembered of an id to its durable record; that if its markers are due."""
         record = self.shard.get(transactional_id)
         entry = self._entries.obtain(transactional_id)
         if record is None or record.state not in PREPARED:
@@ -260,9 +262,20 @@ class ShardLeader:
             entry.completion = None
             entry.marking_version = record.version
             entry.unmarked = set(record.partitions)
-            self._loop.call_soon(self._send_markers, transactional_id, record)
+            return record
+        return None
 
     # -- markers and completions
+
+    def _taking_up(self) -> Steps[None]:
+        for count, name in enumerate(list(self.shard.prepared_ids), 1):
+            if not self.is_current:
+                return
+            if (prepared := self._refresh(name)) is not None:
+                self._send_markers(name, prepared)
+            self._entries.tidy(name)
+            if count % IDS_A_STEP == 0:
+                yield
 
     def _send_markers(self, transactional_id: str, record: TransactionRecord) -> None:
         if not self.is_current:
@@ -300,9 +313,7 @@ class ShardLeader:
             self._complete(transactional_id, record)
 
     def _complete(self, transactional_id: str, record: TransactionRecord) -> None:
-        entry = self._entries.obtain(transactional_id)
-        entry.completion = record.completed(self._ports.wall_ms())
-        entry.wake()
+        self._entries.complete(transactional_id, record.completed(self._ports.wall_ms()))
         self._write_completions_in(COMPLETION_DELAY_MS)
 
     def _write_completions_in(self, delay_ms: int) -> None:
@@ -314,14 +325,15 @@ class ShardLeader:
     def _write_completions(self) -> None:
         """Make durable what no further request has taken along."""
         self._completion_timer = None
-        due = self._entries.completions()
-        for first in range(0, len(due), COMPLETIONS_PER_COMMAND):
-            now = due[first : first + COMPLETIONS_PER_COMMAND]
-            writes = [Write.after(name, self.shard.get(name), record) for name, record in now]
-            for name, _ in now:
-                self._entries.obtain(name).is_pending = True
-            written = self._propose([name for name, _ in now], writes)
-            written.add_done_callback(self._completions_written)
+        due = self._entries.take_completions(COMPLETIONS_PER_COMMAND)
+        if not due:
+            return
+        writes = [Write.after(name, self.shard.get(name), record) for name, record in due]
+        for name, _ in due:
+            self._entries.obtain(name).is_pending = True
+        written = self._propose([name for name, _ in due], writes)
+        written.add_done_callback(self._completions_written)
+        self._write_completions_in(0)  # the others, in another turn
 
     def _completions_written(self, written: "asyncio.Future[ErrorCode]") -> None:
         if not written.result():

@@ -1,23 +1,28 @@
 """Carries the markers of decided transactions to the leaders of their partitions (KIP-98).
 
 For each broker there is a queue; what has gathered in a turn of the event loop leaves as one
-message, and a few messages may be under way, so that a partition that cannot commit does not
-hold up the others. Each partition is tried until its marker is written or the topic is gone:
-a leader that moved, a broker that died, too few replicas in sync are all just reasons to try
-again, perhaps elsewhere. That is safe because a marker that is there already is answered as
-written, and one that arrives late, after the next transaction has begun, is refused (messages.py).
+message, of much in several turns, and some messages may be under way, so that a partition that
+cannot commit does not hold up the others. Each partition is tried until its marker is written or
+the topic is gone: a leader that moved, a broker that died, too few replicas in sync are all just
+reasons to try again, perhaps elsewhere. That is safe because a marker that is there already is
+answered as written, and one that arrives late, after the next transaction has begun, is refused
+(messages.py).
 """
 
 import asyncio
 import logging
+import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer_codec import decode_message, encode_message
+from ...replication.sliced_work import SlicedWork
 from ...replication.transport import PeerError
 from ...wire.errors import ErrorCode, KafkaError
+from ...wire.steps import StepCounter, Steps
 from .messages import TopicPartition, TransactionMarker, WriteMarkers, WriteMarkersReply
 from .ports import PeerLinks
 
@@ -29,8 +34,10 @@ BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 500
 SLOW_RETRY_MS = 1_000
 # A topic that this node does not know may be newer than its metadata; then the controller is asked.
 UNKNOWN_TOPIC_GRACE_MS = 2_000
-PARTITIONS_PER_MESSAGE = 2_000
-IN_FLIGHT_MAX = 8  # messages to one broker
+PARTITIONS_PER_MESSAGE = 250  # some 2 ms, here and there
+IN_FLIGHT_MAX = 64  # messages to one broker
+ITEMS_A_STEP = 32
+RETRY_QUANTUM_MS = 5  # what is due again within this time has one timer
 
 WRITTEN = frozenset(
     {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
@@ -98,6 +105,7 @@ class MarkerSender:
         leadership_of: Callable[[str, int], tuple[int, int] | None],
         catch_up: Callable[[], Awaitable[None]],
         loop: asyncio.AbstractEventLoop,
+        work: SlicedWork,
     ) -> None:
         self._node_id = node_id
         self._links = links
@@ -105,6 +113,10 @@ class MarkerSender:
         self._leadership_of = leadership_of
         self._catch_up = catch_up
         self._loop = loop
+        self._work = work
+        self._arrived: deque[_Item] = deque()  # to be routed
+        self._is_routing = False
+        self._due_again: dict[int, list[_Item]] = {}  # when, in quanta of the loop's clock
         self._queues: dict[int, _Queue] = {}
         self._unknown: list[_Item] = []  # of topics that may be gone
         self._is_catching_up = False
@@ -114,8 +126,7 @@ class MarkerSender:
 
     def send(self, task: MarkerTask, partitions: Iterable[TopicPartition]) -> None:
         """Begin with the markers of a transaction."""
-        for partition in partitions:
-            self._route(_Item(task, partition))
+        self._take(_Item(task, partition) for partition in partitions)
 
     def stop(self) -> None:
         """Send nothing more; the next coordinator begins anew."""
@@ -124,6 +135,23 @@ class MarkerSender:
             task.cancel()
 
     # -- inside
+
+    def _take(self, items: Iterable[_Item]) -> None:
+        self._arrived.extend(items)
+        if not self._is_routing:
+            self._is_routing = True
+            self._work.begin("transaction markers", self._routing())
+
+    def _routing(self) -> Steps[None]:
+        """Few leave in the turn in which they come; of many there may be any number."""
+        try:
+            counter = StepCounter(ITEMS_A_STEP)
+            while self._arrived:
+                self._route(self._arrived.popleft())
+                if counter.ends_step():
+                    yield
+        finally:
+            self._is_routing = False
 
     def _route(self, item: _Item) -> None:
         if self._is_stopped or not item.task.is_wanted():
@@ -147,17 +175,21 @@ class MarkerSender:
             return
         queue = self._queues.setdefault(leader, _Queue())
         queue.items.append(item)
-        if not queue.is_due:
+        self._pump_soon(leader, queue)
+
+    def _pump_soon(self, node: int, queue: _Queue) -> None:
+        if queue.items and queue.in_flight < IN_FLIGHT_MAX and not queue.is_due:
             queue.is_due = True
-            self._loop.call_soon(self._pump, leader, queue)
+            self._loop.call_soon(self._pump, node, queue)
 
     def _pump(self, node: int, queue: _Queue) -> None:
         queue.is_due = False
-        while queue.items and queue.in_flight < IN_FLIGHT_MAX and not self._is_stopped:
+        if not self._is_stopped:
             items = queue.items[:PARTITIONS_PER_MESSAGE]
             del queue.items[:PARTITIONS_PER_MESSAGE]
             queue.in_flight += 1
             self._spawn(self._deliver(node, queue, items))
+            self._pump_soon(node, queue)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -206,12 +238,8 @@ class MarkerSender:
             errors = await self._write(node, groups) if groups else []
         finally:
             queue.in_flight -= 1
-            if queue.items and not queue.is_due:
-                queue.is_due = True
-                self._loop.call_soon(self._pump, node, queue)
-        for group, group_errors in zip(groups, errors, strict=True):
-            for item, error in zip(group, group_errors, strict=True):
-                self._answered(item, error)
+            self._pump_soon(node, queue)
+        await self._work.finish("transaction markers", self._answering(groups, errors))
 
     async def _write(self, node: int, groups: list[list[_Item]]) -> list[tuple[int, ...]]:
         """An error for each item; network trouble is one, too."""
@@ -241,6 +269,14 @@ class MarkerSender:
             return failed
         return list(reply.errors)
 
+    def _answering(self, groups: list[list[_Item]], errors: list[tuple[int, ...]]) -> Steps[None]:
+        counter = StepCounter(ITEMS_A_STEP)
+        for group, group_errors in zip(groups, errors, strict=True):
+            for item, error in zip(group, group_errors, strict=True):
+                self._answered(item, error)
+                if counter.ends_step():
+                    yield
+
     def _answered(self, item: _Item, error: int) -> None:
         if not item.task.is_wanted():
             return
@@ -263,7 +299,15 @@ class MarkerSender:
             return
         backoff_ms = min(BACKOFF_MS_FIRST << min(item.attempts, 10), BACKOFF_MS_MAX)
         item.attempts += 1
-        self._loop.call_later(max(delay_ms, backoff_ms) / 1_000, self._route, item)
+        due_ms = self._loop.time() * 1_000 + max(delay_ms, backoff_ms)
+        due = math.ceil(due_ms / RETRY_QUANTUM_MS)
+        if due not in self._due_again:
+            self._due_again[due] = []
+            self._loop.call_at(due * RETRY_QUANTUM_MS / 1_000, self._try_again, due)
+        self._due_again[due].append(item)
+
+    def _try_again(self, due: int) -> None:
+        self._take(self._due_again.pop(due))
 
 
 def _marker(group: list[_Item]) -> TransactionMarker:

@@ -163,7 +163,8 @@ class OneNode:
         loop = asyncio.get_running_loop()
         self.loop = loop
         self.wall_ms = 1_000_000
-        self._ticks = itertools.count()
+        ticks = itertools.count()
+        self.work = SlicedWork(lambda: next(ticks) * 0.003)  # a step in each turn
         self.newest_connection = 0
         self.next_id = 100
         self.passed: list[str] = []  # fault points
@@ -180,6 +181,7 @@ class OneNode:
             leadership_of=self.partitions.leadership_of,
             catch_up=self.partitions.catch_up,
             loop=loop,
+            work=self.work,
         )
         self.coordinators = TransactionCoordinators(
             node_id=NODE,
@@ -193,7 +195,7 @@ class OneNode:
                 next_producer_id=self._next_producer_id,
                 markers=self.markers,
                 fault_point=self.passed.append,
-                work=SlicedWork(lambda: next(self._ticks) * 0.003),  # a step in each turn
+                work=self.work,
             ),
             newest_connection=lambda: self.newest_connection,
         )

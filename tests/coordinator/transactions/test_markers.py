@@ -1,15 +1,29 @@
 """Markers are tried until they are written, wherever the leaders go."""
 
 import asyncio
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from oncelog.coordinator.transactions import markers
+from oncelog.coordinator.transactions.commands import (
+    Write,
+    WriteRecords,
+    decode_transaction_command,
+    encode_transaction_command,
+)
 from oncelog.coordinator.transactions.markers import NO_LEADER, MarkerTask
-from oncelog.coordinator.transactions.messages import TransactionMarker, VerifyTransaction
+from oncelog.coordinator.transactions.messages import (
+    TransactionMarker,
+    VerifyTransaction,
+    WriteMarkers,
+)
+from oncelog.coordinator.transactions.record import TransactionRecord
+from oncelog.coordinator.transactions.states import TransactionState
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
-from .one_node import OneNode
+from .one_node import WAIT_S, OneNode
 from .test_service import on_a_loop
 
 E = ErrorCode
@@ -201,3 +215,82 @@ async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is
         node.partitions.leader_epoch += 1
     in_order = [index for both in zip(ongoing, decided, strict=True) for index in both]
     assert in_order == sorted(set(in_order)) and in_order[0] > 0
+
+
+@on_a_loop
+async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop() -> None:
+    """1,000 ends that a new coordinator finds, and a partition that takes no marker for a while:
+    as one burst they kept the loop for 100 ms, again and again."""
+    node = OneNode(is_led=False)
+    (shard,), (group,) = node.shards, node.groups
+    count, partition = 1_000, ("t", 0)
+    empty = TransactionRecord(
+        producer_id=1,
+        producer_epoch=0,
+        timeout_ms=1,
+        state=TransactionState.EMPTY,
+        last_update_ms=1,
+    )
+    ongoing = replace(
+        empty, state=TransactionState.ONGOING, start_ms=1, partitions=frozenset({partition})
+    )
+    prepared = replace(ongoing, state=TransactionState.PREPARE_COMMIT)
+    for number in range(count):
+        writes = [Write.after(f"id-{number}", None, replace(empty, producer_id=number))]
+        for old, new in ((empty, ongoing), (ongoing, prepared)):
+            before, after = replace(old, producer_id=number), replace(new, producer_id=number)
+            writes.append(Write.chained(f"id-{number}", before, after))
+        command = encode_transaction_command(WriteRecords(1, tuple(writes)))
+        assert shard.apply(command, number + 1, 1).is_done
+    turn, routed, sizes = 0, Counter[int](), list[int]()
+    leadership_of, write = node.partitions.leadership_of, node.partitions.write
+
+    def looked_up(topic: str, index: int):
+        routed[turn] += 1
+        return leadership_of(topic, index)
+
+    async def counted(where: int, request: WriteMarkers):
+        sizes.append(len(request.markers))
+        return await write(where, request)
+
+    node.markers._leadership_of = looked_up
+    node.partitions.write = counted  # type: ignore[method-assign]
+    node.partitions.errors = {partition: [int(E.NOT_ENOUGH_REPLICAS)] * 3 * count}
+    group.elect()
+    begun = node.loop.time()
+    while shard.prepared_ids and node.loop.time() < begun + WAIT_S:
+        await asyncio.sleep(0)
+        turn += 1
+    assert not shard.prepared_ids
+    assert len(node.partitions.written) == count
+    assert sum(routed.values()) == 4 * count
+    assert max(routed.values()) <= 100
+    assert max(sizes) <= 250
+    commands = [decode_transaction_command(command) for command in group.log]
+    assert max(len(each.writes) for each in commands if isinstance(each, WriteRecords)) <= 100
+
+
+@on_a_loop
+async def test_a_resignation_ends_the_taking_up() -> None:
+    node = OneNode()
+    waiting = []
+    node.partitions.gate = asyncio.Event()
+    for number in range(200):
+        who = await node.init(f"id-{number}")
+        await node.add(who, T0, name=f"id-{number}")
+        assert not (await node.end(who, name=f"id-{number}")).error
+    for number in range(200):
+        waiting.append(asyncio.ensure_future(node.init(f"id-{number}")))
+    await asyncio.sleep(0)
+    node.groups[0].resign()
+    answers = await asyncio.gather(*waiting)
+    assert {answer.error for answer in answers} == {E.NOT_COORDINATOR}
+    node.groups[0].elect()
+    await asyncio.sleep(0)
+    node.groups[0].resign()
+    node.partitions.gate.set()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(node.shards[0].prepared_ids) == 200
+    node.groups[0].elect()
+    await node.until(lambda: not node.shards[0].prepared_ids)
