@@ -123,7 +123,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = self._unsent_bytes = 0
         self._server.forget(self)
         if self.context is not None:
-            for callback in self.context.on_close:
+            self.context.is_closed = True
+            for callback in list(self.context.on_close):
                 callback()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import iscoroutine, isgenerator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -30,6 +31,7 @@ from ..wire.messages import control
 from ..wire.messages.apis import API_NAMES
 from ..wire.primitives import MalformedFrame
 from ..wire.steps import Steps
+from .large_requests import ClientGone, LargeRequests
 from .memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ class RequestContext:
     `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
     told (KIP-511): name, version. `produce_line` is there while produces wait to be verified.
     `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
-    is that of all connections.
+    is that of all connections. `is_closed` before the callbacks of `on_close` are called.
     """
 
     broker: "BrokerServices"
@@ -128,6 +130,7 @@ class RequestContext:
     client_software: tuple[str, str] = ("unknown", "unknown")
     table: Mapping[int, "Api"] = field(default_factory=dict)
     on_close: list[Callable[[], None]] = field(default_factory=list)
+    is_closed: bool = False
     produce_line: "ProduceLine | None" = None
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
@@ -142,7 +145,8 @@ class Api(NamedTuple):
     """One row of the table: an API, the versions of it that are served, and by what.
 
     A pipelined API may start while earlier requests of its connection wait for their answers, if
-    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only.
+    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. What
+    ends with its client decides nothing: when the connection is gone, its coroutine is cancelled.
     Without `on_error` an error that the handler did not turn into an answer closes the connection.
     """
 
@@ -153,6 +157,7 @@ class Api(NamedTuple):
     on_error: ErrorHandler | None = None
     is_pipelined: bool = False
     advertised_from: int | None = None
+    ends_with_client: bool = False
 
 
 Values = Mapping[str, Any]
@@ -207,17 +212,18 @@ def control_api(
     async def handle_large(
         context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Buffer]:
-        version, work = header.api_version, context.broker.work
-        request = await work.run(API_NAMES[key], control.decode_request_steps(key, version, body))
-        try:
-            values: Any = decide(context, header, request)
-            if isgenerator(values):
-                values = await work.run(API_NAMES[key], cast("Steps[Values]", values))
-            elif iscoroutine(values):
-                values = await values
-        except KafkaError as error:
-            values = on_error(request, error)
-        return await encode_large(context, values, version)
+        async with large_requests.turn(context, len(body)):
+            version, work, name = header.api_version, context.broker.work, API_NAMES[key]
+            request = await work.run(name, control.decode_request_steps(key, version, body))
+            try:
+                values: Any = decide(context, header, request)
+                if isgenerator(values):
+                    values = await work.run(name, cast("Steps[Values]", values))
+                elif iscoroutine(values):
+                    values = await values
+            except KafkaError as error:
+                values = on_error(request, error)
+            return await encode_large(context, values, version)
 
     def answer_error(
         context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
@@ -227,6 +233,7 @@ def control_api(
         request = control.decode_request(key, header.api_version, body)
         return [control.encode_response(key, header.api_version, on_error(request, error))]
 
+    large_requests = LargeRequests()
     return Api(key, *versions, handle, answer_error)
 
 
@@ -237,6 +244,10 @@ def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
     except StopIteration as end:
         return True, end.value
     return False, steps
+
+
+def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
 
 
 class Dispatcher:
@@ -319,6 +330,8 @@ class Dispatcher:
             pending.complete(outcome)
 
         task = asyncio.get_running_loop().create_task(run())
+        if api.ends_with_client:
+            pending.on_abandon = partial(_end, task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return pending
@@ -333,6 +346,8 @@ class Dispatcher:
     ) -> Outcome:
         if isinstance(error, CloseConnection):
             raise error
+        if isinstance(error, ClientGone):
+            raise CloseConnection("its client is gone") from error
         if isinstance(error, MalformedFrame):
             raise CloseConnection(f"API {header.api_key}: {error}") from error
         if not isinstance(error, KafkaError):

@@ -22,6 +22,7 @@ from .connection_fence import ConnectionFence
 from .departed_brokers import DepartedBrokers
 from .doubtful_brokers import DoubtfulBrokers
 from .group_coordinator import GroupCoordinator
+from .large_requests import LargeRequests
 
 if TYPE_CHECKING:
     from .replica_manager import ReplicaManager
@@ -69,6 +70,7 @@ class BrokerServices:
     verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
     work: SlicedWork = field(default_factory=SlicedWork)
+    large_fetches: LargeRequests = field(default_factory=LargeRequests)
     unfolded: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PLACES))
     doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
     departed_brokers: DepartedBrokers = field(default_factory=DepartedBrokers)

@@ -237,30 +237,42 @@ async def _decode_in_slices(
     context: RequestContext, body: memoryview, version: int
 ) -> list[Buffer]:
     work = context.broker.work
-    request = await work.run("Fetch", fetch.decode_request_steps(body, version))
-    try:
-        _check_asker(request)
-    except KafkaError as error:
-        refusal = await work.run("Fetch", _refusal(request, error))
-        return await work.run("Fetch", fetch.encode_response_steps(refusal, version))
-    if request.session_epoch not in (NEW_SESSION, NO_SESSION):
-        return _session_refused(version)
-    return await _fetch_in_slices(context, request, version)
+    async with context.broker.large_fetches.turn(context, len(body)):
+        request = await work.run("Fetch", fetch.decode_request_steps(body, version))
+        try:
+            _check_asker(request)
+        except KafkaError as error:
+            refusal = await work.run("Fetch", _refusal(request, error))
+            return await work.run("Fetch", fetch.encode_response_steps(refusal, version))
+        if request.session_epoch not in (NEW_SESSION, NO_SESSION):
+            return _session_refused(version)
+        read = _Read(context, request)
+        answer = await work.run("Fetch", read.steps())
+        if _is_enough(read, request):  # as where many are asked for that are not here
+            return await work.run("Fetch", fetch.encode_response_steps(answer, version))
+        del answer
+    return await _fetch_in_slices(context, request, version, read)
 
 
 async def _fetch_in_slices(
-    context: RequestContext, request: FetchRequest, version: int
+    context: RequestContext, request: FetchRequest, version: int, read: _Read | None = None
 ) -> list[Buffer]:
-    """For many partitions: each look at them takes several turns of the loop."""
+    """For many partitions: each look at them takes several turns of the loop.
+
+    read: the first look, which found too little.
+    """
     replicas: ReplicaManager = context.broker.replicas
     deadline_ms = replicas.clock.monotonic_ms() + request.max_wait_ms
     while True:
-        read = _Read(context, request)
-        answer = await context.broker.work.run("Fetch", read.steps())
-        if _is_enough(read, request) or replicas.clock.monotonic_ms() >= deadline_ms:
-            encoding = fetch.encode_response_steps(answer, version)
-            return await context.broker.work.run("Fetch", encoding)
+        if read is None:
+            read = _Read(context, request)
+            answer = await context.broker.work.run("Fetch", read.steps())
+            if _is_enough(read, request) or replicas.clock.monotonic_ms() >= deadline_ms:
+                encoding = fetch.encode_response_steps(answer, version)
+                return await context.broker.work.run("Fetch", encoding)
+            del answer
         if read.is_outdated():
+            read = None
             continue
         done = asyncio.get_running_loop().create_future()
         operation = DelayedFetch(
@@ -270,6 +282,7 @@ async def _fetch_in_slices(
             lambda _, done=done: done.done() or done.set_result(None),
             hidden_bytes=read.hidden,
         )
+        read = None
         replicas.wait_fetch(operation)
         try:
             await done
@@ -318,4 +331,5 @@ def _refusal(request: FetchRequest, error: KafkaError) -> Steps[FetchResponse]:
 
 def apis() -> tuple[Api, ...]:
     """The rows of the dispatch table."""
-    return (Api(FETCH, fetch.OLDEST, fetch.NEWEST, handle, _on_error),)
+    versions = fetch.OLDEST, fetch.NEWEST
+    return (Api(FETCH, *versions, handle, _on_error, ends_with_client=True),)

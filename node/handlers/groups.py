@@ -47,6 +47,7 @@ from ..dispatch import (
     Values,
     control_api,
 )
+from ..large_requests import LargeRequests
 from ..services import BrokerServices
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
@@ -63,6 +64,7 @@ _Proceed = Callable[[RequestContext, RequestHeader, Any], list[Buffer] | Pending
 
 def _decoding_in_slices(key: int, proceed: "_Proceed") -> Handler:
     """A handler: requests with long arrays are decoded in slices, and then go on as others do."""
+    large_requests = LargeRequests()
 
     def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
         if len(body) > BODY_AT_ONCE_BYTES_MAX:
@@ -72,9 +74,11 @@ def _decoding_in_slices(key: int, proceed: "_Proceed") -> Handler:
     async def handle_large(
         context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Buffer] | None:
-        steps = control.decode_request_steps(key, header.api_version, body)
-        request = await context.broker.work.run(API_NAMES[key], steps)
-        outcome = proceed(context, header, request)
+        async with large_requests.turn(context, len(body)):
+            steps = control.decode_request_steps(key, header.api_version, body)
+            request = await context.broker.work.run(API_NAMES[key], steps)
+            outcome = proceed(context, header, request)
+            del request
         if not isinstance(outcome, PendingAnswer):
             return outcome
         if not outcome.is_done:

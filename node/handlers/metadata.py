@@ -30,6 +30,7 @@ from ..dispatch import (
     RequestContext,
     Values,
 )
+from ..large_requests import LargeRequests
 from ..services import BrokerServices
 from .auto_creation import AutoCreation
 from .cluster import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, address_of, in_order
@@ -50,6 +51,7 @@ class MetadataAnswers:
         self._cached: dict[tuple[int, bytes], bytes] = {}
         self._cached_bytes = 0
         self._cached_at = (-1, -1, -1)
+        self._large_requests = LargeRequests()
 
     def handle(
         self, context: RequestContext, header: RequestHeader, body: memoryview
@@ -74,7 +76,12 @@ class MetadataAnswers:
     async def _decode_and_answer(
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any]:
-        version = header.api_version
+        async with self._large_requests.turn(context, len(body)):
+            return await self._answer_large(context, header.api_version, body)
+
+    async def _answer_large(
+        self, context: RequestContext, version: int, body: memoryview
+    ) -> list[Any]:
         work = context.broker.work
         decoding = control.decode_request_steps(METADATA, version, body)
         request = await work.run("Metadata", decoding)

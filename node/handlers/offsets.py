@@ -45,6 +45,7 @@ DEBUGGING_REPLICA = -2
 READ_COMMITTED = 1
 ENTRIES_PER_STEP = 100  # about 0.4 ms
 _POLL_S = 0.01
+DELETION_WAIT_MS_MAX = 10 * 60 * 1000  # as for other administration
 _Moved = tuple[HostedPartition, int, dict[str, Any]]  # to which offset, and where the answer goes
 Found = tuple[int, int, int]  # offset, timestamp, leader epoch; -1 where unknown
 _NOTHING: Found = (-1, -1, -1)
@@ -254,10 +255,11 @@ def _epoch_error(request: Any, error: KafkaError) -> Values:
 async def delete_records(context: RequestContext, header: RequestHeader, request: Any) -> Values:
     """Move log starts, and wait until every live replica has moved its own."""
     broker = context.broker
-    deadline_ms = broker.clock.monotonic_ms() + max(0, request.timeout)
+    timeout_ms = max(0, min(request.timeout, DELETION_WAIT_MS_MAX))
+    deadline_ms = broker.clock.monotonic_ms() + timeout_ms
     waiting: list[_Moved] = []
     topics = await broker.work.finish("DeleteRecords", _move_all(context, request, waiting))
-    while waiting:
+    while waiting and not context.is_closed:
         waiting = await broker.work.finish("DeleteRecords", _unsettled(waiting))
         if not waiting:
             break

@@ -89,6 +89,21 @@ def test_what_comes_while_many_partitions_are_read_is_not_waited_for(
     run(tmp_path, test, partitions=MANY)
 
 
+@pytest.mark.parametrize("turns", [1, 2, 50])
+def test_a_fetch_of_many_partitions_ends_with_its_client(tmp_path: Path, turns: int) -> None:
+    """It waited on, for as long as its client had said: 24 days at most."""
+
+    async def test(broker: LeadingBroker) -> None:
+        answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=2**31 - 1)
+        await settle(turns)
+        answer.abandon()
+        await settle(50)
+        assert broker.replicas.purgatory.waiting_count == 0
+        assert not broker.dispatcher._tasks
+
+    run(tmp_path, test, partitions=MANY)
+
+
 def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_path: Path) -> None:
     async def test(broker: LeadingBroker) -> None:
         answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=50)
