@@ -8,7 +8,8 @@ STALL_S + TICK_S is always seen, one above STALL_S often, and no thread is neede
 A turn is known by its wall time, by the CPU time of its thread, by how long that thread was ready
 but had no processor (`/proc/self/schedstat`), and by the pauses of the garbage collector. Only
 wall time less the wait for a processor is the broker's own doing. A process that was stopped
-(SIGSTOP, SIGCONT) was not at fault either.
+(SIGSTOP, SIGCONT) was not at fault either. Any thread may be the one that is handed SIGCONT, and
+it may get its processor after the main thread: so a stall counts one turn later.
 
 Belongs to a process, not to a broker: `node/__main__` starts it.
 """
@@ -67,6 +68,7 @@ class LoopWatchdog:
         self._collection = GarbageCollection()
         self._schedstat = -1
         self._was_stopped = False
+        self._unconfirmed: Stall | None = None
         self._activity = ""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -77,10 +79,11 @@ class LoopWatchdog:
         signal.signal(signal.SIGCONT, self._continued)
         self._collection.start()
         self._schedstat = _open_schedstat()
-        self._begin_turn(time.monotonic())
+        self._begin_turn()
 
     def stop(self) -> None:
         """Watch no more."""
+        self._confirm()
         if self._timer is not None:
             self._timer.cancel()
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -106,29 +109,39 @@ class LoopWatchdog:
 
     # -- turns
 
-    def _begin_turn(self, now_s: float) -> None:
+    def _begin_turn(self) -> None:
+        self._was_stopped, self._activity = False, ""  # before the clock is read: a stop may come
         self._cpu_s, self._waited_s = time.thread_time(), self._processor_wait_s()
         self._collected_s = self._collection.paused_s
-        self._due_s = now_s + TICK_S
+        self._due_s = time.monotonic() + TICK_S
         self._timer = self._loop.call_later(TICK_S, self._tick)
         signal.setitimer(signal.ITIMER_REAL, TICK_S + STALL_S)
 
     def _tick(self) -> None:
-        now_s = time.monotonic()
-        late_s = now_s - self._due_s
-        if late_s >= STALL_S and not self._was_stopped:
-            self._look_at(late_s)
-        self._was_stopped, self._activity = False, ""
-        self._begin_turn(now_s)
+        stall = self._stall(time.monotonic() - self._due_s)
+        if self._was_stopped:
+            self._unconfirmed = None
+        else:
+            self._confirm()
+            self._unconfirmed = stall
+        self._begin_turn()
 
-    def _look_at(self, late_s: float) -> None:
-        stall = Stall(
+    def _stall(self, late_s: float) -> Stall | None:
+        if late_s < STALL_S:
+            return None
+        return Stall(
             wall_s=late_s,
             cpu_s=time.thread_time() - self._cpu_s,
             waited_s=min(late_s, self._processor_wait_s() - self._waited_s),
             collected_s=self._collection.paused_s - self._collected_s,
             activity=self._activity or "what ended before it could be seen",
         )
+
+    def _confirm(self) -> None:
+        """Count the last turn's stall: nothing has said since that the process was stopped."""
+        stall, self._unconfirmed = self._unconfirmed, None
+        if stall is None:
+            return
         if stall.own_s < STALL_S:
             self.starved_count += 1  # the machine's doing
             return

@@ -176,6 +176,34 @@ def test_a_process_that_was_stopped_has_not_kept_its_loop(cluster: Cluster) -> N
     assert loop_metrics(cluster)["stalls_over_500_ms"] == before["stalls_over_500_ms"]
 
 
+CONTINUED_LATE = """
+import asyncio, os, signal, time
+from oncelog.node import loop_watchdog
+from oncelog.node.loop_watchdog import LoopWatchdog, STALL_S, TICK_S
+
+async def main():
+    for is_continued in (True, False):
+        watchdog = LoopWatchdog()
+        watchdog.start()
+        time.sleep(2 * (TICK_S + STALL_S))
+        await asyncio.sleep(0.001)  # the turn is over, and its lateness seen
+        if is_continued:
+            os.kill(os.getpid(), signal.SIGCONT)
+        await asyncio.sleep(3 * TICK_S)
+        watchdog.stop()
+        print(watchdog.metrics()["stalls"] + watchdog.metrics()["starved"])
+
+asyncio.run(main())
+"""
+
+
+def test_a_stop_whose_end_another_thread_is_told_of_first_is_no_stall() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", CONTINUED_LATE], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert answer.stdout.split() == ["0", "1"], answer.stderr
+
+
 @pytest.mark.cluster
 def test_a_background_task_that_fails_ends_the_broker_with_its_name(cluster: Cluster) -> None:
     process = cluster.node(1).find()
