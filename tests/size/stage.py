@@ -100,7 +100,11 @@ class Stage:
             )
 
     def create(self, topic: str, partitions: int, rf: int = 3, **configs: Any) -> None:
-        """A topic whose partitions all serve; underscores in names stand for dots."""
+        """A topic whose partitions all serve; underscores in names stand for dots.
+
+        Its records, most of them of 1970, stay.
+        """
+        configs = {"retention.ms": -1, **configs}
         texts = [{"name": k.replace("_", "."), "value": str(v)} for k, v in configs.items()]
         wanted = {
             "name": topic, "num_partitions": partitions, "replication_factor": rf,
