@@ -27,7 +27,9 @@ from .messages import TopicPartition, TransactionMarker, WriteMarkers, WriteMark
 from .ports import PeerLinks
 
 NO_LEADER = -1
-REQUEST_TIMEOUT_MS = 10_000
+# A broker answers within a second (transaction_markers.COMMIT_WAIT_MS) or is paused: then another
+# leads soon, and readers of committed data wait for its marker.
+REQUEST_TIMEOUT_MS = 2_500
 BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 500
 # Refusals that mean a newer coordinator or epoch, or a broken partition. While this node leads,
 # nobody else ends the transaction, so it is tried on, but not eagerly.

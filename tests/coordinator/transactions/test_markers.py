@@ -21,6 +21,8 @@ from oncelog.coordinator.transactions.messages import (
 )
 from oncelog.coordinator.transactions.record import TransactionRecord
 from oncelog.coordinator.transactions.states import TransactionState
+from oncelog.node.transaction_markers import COMMIT_WAIT_MS
+from oncelog.replication.transport import PeerTimeout
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
 from .one_node import WAIT_S, OneNode
@@ -268,6 +270,28 @@ async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop()
     assert max(sizes) <= 250
     commands = [decode_transaction_command(command) for command in group.log]
     assert max(len(each.writes) for each in commands if isinstance(each, WriteRecords)) <= 100
+
+
+@on_a_loop
+async def test_a_leader_that_stands_still_is_not_waited_for_longer_than_for_its_successor() -> None:
+    """Its link is there, and it answers nothing: for ten seconds committed data was not read."""
+    node = OneNode()
+    node.partitions.leaders = {T0: 2}
+    asked: list[tuple[int, int]] = []
+    answer = node.links.request
+
+    async def request(peer: int, kind: int, header: bytes, *, timeout_ms: int):
+        asked.append((peer, timeout_ms))
+        if peer == 2:
+            node.partitions.leaders = {T0: 3}
+            raise PeerTimeout("it stands still")
+        return await answer(peer, kind, header, timeout_ms=timeout_ms)
+
+    node.links.request = request  # type: ignore[method-assign]
+    task = Task(node, T0)
+    await node.until(lambda: task.written == [T0])
+    assert [peer for peer, _ in asked] == [2, 3]
+    assert COMMIT_WAIT_MS < asked[0][1] <= 3 * COMMIT_WAIT_MS
 
 
 @on_a_loop
