@@ -28,17 +28,14 @@ from ..replication.sliced_work import Steps, run_to_end
 from ..replication.transport import PeerTransport
 from ..storage.partition_log import UnexpectedAppendOffset
 from ..wire.errors import KafkaError, KafkaStorageError
-from ..wire.record_batch import split_batches
+from .fetched_answers import in_steps, longest_last, may_take_long
 from .hosted_partition import HostedPartition
 from .log_limit import LimitedLog
 from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 ANSWER_GRACE_MS = 3000  # beyond the wait that the leader was asked for
-BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: some 0.5 ms
-AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
 NO_ROOM_BACKOFF_MS = 1000
-SMALL_ANSWER_BYTES = 8 * 1024  # of a partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +208,9 @@ class ReplicaFetcher:
                     self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
                 )
             answers = self._session.on_response(request, response)
-            if _may_take_long(answers):
-                self._begin("large replica fetch", self._take_in_slices(answers))
+            if may_take_long(answers):
+                work = self._take_in_slices(longest_last(answers))
+                self._begin("large replica fetch", work)
             else:
                 run_to_end(self._taking(answers))
         self._pump()
@@ -237,8 +235,7 @@ class ReplicaFetcher:
                 yield from self._carry_out(slot, answer, partition)
             except KafkaStorageError as error:
                 if partition.log.is_failed:
-                    self._session.remove(slot.key)
-                    self._replicas.fail(partition)
+                    self._fail(slot, partition)
                 else:  # a full disk, or too many open files
                     self._say("cannot follow for now", partition, error)
                     self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
@@ -248,11 +245,15 @@ class ReplicaFetcher:
             except Exception as error:  # the other partitions of this leader go on
                 logger.exception("%r: following failed", partition)
                 partition.log.retire(f"following failed, {error!r}")
-                self._session.remove(slot.key)
-                self._replicas.fail(partition)
+                self._fail(slot, partition)
             finally:
                 self._busy.discard(slot)
             self._pump_soon()
+
+    def _fail(self, slot: FollowerSlot, partition: HostedPartition) -> None:
+        if self._session.slots.get(slot.key) is slot:  # the replica may have left, and come back
+            self._session.remove(slot.key)
+        self._replicas.fail(partition)
 
     def _say(self, kind: str, partition: HostedPartition, error: Exception) -> None:
         now_s = self._loop.time()
@@ -265,7 +266,7 @@ class ReplicaFetcher:
         assert follower is not None
         match follower.on_response(answer, log):
             case Append(records, high_watermark, log_start_offset):
-                for some in split_batches(records, BATCHES_A_STEP, BYTES_A_STEP):
+                for some in in_steps(records):
                     self._replicas.written.add(partition)
                     log.append_as_follower(some, now_ms=self._replicas.clock.wall_ms())
                     if len(some) < len(records):
@@ -280,19 +281,19 @@ class ReplicaFetcher:
                 if not records and not start_moves:
                     return
             case TruncateTo(offset, is_below_high_watermark):
-                bound = log.truncation_end_min(offset)
-                points = self._replicas.recovery_points
-                if points is not None and not points.is_at_most((log.topic, log.partition), bound):
-                    lowering = self._lower(slot, partition, bound)
-                    self._begin(f"truncation of {partition!r}", lowering)
+                bound, steps = log.truncation_end_min(offset), log.truncating_to(offset)
+                if not self._may_cut(slot, partition, bound):
                     return
-                yield from self._truncate(partition, offset, is_below_high_watermark)
-                if partition.follower is not follower:
+                self._say_truncation(partition, offset, is_below_high_watermark)
+                if not (yield from self._cut(slot, partition, bound, steps)):
                     return
             case StartAt(offset):
+                bound, steps = log.segments.first.base_offset, log.starting_at(offset)
+                if not self._may_cut(slot, partition, bound):
+                    return
                 logger.warning("%r: starting again at the leader's %d", partition, offset)
-                log.truncate_fully_and_start_at(offset)
-                self._replicas.truncated(partition, offset)
+                if not (yield from self._cut(slot, partition, bound, steps)):
+                    return
             case Wait():
                 self._retry(slot, partition)
                 return
@@ -309,25 +310,52 @@ class ReplicaFetcher:
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
         self._pump_soon()
 
-    async def _lower(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> None:
-        """Bring the recovery point on the disk below the cut, and ask the leader once more.
+    def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
+        """Whether the log may come to end at `bound`; if not it will be made so, and asked again.
 
-        Nothing is cut before: what grows where synced records were would be trusted unread.
+        What grows where synced records were would be trusted unread after a power cut.
         """
+        points, key = self._replicas.recovery_points, (partition.topic, partition.index)
+        if points is None or points.is_at_most(key, bound):
+            return True
+        self._begin(f"truncation of {partition!r}", self._lower(slot, partition, bound))
+        return False
+
+    def _cut(
+        self, slot: FollowerSlot, partition: HostedPartition, bound: int, steps: Steps[None]
+    ) -> Steps[bool]:
+        """Cut the log in steps; whether to go on following it.
+
+        Between two of them another leader may have heard where the log ends, a checkpoint may have
+        been written, a cleaning may have begun.
+        """
+        follower = partition.follower
+        while self._may_cut(slot, partition, bound):
+            self._replicas.truncated(partition, bound)
+            try:
+                next(steps)
+            except StopIteration:
+                return True
+            yield
+            if partition.follower is not follower:
+                break
+        return False
+
+    async def _lower(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> None:
+        """Bring the recovery point on the disk below the cut, and ask the leader once more."""
         points = self._replicas.recovery_points
         assert points is not None
         try:
             await points.lower((partition.topic, partition.index), bound)
         except KafkaStorageError as error:
-            logger.error("%r cannot be truncated yet: %s", partition, error)
-            self._retry(slot, partition)
+            self._say("cannot be truncated yet", partition, error)
+            self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
         else:
-            self._session.retry(slot, self._replicas.clock.monotonic_ms())
-        self._pump_soon()
+            self._retry(slot, partition, 0)
 
-    def _truncate(
+    def _say_truncation(
         self, partition: HostedPartition, offset: int, is_below_high_watermark: bool
-    ) -> Steps[None]:
+    ) -> None:
         log = partition.log
         logger.log(
             logging.ERROR if is_below_high_watermark else logging.INFO,
@@ -340,8 +368,6 @@ class ReplicaFetcher:
             partition.leader_epoch,
             log.high_watermark,
         )
-        self._replicas.truncated(partition, offset)
-        yield from log.truncating_to(offset)
 
     def _retry(
         self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
@@ -363,15 +389,3 @@ class ReplicaFetcher:
 
 def _still_follows(slot: FollowerSlot, partition: HostedPartition) -> bool:
     return partition.follower is not None and partition.leader_epoch == slot.leader_epoch
-
-
-def _may_take_long(answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> bool:
-    """More than some 2 ms. Large batches are quick: what counts is how many there are."""
-    size_bytes = steps = 0
-    for _, answer in answers:
-        if answer.diverging_end_offset >= 0:
-            return True
-        size_bytes += len(answer.records)
-        if len(answer.records) > SMALL_ANSWER_BYTES:
-            steps += sum(1 for _ in split_batches(answer.records, BATCHES_A_STEP, BYTES_A_STEP))
-    return size_bytes > AT_ONCE_BYTES_MAX or steps > AT_ONCE_STEPS_MAX

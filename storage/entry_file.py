@@ -26,7 +26,7 @@ EntryKey: TypeAlias = Callable[[bytes | bytearray, int], int]
 class EntryFile:
     """Entries of `entry_bytes` each; `count` of them. Methods raise OSError.
 
-    With `tail_bytes_max=0` each entry is in the file when `append` returns.
+    With `tail_bytes_max=0` each entry is in the file when `append` returns, if there is room.
     """
 
     __slots__ = ("_tail", "_tail_bytes_max", "count", "entry_bytes", "path")
@@ -64,7 +64,7 @@ class EntryFile:
             try:
                 self.write_out()
             except OSError as problem:
-                if self._tail_bytes_max and problem.errno in OUT_OF_RESOURCES:
+                if problem.errno in OUT_OF_RESOURCES:
                     return  # it waits in memory until there is room
                 self.count -= 1
                 del tail[-self.entry_bytes :]

@@ -11,6 +11,7 @@ get an entry is the segment's rule, see segment.py.
 
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 from .corrupt_file import CorruptFile
 from .entry_file import EntryFile
@@ -31,6 +32,13 @@ class CorruptIndex(CorruptFile):
     """An index file that cannot be right; recovery answers it by a rebuild."""
 
 
+class KeptEntries(NamedTuple):
+    """What stays of an index that is cut: how many entries, and the last of them."""
+
+    entry_count: int
+    last_entry: tuple[int, int]
+
+
 class OffsetIndex:
     """`lookup(offset)` finds from where to scan the `.log` file.
 
@@ -43,7 +51,8 @@ class OffsetIndex:
         self._file = EntryFile(path, OFFSET_ENTRY_BYTES, create=True)
         self.base_offset = base_offset
         self.entries_max = index_bytes_max // OFFSET_ENTRY_BYTES
-        self.last_entry = self._last_entry()  # (offset, position), (base offset, 0) when empty
+        # (offset, position), (base offset, 0) when empty
+        self.last_entry = self._last_of(self._file.count)
 
     @property
     def path(self) -> Path:
@@ -88,16 +97,30 @@ class OffsetIndex:
         relative, position = _OFFSET_ENTRY.unpack(self._file.entry(number))
         return self.base_offset + relative, position
 
+    def lookup_position(self, position: int) -> tuple[int, int]:
+        """The entry of the last batch that begins at or below a position; as `lookup`, if none."""
+        number = self._file.count_up_to(position, _position)
+        return self.entry(number - 1) if number else (self.base_offset, 0)
+
     def truncate_to(self, offset: int) -> None:
         """Remove the entries at `offset` and above."""
-        relative = offset - self.base_offset
-        self._file.cut(self._file.count_up_to(relative - 1, _relative_offset_first))
-        self.last_entry = self._last_entry()
+        self.cut(self.kept_below(offset))
 
     def truncate_to_position(self, position: int) -> None:
         """Remove the entries of batches at `position` and above."""
-        self._file.cut(self._file.count_up_to(position - 1, _position))
-        self.last_entry = self._last_entry()
+        count = self._file.count_up_to(position - 1, _position)
+        self.cut(KeptEntries(count, self._last_of(count)))
+
+    def kept_below(self, offset: int) -> KeptEntries:
+        """What `truncate_to` leaves."""
+        relative = offset - self.base_offset
+        count = self._file.count_up_to(relative - 1, _relative_offset_first)
+        return KeptEntries(count, self._last_of(count))
+
+    def cut(self, kept: KeptEntries) -> None:
+        """Remove all other entries. Takes no descriptor."""
+        self._file.cut(kept.entry_count)
+        self.last_entry = kept.last_entry
 
     def drop_torn_entry(self) -> None:
         """Cut off what a killed process left of its last entry."""
@@ -132,10 +155,15 @@ class OffsetIndex:
     def delete(self) -> None:
         """Remove the file."""
         self._file.delete()
-        self.last_entry = self._last_entry()
+        self.last_entry = self._last_of(self._file.count)
 
-    def _last_entry(self) -> tuple[int, int]:
-        return self.entry(self._file.count - 1) if self._file.count else (self.base_offset, 0)
+    def move_to(self, path: Path, base_offset: int) -> None:
+        """Be the index of another segment; while there is no entry."""
+        self.base_offset, self.last_entry = base_offset, (base_offset, 0)
+        self._file.rename_to(path)
+
+    def _last_of(self, count: int) -> tuple[int, int]:
+        return self.entry(count - 1) if count else (self.base_offset, 0)
 
 
 class TimeIndex:
@@ -147,7 +175,8 @@ class TimeIndex:
         self._file = EntryFile(path, TIME_ENTRY_BYTES, create=True)
         self.base_offset = base_offset
         self.entries_max = index_bytes_max // TIME_ENTRY_BYTES
-        self.last_entry = self._last_entry()  # (timestamp, offset), (-1, base offset) when empty
+        # (timestamp, offset), (-1, base offset) when empty
+        self.last_entry = self._last_of(self._file.count)
 
     @property
     def path(self) -> Path:
@@ -197,9 +226,18 @@ class TimeIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries at `offset` and above."""
+        self.cut(self.kept_below(offset))
+
+    def kept_below(self, offset: int) -> KeptEntries:
+        """What `truncate_to` leaves."""
         relative = offset - self.base_offset
-        self._file.cut(self._file.count_up_to(relative - 1, _relative_offset_second))
-        self.last_entry = self._last_entry()
+        count = self._file.count_up_to(relative - 1, _relative_offset_second)
+        return KeptEntries(count, self._last_of(count))
+
+    def cut(self, kept: KeptEntries) -> None:
+        """Remove all other entries. Takes no descriptor."""
+        self._file.cut(kept.entry_count)
+        self.last_entry = kept.last_entry
 
     def drop_torn_entry(self) -> None:
         """Cut off what a killed process left of its last entry."""
@@ -234,10 +272,14 @@ class TimeIndex:
     def delete(self) -> None:
         """Remove the file."""
         self._file.delete()
-        self.last_entry = self._last_entry()
+        self.last_entry = self._last_of(self._file.count)
 
-    def _last_entry(self) -> tuple[int, int]:
-        count = self._file.count
+    def move_to(self, path: Path, base_offset: int) -> None:
+        """Be the index of another segment; while there is no entry."""
+        self.base_offset, self.last_entry = base_offset, (NO_TIMESTAMP, base_offset)
+        self._file.rename_to(path)
+
+    def _last_of(self, count: int) -> tuple[int, int]:
         return self.entry(count - 1) if count else (NO_TIMESTAMP, self.base_offset)
 
 

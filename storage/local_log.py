@@ -269,21 +269,8 @@ class LocalLog(FlushableLog):
             self._fault_point("log.snapshot.after-write")
             self._snapshots.remove_between({segment.base_offset for segment in self.segments})
 
-    def _cut_to(self, offset: int) -> None:
-        """Drop every batch that reaches `offset` or lies above; sets `log_end_offset`."""
-        above = [segment for segment in self.segments if segment.base_offset > offset]
-        self.segments.remove(*above)
-        for segment in reversed(above):
-            self._deleted.retire(segment.paths(), self._now_ms)
-        self._fault_point("log.truncate.before-cut")
-        self.log_end_offset = self.segments.active.truncate_to(offset)
-        self._fault_point("log.truncate.after-cut")
-        self.segments.forget()
-        self._durability.cut(self.log_end_offset)
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        if self.leader_epochs.truncate_from_end(self.log_end_offset):
-            self._save_epochs()
-        self._snapshots.remove_above(self.log_end_offset)
+    def _rebuild_soon(self) -> None:
+        """The producers are those of another end of the log: `rebuilding` makes them again."""
         self.producer_state.cut = None  # a snapshot being encoded would lie above the end
         self._rebuild = load_producers(
             self.segments, self._snapshots, self.log_end_offset, self._now_ms
@@ -297,38 +284,27 @@ class LocalLog(FlushableLog):
         while self._rebuild is not None:
             with self._disk:
                 try:
-                    next(self._rebuild)
+                    with self._disk.retriable:
+                        next(self._rebuild)
                 except StopIteration as end:
                     self.producer_state, self._rebuild = end.value, None
                 except CorruptMessage as problem:
                     raise OSError(f"what a truncation left is damaged: {problem}") from problem
+                except KafkaStorageError:  # too many open files: from the beginning, next time
+                    self._rebuild_soon()
+                    raise
             yield
-
-    def _start_over_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and goes on at `offset`."""
-        self._snapshots.remove_above(-1)  # first: none may outlive its batches
-        dropped = tuple(self.segments)
-        self.segments.remove(*dropped)
-        for segment in dropped:
-            self._deleted.retire(segment.paths(), self._now_ms)
-        self._fault_point("log.truncate.after-delete")
-        self.log_start_offset = self.log_end_offset = offset
-        self._durability.cut(0)
-        self._new_segment(offset)
-        self._rebuild = None
-        self.producer_state.clear(offset)
-        if self.leader_epochs.clear():
-            self._save_epochs()
 
     def _drop_oldest(self, segments: Sequence[Segment]) -> None:
         """Take the oldest segments out of the log; their files go file.delete.delay.ms later."""
         due_ms = self._now_ms + self.config.file_delete_delay_ms
-        self.segments.remove(*segments)
         for segment in segments:
-            self._deleted.retire(segment.paths(), due_ms)
+            with self._disk.retriable:
+                self._deleted.retire(segment, due_ms)
             self._fault_point("log.delete.after-rename")
-        self._snapshots.remove([segment.base_offset for segment in segments])
-        self._durability.names_changed()
+            self.segments.remove(segment)
+            self._snapshots.remove([segment.base_offset])
+            self._durability.names_changed()
 
     def replace_segments(self, base_offset: int, replaced: Sequence[Segment]) -> Segment:
         """Swap the compacted segment in that waits as .cleaned files; see segment_swap."""

@@ -1,9 +1,10 @@
 """Which segments have served their time, and how files leave the disk."""
 
 from collections import deque
-from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from .disk_guard import OUT_OF_RESOURCES
 from .index import NO_TIMESTAMP
 from .log_config import LogConfig
 from .segment import Segment
@@ -66,14 +67,26 @@ class DeletedFiles:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def retire(self, paths: Iterable[Path], due_ms: int) -> None:
-        """Rename files to .deleted, so that no restart takes them for part of the log."""
-        for path in paths:
-            retired = path.with_name(path.name + DELETED_SUFFIX)
+    def retire(self, segment: Segment, due_ms: int) -> None:
+        """Rename a segment's files to .deleted, so that no restart takes them for part of the log.
+
+        The .log first: with its name the segment goes, and all the rest follows. When that has no
+        room for a new name nothing has happened.
+        """
+        log, *indexes = segment.paths()
+        self._rename(log, due_ms)
+        for path in indexes:
             try:
-                path.rename(retired)
-            except FileNotFoundError:
-                continue  # a .txnindex or a snapshot that never was
+                self._rename(path, due_ms)
+            except OSError as problem:
+                if problem.errno not in OUT_OF_RESOURCES:
+                    raise
+                path.unlink(missing_ok=True)
+
+    def _rename(self, path: Path, due_ms: int) -> None:
+        retired = path.with_name(path.name + DELETED_SUFFIX)
+        with suppress(FileNotFoundError):  # a .txnindex that never was
+            path.rename(retired)
             self._waiting.append((due_ms, retired))
 
     def unlink_due(self, now_ms: int) -> int:

@@ -29,7 +29,6 @@ from ..wire.steps import Steps, run_to_end
 from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
 from .checkpoint import FaultPoint, no_fault_point
 from .disk_guard import DiskGuard
-from .local_log import LocalLog
 from .log_config import LogConfig
 from .log_read import (
     LogRead,
@@ -41,6 +40,7 @@ from .log_recovery import load_log
 from .log_retention import segments_past_retention
 from .producer_entry import Origin
 from .producer_verdicts import Duplicate, MarkerAlreadyWritten
+from .truncatable_log import TruncatableLog
 
 __all__ = [
     "AppendInfo",
@@ -65,7 +65,7 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool
 
 
-class PartitionLog(LocalLog):
+class PartitionLog(TruncatableLog):
     """A log with its limits. See LocalLog for threads, time, and failure."""
 
     topic: str
@@ -321,41 +321,6 @@ class PartitionLog(LocalLog):
                 self.log_start_offset = offset
                 if self.leader_epochs.truncate_from_start(offset):
                     self._save_epochs()
-
-    def truncate_to(self, offset: int) -> None:
-        """Cut the log so that it ends at `offset` or, where a batch spans it, before that batch."""
-        run_to_end(self.truncating_to(offset))
-
-    def truncating_to(self, offset: int) -> Steps[None]:
-        """`truncate_to` in steps: the first one cuts, the others make the producer state again."""
-        with self._disk:
-            if offset >= self.log_end_offset:
-                # An epoch that was assigned here but never written in may contradict the leader's.
-                if self.leader_epochs.truncate_from_end(self.log_end_offset):
-                    self._save_epochs()
-            elif offset < self.segments.first.base_offset:
-                self._start_over_at(offset)
-            else:
-                self._cut_to(offset)
-            self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        yield from self.rebuilding()
-
-    def truncation_end_min(self, offset: int) -> int:
-        """How low the log end may come by `truncate_to(offset)`, as far as it was ever synced.
-
-        The recovery point is the end of a batch. Below the high watermark compaction may have
-        taken that batch since; then only the segment's begin is sure.
-        """
-        segment = self.segments.floor(offset)
-        if offset >= self.high_watermark or segment is None:
-            return offset
-        return segment.base_offset
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything: the log is empty, and starts and goes on at `offset`."""
-        with self._disk:
-            self._start_over_at(offset)
-        self.high_watermark = offset
 
     # -- upkeep ------------------------------------------------------------------------------
 

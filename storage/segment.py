@@ -13,16 +13,18 @@ when the segment is opened for appending again.
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 from ..wire.record_batch import HEADER_BYTES
 from ..wire.steps import Steps
 from .disk_guard import OUT_OF_RESOURCES
-from .index import NO_TIMESTAMP, CorruptIndex, OffsetIndex, TimeIndex
+from .index import NO_TIMESTAMP, CorruptIndex, KeptEntries, OffsetIndex, TimeIndex
 from .log_config import INT_MAX, LogConfig
 from .log_file import Buffer, LogFile, batch_at_or_after, scan_batches, scan_headers
 from .transaction_index import TransactionIndex
 
+REMEDY = "It is rebuilt when the broker starts again"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
@@ -35,6 +37,18 @@ def _jitter_ms(directory: Path, base_offset: int, config: LogConfig) -> int:
     """How much earlier a segment rolls by time: another figure for each partition and segment."""
     bound_ms = min(config.segment_jitter_ms, config.segment_ms)
     return crc32(f"{directory.name}/{base_offset}".encode()) % bound_ms if bound_ms else 0
+
+
+class KeptBatches(NamedTuple):
+    """What stays of a segment that is cut, see `Segment.kept_below`."""
+
+    size_bytes: int
+    next_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    offset_index: KeptEntries
+    time_index: KeptEntries
+    transactions: int
 
 
 class Segment:
@@ -214,33 +228,16 @@ class Segment:
             _, header, _ = next(batches, (0, None, None))
             if header is None or header.last_offset != last_offset:
                 path = self.offset_index.path
-                raise CorruptIndex(path, f"no batch ends with {last_offset}", "It will be rebuilt")
+                raise CorruptIndex(path, f"no batch ends with {last_offset}", REMEDY)
             self.size_bytes, self.next_offset = position + header.size_bytes, last_offset + 1
         self.time_index.truncate_to(self.next_offset)
         self._last_indexed_position = position
         self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
 
-    def resume(self) -> None:
-        """Learn from indexes and tail what appending needs; O(index.interval.bytes)."""
-        last_offset, position = self.offset_index.last_entry
-        indexed_to = last_offset + 1 if self.offset_index.entry_count else self.base_offset
-        self.time_index.truncate_to(indexed_to)  # the entry of a close, see above
-        self._last_indexed_position = position
-        self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
-        self.next_offset = self.base_offset
-        end = position
-        for at, header in scan_headers(self.file, position, self.size_bytes):
-            if header.max_timestamp > self._max_timestamp:
-                self._max_timestamp = header.max_timestamp
-                self.offset_of_max_timestamp = header.last_offset
-            self.next_offset = header.last_offset + 1
-            end = at + header.size_bytes
-        self.size_bytes = end
-
     def checking(self) -> Steps[None]:
         """CorruptIndex or CorruptTransactionIndex unless the indexes can be right."""
         if self._lacks_index and self.size_bytes:
-            raise CorruptIndex(self.offset_index.path, "it was missing", "It will be rebuilt")
+            raise CorruptIndex(self.offset_index.path, "it was missing", REMEDY)
         self.offset_index.check()
         self.time_index.check()
         yield from self.transaction_index.checking()
@@ -263,36 +260,72 @@ class Segment:
         self._max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self._last_indexed_position = 0
 
-    def truncate_to(self, offset: int) -> int:
-        """Cut off every batch that reaches `offset` or lies above; returns the new end offset.
+    def kept_below(self, offset: int) -> KeptBatches:
+        """What stays when every batch that reaches `offset` or lies above is cut off.
 
-        The end is that of the last batch left, as after a restart: below `offset` when a batch
-        spans it, or when compaction left a gap there.
+        Its end is that of the last batch left, as after a restart: below `offset` when a batch
+        spans it, or when compaction left a gap there. All that may lack a descriptor is done here,
+        where nothing has changed yet; O(index.interval.bytes).
         """
-        cut = self.position_of(offset)
-        if cut is not None:
-            position, _, base_offset = cut
-            self.file.truncate(position)
-            self.size_bytes = position
-            end_offset = min(offset, base_offset)
-            self.offset_index.truncate_to(end_offset)
-            self.time_index.truncate_to(end_offset)
-            self.transaction_index.truncate_to(end_offset)
-            if position == 0:
-                self.first_batch_timestamp = None
-        self.resume()
-        return self.next_offset
+        found = self.position_of(offset)
+        end, end_offset = (self.size_bytes, offset) if found is None else (found[0], found[2])
+        offset_index = self.offset_index.kept_below(min(offset, end_offset))
+        last_offset, position = offset_index.last_entry
+        next_offset = last_offset + 1 if offset_index.entry_count else self.base_offset
+        time_index = self.time_index.kept_below(next_offset)  # not the entry of a close, see above
+        newest_ms, newest_offset = time_index.last_entry
+        next_offset, read_to = self.base_offset, position
+        for at, header in scan_headers(self.file, position, end):
+            if header.max_timestamp > newest_ms:
+                newest_ms, newest_offset = header.max_timestamp, header.last_offset
+            next_offset, read_to = header.last_offset + 1, at + header.size_bytes
+        if read_to != end:
+            raise CorruptIndex(self.offset_index.path, f"no batch begins at {read_to}", REMEDY)
+        transactions = self.transaction_index.count_below(min(offset, end_offset))
+        return KeptBatches(
+            end, next_offset, newest_ms, newest_offset, offset_index, time_index, transactions
+        )
+
+    def truncate(self, kept: KeptBatches) -> None:
+        """Cut all else off, and be ready for appending behind it."""
+        if kept.size_bytes < self.size_bytes:
+            self.file.truncate(kept.size_bytes)
+        self.size_bytes, self.next_offset = kept.size_bytes, kept.next_offset
+        self._max_timestamp = kept.max_timestamp
+        self.offset_of_max_timestamp = kept.offset_of_max_timestamp
+        self.offset_index.cut(kept.offset_index)
+        self.time_index.cut(kept.time_index)
+        self.transaction_index.cut(kept.transactions)
+        self._last_indexed_position = kept.offset_index.last_entry[1]
+        self.written_back_bytes = min(self.written_back_bytes, kept.size_bytes)
+        if kept.size_bytes == 0:
+            self.first_batch_timestamp = None
+
+    def move_to(self, base_offset: int, now_ms: int) -> None:
+        """Begin at another offset, while it is empty. Takes no descriptor.
+
+        With the .log file's new name it has happened. An index that keeps its old one is missed by
+        the next start, and made anew.
+        """
+        log = segment_path(self.directory, base_offset, SUFFIXES[0])
+        os.rename(self.file.path, log)
+        self.file.path, self.created_ms = log, now_ms
+        self.base_offset = self.next_offset = self.offset_of_max_timestamp = base_offset
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        for index, path in zip(indexes, self.paths()[1:], strict=True):
+            try:
+                index.move_to(path, base_offset)
+            except OSError as problem:
+                if problem.errno not in OUT_OF_RESOURCES:
+                    raise
 
     def indexed_position_before(self, position: int) -> int:
         """The start of a batch at or before a position: the nearest one that has an entry."""
-        low, high = 0, self.offset_index.entry_count if position > 0 else 0
-        while low < high:
-            middle = (low + high) // 2
-            if self.offset_index.entry(middle)[1] <= position:
-                low = middle + 1
-            else:
-                high = middle
-        return self.offset_index.entry(low - 1)[1] if low else 0
+        return self.offset_index.lookup_position(position)[1] if position > 0 else 0
+
+    def offset_before(self, position: int) -> int:
+        """An offset of that batch; the base offset when there is no entry."""
+        return self.offset_index.lookup_position(position)[0]
 
     def flush(self) -> None:
         """Bring every file of a segment that nobody appends to yet to the disk (blocks)."""
@@ -304,8 +337,9 @@ class Segment:
     def write_out(self) -> None:
         """Put index entries that are in memory into their files.
 
-        The time index goes first: where the offset index ends on the disk, it has all it needs.
+        The others go first: where the offset index ends on the disk, it has all it needs.
         """
+        self.transaction_index.close()
         self.time_index.close()
         self.offset_index.close()
 

@@ -5,7 +5,7 @@ so that a reader which follows the tail needs neither an index search nor a scan
 search, never a wrong answer, since every cut and every swap forgets them all.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from .segment import Segment
@@ -60,6 +60,12 @@ class SegmentList:
         base_offsets, segments = self._in_order
         at = bisect_right(base_offsets, segment.base_offset)
         return segments[at] if at < len(segments) else None
+
+    def before(self, segment: Segment) -> Segment | None:
+        """The next older segment, None for the first one."""
+        base_offsets, segments = self._in_order
+        at = bisect_left(base_offsets, segment.base_offset)
+        return segments[at - 1] if at else None
 
     def from_floor(self, offset: int) -> tuple[Segment, ...]:
         """The segment that holds `offset` and all newer ones, oldest first."""

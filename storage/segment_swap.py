@@ -48,7 +48,7 @@ def swap_in(
     fault_point("log.swap.after-rename")
     for segment in replaced:
         segments.remove(segment)
-        deleted.retire(segment.paths(), now_ms + config.file_delete_delay_ms)
+        deleted.retire(segment, now_ms + config.file_delete_delay_ms)
         fault_point("log.swap.after-retire")
     for suffix in SUFFIXES:
         path = segment_path(directory, base_offset, suffix + SWAP_SUFFIX)

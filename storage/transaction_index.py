@@ -6,11 +6,12 @@ complete. Entries are in the order of the markers, so last offsets rise; last st
 not fall. A read_committed fetch needs the entries that overlap it: those with
 last offset >= fetch offset, up to the first one whose last stable offset reaches the upper end.
 
-The file exists only once there is an entry. An entry is in the file when `append` returns, since
-the transaction counts as complete, and readers go past it, from then on.
+The file exists only once there is an entry. An entry is in the file when `append` returns, or waits
+in memory for room; it is in the file before a snapshot says that nothing below needs to be read.
 """
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The index of one segment; `base_offset` is the segment's."""
 
-    __slots__ = ("_blocks", "_file", "base_offset")
+    __slots__ = ("_blocks", "_file", "_last_offset", "base_offset")
 
     def __init__(self, path: Path, base_offset: int) -> None:
         self._file = EntryFile(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
@@ -54,6 +55,7 @@ class TransactionIndex:
         # While one transaction stays open the latter does not rise, and a reader below would read
         # all that was aborted since, with each fetch.
         self._blocks: dict[int, tuple[int, int]] = {}
+        self._last_offset = -1  # of what was appended last, as far as that is known
 
     @property
     def path(self) -> Path:
@@ -67,12 +69,13 @@ class TransactionIndex:
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Note an aborted transaction; its marker must lie above all those noted before."""
-        count = self._file.count
-        if count and transaction.last_offset <= self._entry(count - 1).last_offset:
-            raise ValueError(f"{self.path}: {transaction} after {self._entry(count - 1)}")
+        if transaction.last_offset <= self._last_offset:
+            raise ValueError(f"{self.path}: {transaction} after a marker at {self._last_offset}")
         self._file.append(_ENTRY.pack(_VERSION, *transaction))
-        if (count + 1) % _BLOCK_ENTRIES == 0:
-            self._block(count // _BLOCK_ENTRIES)
+        self._last_offset = transaction.last_offset
+        if self._file.count % _BLOCK_ENTRIES == 0:
+            with suppress(OSError, CorruptTransactionIndex):  # then when it is read
+                self._block(self._block_count - 1)
 
     def collect(
         self, fetch_offset: int, upper_offset: int
@@ -105,10 +108,18 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions whose markers lie at `offset` or above."""
-        if self._file.count:
-            self._file.cut(self._file.count_up_to(offset - 1, _last_offset))
-            full = self._file.count // _BLOCK_ENTRIES
-            self._blocks = {n: block for n, block in self._blocks.items() if n < full}
+        self.cut(self.count_below(offset))
+
+    def count_below(self, offset: int) -> int:
+        """How many transactions have their markers below `offset`."""
+        return self._file.count_up_to(offset - 1, _last_offset) if self._file.count else 0
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` entries only. Takes no descriptor."""
+        self._file.cut(count)
+        self._last_offset = -1
+        full = count // _BLOCK_ENTRIES
+        self._blocks = {n: block for n, block in self._blocks.items() if n < full}
 
     def drop_torn_entry(self) -> None:
         """Cut off what a killed process left of its last entry."""
@@ -136,19 +147,23 @@ class TransactionIndex:
         self._file.flush()
 
     def close(self) -> None:
-        """Nothing is held; here for symmetry with the other indexes."""
+        """Write out what waits for room."""
+        self._file.close()
 
     def rename_to(self, path: Path) -> None:
         """Give the file, if there is one, another name."""
         self._file.rename_to(path)
 
+    def move_to(self, path: Path, base_offset: int) -> None:
+        """Be the index of another segment; while there is no entry."""
+        self.base_offset = base_offset
+        self._file.rename_to(path)
+
     def delete(self) -> None:
         """Remove the file if there is one."""
         self._file.delete()
+        self._last_offset = -1
         self._blocks.clear()
-
-    def _entry(self, number: int) -> AbortedTransaction:
-        return self._decode(self._file.entry(number), 0)
 
     @property
     def _block_count(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog.coordinator.cluster_model import Partition
-from oncelog.node import replica_fetcher
+from oncelog.node import fetched_answers
 from oncelog.node.clock import SystemClock
 from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.replica_fetcher import FetchSettings, ReplicaFetchers
@@ -121,7 +121,7 @@ def test_a_large_answer_leaves_the_loop_free_and_is_acknowledged_when_it_is_whol
         await follower.until(is_whole)
         assert ends[-1] == BATCHES
         steps = {later - earlier for earlier, later in pairwise(ends)}
-        assert max(steps) <= replica_fetcher.BATCHES_A_STEP
+        assert max(steps) <= fetched_answers.BATCHES_A_STEP
         await follower.until(lambda: any(request.moved for request, _ in follower.links.polls))
         (moved,) = follower.links.polls[-1][0].moved
         assert moved.fetch_offset == BATCHES

@@ -6,9 +6,11 @@ import os
 import pytest
 
 from oncelog.storage.checkpoint import LeaderEpochCheckpoint
+from oncelog.storage.partition_log import Origin
 from oncelog.storage.snapshot_files import SnapshotFiles
+from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import KafkaStorageError
-from oncelog.wire.record_batch import restamp
+from oncelog.wire.record_batch import decode_header, restamp
 
 NOW_MS = 1_700_000_000_000
 
@@ -104,3 +106,83 @@ def test_a_killed_log_opens_without_room_for_a_snapshot(logs, monkeypatch):
         again = logs.open()
     assert again.log_end_offset == 3
     assert logs.lead(again, 3, producer_id=1, producer_epoch=0, base_sequence=0).is_duplicate
+
+
+def abort(logs, log, producer_id, sequence):
+    guard = log.producer_state.begin_verification(producer_id, 0, sequence, now_ms=NOW_MS)
+    logs.lead(
+        log, producer_id=producer_id, producer_epoch=0, base_sequence=sequence,
+        transactional=True, guard=guard,
+    )  # fmt: skip
+    marker = memoryview(
+        bytearray(
+            encode_marker(
+                ControlType.ABORT, producer_id=producer_id, producer_epoch=0,
+                coordinator_epoch=0, timestamp_ms=NOW_MS,
+            )
+        )
+    )  # fmt: skip
+    log.append_as_leader(
+        marker, decode_header(marker), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR
+    )
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
+@pytest.mark.parametrize("clean", [False, True])
+def test_an_aborted_transaction_is_known_though_its_index_found_no_room(
+    logs, monkeypatch, number, clean
+):
+    log = logs.open()
+    abort(logs, log, 1, 0)
+    real = os.open
+
+    def fail(path, *options, **keywords):
+        if str(path).endswith(".txnindex"):
+            raise OSError(number, os.strerror(number))
+        return real(path, *options, **keywords)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", fail)
+        for sequence in range(1, 140):
+            abort(logs, log, 1, sequence)
+        assert not log.is_failed
+        log._snapshot_soon()
+        assert not log._snapshots.offsets, "it would say that what waits is in the file"
+        with pytest.raises(KafkaStorageError):
+            log.roll(NOW_MS)
+        assert not log.is_failed
+    expected = [(1, first) for first in range(0, 280, 2)]
+    log.advance_high_watermark(log.log_end_offset)
+    assert log.aborted_transactions(0, 280) == expected
+    if clean:
+        log.close()
+    again = logs.open(clean_shutdown=clean)
+    assert again.aborted_transactions(0, 280) == expected
+    abort(logs, again, 1, 140)
+    assert again.aborted_transactions(270, 282)[-1] == (1, 280)
+
+
+def test_retention_goes_on_when_there_is_room_for_names(logs, monkeypatch):
+    """Files that go are given longer names first, and a directory may have no room for them."""
+    log = logs.open(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
+    for _ in range(9):
+        logs.lead(log)
+    log.advance_high_watermark(9)
+    for fail_at in range(3):
+        real, calls = os.rename, []
+
+        def rename(*paths, real=real, calls=calls, fail_at=fail_at):
+            calls.append(paths)
+            if len(calls) > fail_at:
+                no_room()
+            real(*paths)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "rename", rename)
+            with pytest.raises(KafkaStorageError):
+                log.delete_old_segments(NOW_MS)
+        assert not log.is_failed
+        on_disk = {int(path.stem) for path in logs.directory.glob("*.log")}
+        assert on_disk == {segment.base_offset for segment in log.segments}
+    log.delete_old_segments(NOW_MS)
+    assert log.log_start_offset > 6
