@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from ...coordinator.cluster_model import INTERNAL_TOPICS
 from ...coordinator.commands import (
     CreatePartitions,
     CreateTopics,
@@ -168,14 +169,30 @@ def _deleted(error: dict[str, Any], reference: TopicReference) -> dict[str, Any]
 
 
 async def create_partitions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
-    """Per topic: more partitions, placed by the cluster or by the client."""
+    """Per topic: more partitions, placed by the cluster or by the client.
+
+    Against Kafka (KAFKA-14418): not of __consumer_offsets. Where a group's offsets are follows from
+    their number; with another one they would not be found, and transactions be torn.
+    """
     times = Counter(topic.name for topic in request.topics)
     wanted: list[MorePartitions] = []
-    refused: set[str] = set()
+    refused: dict[str, dict[str, Any]] = {}
+    too_many = code_and_message(
+        error_for(ErrorCode.INVALID_REQUEST, f"At most {ASSIGNMENTS_MAX} partitions are assigned.")
+    )
+    fixed = code_and_message(
+        error_for(
+            ErrorCode.POLICY_VIOLATION,
+            "Groups are spread over the partitions of this topic: with more of them the offsets "
+            "that are committed would not be found. Its number of partitions stays as it is.",
+        )
+    )
 
     def sort(topic: Any) -> None:
-        if len(topic.assignments or ()) > ASSIGNMENTS_MAX:
-            refused.add(topic.name)
+        if topic.name in INTERNAL_TOPICS:
+            refused[topic.name] = fixed
+        elif len(topic.assignments or ()) > ASSIGNMENTS_MAX:
+            refused[topic.name] = too_many
         elif times[topic.name] == 1:
             wanted.append(_more(topic))
 
@@ -187,13 +204,10 @@ async def create_partitions(context: RequestContext, header: RequestHeader, requ
         )
         items = _by_name(result, [topic.name for topic in wanted])
     duplicate = code_and_message(error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-    too_many = code_and_message(
-        error_for(ErrorCode.INVALID_REQUEST, f"At most {ASSIGNMENTS_MAX} partitions are assigned.")
-    )
 
     def answer(name: str) -> dict[str, Any]:
         if name in refused:
-            return {"name": name, **too_many}
+            return {"name": name, **refused[name]}
         return {"name": name, **(_error_of(items[name]) if name in items else duplicate)}
 
     return {"results": Each(answer, times)}

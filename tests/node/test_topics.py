@@ -200,6 +200,18 @@ def test_every_version_adds_partitions(version: int) -> None:
     assert broker.state.topics["c"].partitions[2].replicas == (3, 2, 1)
 
 
+def test_the_topic_of_offsets_gets_no_more_partitions() -> None:
+    """Every group would be looked for in another partition than the one that has its offsets."""
+    broker = FakeBroker()
+    broker.create("a")
+    broker.create("__consumer_offsets", 2)
+    more = [{"name": name, "count": 4, "assignments": None} for name in ("__consumer_offsets", "a")]
+    answer = broker.ask(EXTEND, 3, {"topics": more, "timeout": 1000})
+    codes = {each.name: each.error_code for each in answer.results}
+    assert codes == {"__consumer_offsets": ErrorCode.POLICY_VIOLATION, "a": 0}
+    assert len(broker.state.topics["__consumer_offsets"].partitions) == 2
+
+
 def test_adding_partitions_can_be_tried() -> None:
     broker = FakeBroker()
     broker.create("a")
