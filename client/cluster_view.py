@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..wire.errors import (
     KafkaError,
@@ -22,6 +22,11 @@ from ..wire.errors import (
     error_for,
 )
 from .connection import Connection
+from .failures import NOT_TRUSTED
+from .security.listener_probe import refuse_without_sasl, refuse_without_tls
+
+if TYPE_CHECKING:
+    from .security.session import Security
 
 METADATA, DESCRIBE_QUORUM = 3, 55
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
@@ -85,10 +90,16 @@ class ClusterView:
     """Connections and metadata; made with a bootstrap list, closed with `close`."""
 
     def __init__(
-        self, bootstrap: str | Iterable[str], *, client_id: str = "oncelog", timeout_ms: int = 5_000
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        client_id: str = "oncelog",
+        timeout_ms: int = 5_000,
+        security: "Security | None" = None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
         self.client_id, self.timeout_ms = client_id, timeout_ms
+        self._security = security
         self.snapshot = Snapshot()
         self._connections: dict[tuple[str, int, str], Connection] = {}
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
@@ -112,11 +123,23 @@ class ClusterView:
             known = self._connections.get(place)
             if known is not None and known.is_open:
                 return known
-            made = await Connection.open(
-                host, port, client_id=self.client_id, timeout_ms=self.timeout_ms
-            )
+            made = await self._open(host, port)
             self._connections[place] = made
             return made
+
+    async def _open(self, host: str, port: int) -> Connection:
+        try:
+            return await Connection.open(
+                host,
+                port,
+                client_id=self.client_id,
+                timeout_ms=self.timeout_ms,
+                security=self._security,
+            )
+        except NetworkException:
+            if self._security is not None and not self.snapshot.brokers:
+                await refuse_without_tls(host, port, self._security)
+            raise
 
     async def broker(self, node_id: int, channel: str = "") -> Connection:
         """The connection to one broker by its id."""
@@ -136,6 +159,8 @@ class ClusterView:
         for address in dict.fromkeys([*is_connected, *addresses, *self._bootstrap]):
             try:
                 return await self.connection_to(*address)
+            except NOT_TRUSTED:
+                raise  # by the others, too
             except KafkaError as problem:
                 problems.append(str(problem))
         raise NetworkException("no broker answers: " + "; ".join(problems))
@@ -157,6 +182,10 @@ class ClusterView:
             }
             first = (connection.host, connection.port)
             self._bootstrap.sort(key=lambda address: address == first)
+            raise
+        except NetworkException:
+            if not self.snapshot.brokers:
+                await refuse_without_sasl(connection, self._security)
             raise
         fresh = read_metadata(answer)
         fresh.keep_newer(self.snapshot)

@@ -5,17 +5,20 @@ we match by id. A deadline that passes closes the connection, because the answer
 fate is unknown may still come and must not be taken for another's (as Kafka's own clients do).
 Every failure is a class of `wire.errors`: `NetworkException` when the connection is refused, lost
 or closed, `RequestTimedOut` when the deadline passed. Both are retriable, and after both the fate
-of a request that changes something is unknown.
+of a request that changes something is unknown. What a retry would not change (a certificate that is
+not trusted, a password that is wrong) is an error that is not retriable.
 """
 
 import asyncio
 import itertools
+import ssl
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..wire.errors import (
     ErrorCode,
+    KafkaError,
     NetworkException,
     RequestTimedOut,
     UnsupportedVersion,
@@ -24,7 +27,11 @@ from ..wire.errors import (
 from ..wire.framing import API_VERSIONS, FrameReceiver, encode_request_header, frame_response
 from ..wire.messages import control
 
+if TYPE_CHECKING:
+    from .security.session import SaslSession, Security
+
 NEWEST = 1 << 15  # of versions: whatever both sides speak
+SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
 CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": "0.1.0"}
 # What we speak of each API: the versions whose meaning this client knows.
 SPOKEN: dict[int, tuple[int, int]] = {
@@ -41,6 +48,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     14: (0, 5),  # SyncGroup
     15: (0, 6),  # DescribeGroups
     16: (0, 5),  # ListGroups
+    17: (1, 1),  # SaslHandshake, for tokens in frames
     API_VERSIONS: (0, 3),
     19: (2, 7),  # CreateTopics
     20: (1, 5),  # DeleteTopics by name
@@ -54,6 +62,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     28: (0, 5),  # TxnOffsetCommit
     32: (1, 4),  # DescribeConfigs
     35: (1, 4),  # DescribeLogDirs
+    36: (0, 2),  # SaslAuthenticate
     37: (0, 3),  # CreatePartitions
     42: (0, 2),  # DeleteGroups
     43: (0, 2),  # ElectLeaders
@@ -82,7 +91,7 @@ class _Stream(asyncio.BufferedProtocol):
         try:
             frames = self._receiver.buffer_updated(nbytes)
         except Exception as problem:
-            self._connection.fail(f"it sent what is not a Kafka frame ({problem})")
+            self._connection.not_understood(self._receiver.peek(4), problem)
             return
         for frame in frames:
             self._connection.answer(frame)
@@ -91,7 +100,7 @@ class _Stream(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.fail(f"the connection was lost{f' ({exc})' if exc else ''}")
+        self._connection.lost(exc)
 
     def pause_writing(self) -> None:
         self._connection.writable.clear()
@@ -103,8 +112,18 @@ class _Stream(asyncio.BufferedProtocol):
 class Connection:
     """A connection whose versions are agreed; made by `Connection.open`."""
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_ms: int,
+        security: "Security | None" = None,
+    ) -> None:
         self.host, self.port, self.client_id, self.timeout_ms = host, port, client_id, timeout_ms
+        self._security = security
+        self._session: SaslSession | None = None
+        self._problem: KafkaError | None = None  # why it was closed, if a retry is of no use
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}  # finalized levels, as this broker knows them
         self.features_epoch = -1
@@ -116,21 +135,37 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, *, client_id: str = "oncelog", timeout_ms: int = 10_000
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "oncelog",
+        timeout_ms: int = 10_000,
+        security: "Security | None" = None,
     ) -> "Connection":
-        """Connect and ask for the versions; NetworkException when nobody answers there."""
-        connection = cls(host, port, client_id, timeout_ms)
+        """Connect, ask for the versions, authenticate; NetworkException when nobody answers there.
+
+        Raises what `security` finds wrong: errors that are not retriable, and ValueError.
+        """
+        connection = cls(host, port, client_id, timeout_ms, security)
         loop = asyncio.get_running_loop()
+        tls = {} if security is None else await security.tls_options(host)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                transport, _ = await loop.create_connection(lambda: _Stream(connection), host, port)
+                transport, _ = await loop.create_connection(
+                    lambda: _Stream(connection), host, port, **tls
+                )
         except TimeoutError:
             raise RequestTimedOut(f"{host}:{port} took no connection in {timeout_ms} ms") from None
+        except ssl.SSLError as problem:
+            raise connection._explained(problem) from None
         except OSError as problem:
             raise NetworkException(f"{host}:{port} cannot be reached ({problem})") from None
         connection._transport = transport
         try:
             await connection._agree_on_versions()
+            if security is not None:
+                connection._session = await security.begin_session(connection)
         except BaseException:
             connection.close()
             raise
@@ -210,13 +245,40 @@ class Connection:
         if not future.done():
             future.set_result(frame[4 + (_tag_bytes(frame[4:]) if flexible else 0) :])
 
-    def fail(self, reason: str) -> None:
-        """Close, and tell everybody who waits."""
-        problem = f"{self.host}:{self.port}: {reason}"
+    def fail(self, reason: str, problem: KafkaError | None = None) -> None:
+        """Close, and tell everybody who waits; `problem`: what a retry would not change."""
+        self._problem = self._problem or problem
         for future, _ in self._waiting.values():
             if not future.done():
-                future.set_exception(NetworkException(problem))
+                future.set_exception(self._closed(reason))
         self.close()
+
+    def lost(self, problem: Exception | None) -> None:
+        """The transport has ended."""
+        known = self._explained(problem) if isinstance(problem, ssl.SSLError) else None
+        if known is not None and known.retriable:
+            known = None
+        self.fail(f"the connection was lost{f' ({problem})' if problem else ''}", known)
+
+    def not_understood(self, start: bytes, problem: Exception) -> None:
+        """Something came that is no frame; `start`: how it begins."""
+        from .security.tls import is_tls_alert, speaks_tls
+
+        is_tls = not self.versions and is_tls_alert(start)
+        known = speaks_tls(f"{self.host}:{self.port}") if is_tls else None
+        self.fail(f"it sent what is not a Kafka frame ({problem})", known)
+
+    def _explained(self, problem: ssl.SSLError) -> KafkaError:
+        from .security.tls import explain
+
+        tls = self._security.config.tls if self._security is not None else None
+        assert tls is not None
+        return explain(problem, self.host, self.port, tls)
+
+    def _closed(self, reason: str) -> KafkaError:
+        if self._problem is not None:
+            return type(self._problem)(str(self._problem))
+        return NetworkException(f"{self.host}:{self.port}: {reason}")
 
     def close(self) -> None:
         """Close without waiting; repeated calls are allowed."""
@@ -227,11 +289,20 @@ class Connection:
     async def _write(
         self, api_key: int, version: int, correlation_id: int, body: Sequence[Any]
     ) -> None:
-        if self._transport is None or self._transport.is_closing():
-            raise NetworkException(f"{self.host}:{self.port}: the connection is closed")
         header = encode_request_header(api_key, version, correlation_id, self.client_id)
-        self._transport.writelines(frame_response(header, list(body)))
+        session = self._session
+        if session is None or api_key in SASL:
+            self._put(frame_response(header, list(body)))
+        else:
+            async with session.turn:
+                await session.keep()
+                self._put(frame_response(header, list(body)))
         await self.writable.wait()
+
+    def _put(self, pieces: list[Any]) -> None:
+        if self._transport is None or self._transport.is_closing():
+            raise self._closed("the connection is closed")
+        self._transport.writelines(pieces)
 
     async def _agree_on_versions(self) -> None:
         offer = await self._ask_versions(3)

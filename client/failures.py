@@ -5,7 +5,13 @@ Every error is a `KafkaError`: `.code`, `.retriable` (the same request may succe
 cannot go on), and `str()` is a sentence.
 """
 
-from ..wire.errors import ErrorCode, KafkaError
+from ..wire.errors import (
+    ErrorCode,
+    IllegalSaslState,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+)
 
 
 class IllegalProducerState(KafkaError):
@@ -48,6 +54,28 @@ class CommitFailed(KafkaError):
     """The group has gone on without this member: its offsets were not committed."""
 
     code = ErrorCode.ILLEGAL_GENERATION
+
+
+class SslAuthenticationFailed(KafkaError):
+    """TLS was not agreed on: who answers is not trusted, or does not trust us."""
+
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED  # Kafka has no number for TLS: the nearest
+
+
+class SecurityProtocolMismatch(KafkaError):
+    """The listener speaks another security.protocol than this client."""
+
+    code = ErrorCode.ILLEGAL_SASL_STATE
+
+
+# What another broker or a later try would not change: it is raised at once (KIP-152).
+NOT_TRUSTED = (
+    SslAuthenticationFailed,
+    SecurityProtocolMismatch,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+    IllegalSaslState,
+)
 
 
 def as_abortable(problem: KafkaError) -> KafkaError:

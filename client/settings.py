@@ -9,14 +9,20 @@ refused with a sentence. Where a default is not Kafka's, the row says why.
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
+
+from .security.secret import Secret
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One name: kind is int, bool, str or list; least and most bound an int."""
+    """One name: kind is int, bool, str, list, Secret or FunctionType; least and most bound an int.
+
+    aliases: other clients' names of the same.
+    """
 
     name: str
     kind: type
@@ -25,6 +31,7 @@ class Setting:
     least: int = 0
     most: int = INT_MAX
     choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     @property
     def keyword(self) -> str:
@@ -42,9 +49,18 @@ class Setting:
         if self.kind is list:
             items = value.split(",") if isinstance(value, str) else list(value)
             return tuple(str(item).strip() for item in items if str(item).strip())
+        if self.kind is Secret:
+            return value if isinstance(value, Secret) else Secret(str(value))
+        if self.kind is FunctionType:
+            if not callable(value):
+                raise ValueError(f"{self.name} is a function, not {value!r}")
+            return value
         text = str(value)
-        if self.choices and text not in self.choices:
-            raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
+        if self.choices:
+            found = [choice for choice in self.choices if choice.lower() == text.lower()]
+            if not found:
+                raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
+            return found[0]
         return text
 
     def _boolean(self, value: Any) -> bool:
@@ -71,8 +87,64 @@ COMMON = (
     Setting("retry.backoff.ms", int, 20, "The first pause before a retry (Kafka: 100)."),
     Setting("retry.backoff.max.ms", int, 500, "The longest pause (Kafka: 1000)."),
 )
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+OAUTH = "org.apache.kafka.common.security.oauthbearer."
+LOGIN_HANDLERS = (
+    f"{OAUTH}OAuthBearerLoginCallbackHandler",
+    f"{OAUTH}secured.OAuthBearerLoginCallbackHandler",
+)
+RETRIEVERS = (f"{OAUTH}ClientCredentialsJwtRetriever", f"{OAUTH}DefaultJwtRetriever")
+SECURITY = (
+    Setting("security.protocol", str, "PLAINTEXT", "How brokers are spoken to.", choices=(
+        "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL",
+    )),
+    Setting("ssl.ca.location", str, None, "A PEM file (or a folder) with the CAs to trust; "
+            "without: those of this machine.", aliases=("ssl.truststore.location",)),
+    Setting("ssl.ca.pem", str, None, "The same as text.", aliases=("ssl.truststore.certificates",)),
+    Setting("ssl.truststore.type", str, None, "PEM; others are refused with the way to convert."),
+    Setting("ssl.truststore.password", Secret, None, "Of a JKS or PKCS12 file, which is refused."),
+    Setting("ssl.certificate.location", str, None, "A PEM file with the client's certificate."),
+    Setting("ssl.certificate.pem", str, None, "The same as text.",
+            aliases=("ssl.keystore.certificate.chain",)),
+    Setting("ssl.key.location", str, None, "A PEM file with its private key."),
+    Setting("ssl.key.pem", Secret, None, "The same as text.", aliases=("ssl.keystore.key",)),
+    Setting("ssl.key.password", Secret, None, "Of the private key."),
+    Setting("ssl.keystore.location", str, None, "One PEM file with certificate and private key."),
+    Setting("ssl.keystore.type", str, None, "PEM; others are refused with the way to convert."),
+    Setting("ssl.keystore.password", Secret, None, "Of a JKS or PKCS12 file, which is refused."),
+    Setting("ssl.endpoint.identification.algorithm", str, "https", "none (or empty): a certificate "
+            "may be of another host.", choices=("https", "none", "")),
+    Setting("enable.ssl.certificate.verification", bool, True, "false: whoever answers is trusted; "
+            "for tests."),
+    Setting("ssl.enabled.protocols", list, ("TLSv1.2", "TLSv1.3"), "Versions of TLS."),
+    Setting("sasl.mechanism", str, None, ", ".join(MECHANISMS) + ".", aliases=("sasl.mechanisms",)),
+    Setting("sasl.username", str, None, "For PLAIN and SCRAM."),
+    Setting("sasl.password", Secret, None, "For PLAIN and SCRAM."),
+    Setting("sasl.jaas.config", Secret, None, "User and password, or client id and secret, in the "
+            "form of Java's clients."),
+    Setting("sasl.oauthbearer.token.provider", FunctionType, None, "A function, or a coroutine "
+            "function: the token, or (token, wall-clock seconds of its end)."),
+    Setting("sasl.oauthbearer.token.endpoint.url", str, None, "Where tokens are asked for by "
+            "client credentials."),
+    Setting("sasl.oauthbearer.client.credentials.client.id", str, None, "The name there.",
+            aliases=("sasl.oauthbearer.client.id",)),
+    Setting("sasl.oauthbearer.client.credentials.client.secret", Secret, None, "The secret there.",
+            aliases=("sasl.oauthbearer.client.secret",)),
+    Setting("sasl.oauthbearer.scope", str, None, "What the token is asked for."),
+    Setting("sasl.oauthbearer.extensions", list, (), "name=value,... for the broker (KIP-342)."),
+    Setting("sasl.oauthbearer.header.urlencode", bool, False, "Id and secret as RFC 6749 says."),
+    Setting("sasl.oauthbearer.method", str, "default", "oidc: by client credentials, as without.",
+            choices=("default", "oidc")),
+    Setting("sasl.login.callback.handler.class", str, None, "Java's, for client credentials; of "
+            "no effect.", choices=LOGIN_HANDLERS),
+    Setting("sasl.oauthbearer.jwt.retriever.class", str, None, "The same.", choices=RETRIEVERS),
+    Setting("sasl.login.connect.timeout.ms", int, 5_000, "To the token endpoint.", 1),
+    Setting("sasl.login.read.timeout.ms", int, 5_000, "Of its answer.", 1),
+    Setting("https.ca.location", str, None, "As ssl.ca.location, for the token endpoint."),
+)  # fmt: skip
 PRODUCER = (
     *COMMON,
+    *SECURITY,
     Setting("acks", str, "all", "Who must have a record.", choices=("all", "-1", "1", "0")),
     Setting("enable.idempotence", bool, None, "Each record once and in order; true with acks=all."),
     Setting("transactional.id", str, None, "Makes the producer transactional."),
@@ -107,6 +179,7 @@ RESETS = ("latest", "earliest", "none")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 CONSUMER = (
     *COMMON,
+    *SECURITY,
     Setting("group.id", str, None, "Makes the consumer a member of a group."),
     Setting("group.instance.id", str, None, "Makes it a static member (KIP-345)."),
     Setting("isolation.level", str, "read_uncommitted", "Which records are seen.", choices=(
@@ -127,7 +200,7 @@ CONSUMER = (
             "range, roundrobin, sticky, cooperative-sticky; the last alone is cooperative."),
     Setting("default.api.timeout.ms", int, 60_000, "How long a call may wait for the cluster."),
 )  # fmt: skip
-ADMIN = COMMON[:3]
+ADMIN = (*COMMON[:3], *SECURITY)
 
 
 class Settings:
@@ -151,19 +224,19 @@ def read_settings(
     rows: Sequence[Setting], config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> Settings:
     """Defaults, then the dotted names of `config`, then keywords. Raises ValueError."""
-    by_name = {row.name: row for row in rows}
-    by_keyword = {row.keyword: row for row in rows}
+    by_name = {name: row for row in rows for name in (row.name, *row.aliases)}
+    by_keyword = {name.replace(".", "_"): row for name, row in by_name.items()}
     values = {row.keyword: row.default for row in rows}
-    for name, value in (config or {}).items():
-        row = by_name.get(name)
-        if row is None:
-            raise ValueError(_unknown(name, by_name))
-        values[row.keyword] = row.read(value)
-    for keyword, value in keywords.items():
-        row = by_keyword.get(keyword)
-        if row is None:
-            raise ValueError(_unknown(keyword, by_keyword))
-        values[row.keyword] = row.read(value)
+    for given, known in ((config or {}, by_name), (keywords, by_keyword)):
+        said: dict[str, str] = {}
+        for name, value in given.items():
+            row = known.get(name)
+            if row is None:
+                raise ValueError(_unknown(name, known))
+            read = row.read(value)
+            if said.setdefault(row.name, name) != name and read != values[row.keyword]:
+                raise ValueError(f"{said[row.name]} and {name} mean the same, and differ here")
+            values[row.keyword] = read
     return Settings(values)
 
 

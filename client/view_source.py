@@ -1,9 +1,14 @@
 """From what a caller gives (a view, a bootstrap line, a configuration) to a view of the cluster."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .cluster_view import ClusterView
+from .security.config import security_config
+from .settings import ADMIN, read_settings
+
+if TYPE_CHECKING:
+    from .security.session import Security
 
 Source = ClusterView | str | Iterable[str] | Mapping[str, Any]
 
@@ -27,5 +32,24 @@ def open_view(source: Source | None, settings: Any) -> tuple[ClusterView, bool]:
         settings.bootstrap_servers,
         client_id=settings.client_id,
         timeout_ms=min(settings.request_timeout_ms, 10_000),
+        security=_security_of(settings),
     )
     return view, True
+
+
+def view_of(config: Mapping[str, Any] | str) -> ClusterView:
+    """A view of its own, by a configuration (or a bootstrap line); the caller closes it.
+
+    Raises ValueError for a name or a value that would not be honoured.
+    """
+    keywords: dict[str, Any] = {}
+    return open_view(config, read_settings(ADMIN, split_source(config, keywords), keywords))[0]
+
+
+def _security_of(settings: Any) -> "Security | None":
+    config = security_config(settings)
+    if config is None:
+        return None
+    from .security.session import Security  # with its HTTP and TLS, only where they are used
+
+    return Security(config)

@@ -67,6 +67,10 @@ class FrameReceiver:
         """Whether a frame has begun and not ended."""
         return self._frame is not None or self._filled > 0
 
+    def peek(self, count: int) -> bytes:
+        """The first of the bytes that no frame has been made of, for who has to explain them."""
+        return b"" if self._staging is None else bytes(self._staging[: min(count, self._filled)])
+
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where the next bytes shall go; at least one byte long."""
         if self._frame is not None:

@@ -37,6 +37,8 @@ SHELLS = {
     "client/connection.py",
     "client/delivery.py",
     "client/retries.py",
+    "client/security/session.py",
+    "client/security/tokens.py",
     "client/sender.py",
     "client/fetcher.py",
     "client/group_member.py",

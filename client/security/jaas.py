@@ -1,0 +1,79 @@
+"""`sasl.jaas.config` of Java's clients: a login module and its options.
+
+Pure. The form is that of JAAS files: `MODULE required name="value" name='value' name=value;`.
+Within quotes a backslash takes the next character as it is.
+"""
+
+import re
+
+from .secret import Secret
+
+_WORD = re.compile(r"[^\s=;\"']+")
+MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+FLAGS = ("required", "requisite", "sufficient", "optional")
+
+
+def parse_jaas(config: Secret) -> tuple[str, dict[str, str]]:
+    """(class of the module without its package, options).
+
+    Raises ValueError with a sentence that does not repeat the text: it may hold a password.
+    """
+    text = config.reveal().strip()
+    module, at = _word(text, 0)
+    flag, at = _word(text, _spaces(text, at))
+    if not module or flag.lower() not in FLAGS:
+        raise ValueError(
+            'sasl.jaas.config begins like: org.apache.kafka...PlainLoginModule required username="'
+        )
+    options: dict[str, str] = {}
+    while True:
+        at = _spaces(text, at)
+        if at >= len(text):
+            raise ValueError("sasl.jaas.config has to end with a semicolon")
+        if text[at] == ";":
+            break
+        name, at = _word(text, at)
+        if not name or text[at : at + 1] != "=":
+            raise ValueError(
+                f"sasl.jaas.config: option {len(options) + 1} is not of the form name=value"
+            )
+        options[name], at = _value(text, at + 1, name)
+    if text[at + 1 :].strip():
+        raise ValueError("sasl.jaas.config names one module, and nothing after its semicolon")
+    return module.rpartition(".")[2], options
+
+
+def _spaces(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _word(text: str, at: int) -> tuple[str, int]:
+    found = _WORD.match(text, at)
+    return (found.group(), found.end()) if found else ("", at)
+
+
+def _value(text: str, at: int, name: str) -> tuple[str, int]:
+    quote = text[at : at + 1]
+    if quote not in ('"', "'") or not quote:
+        value, end = _word(text, at)
+        if not value:
+            raise ValueError(f"sasl.jaas.config: {name} has no value")
+        return value, end
+    characters: list[str] = []
+    at += 1
+    while at < len(text):
+        character = text[at]
+        if character == quote:
+            return "".join(characters), at + 1
+        if character == "\\" and at + 1 < len(text):
+            at += 1
+            character = text[at]
+        characters.append(character)
+        at += 1
+    raise ValueError(f"sasl.jaas.config: the value of {name} is not closed by a quote")

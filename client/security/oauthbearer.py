@@ -1,0 +1,134 @@
+"""OAUTHBEARER, the client's half (RFC 7628), and what a token says of itself.
+
+Pure. A server that takes the token answers with nothing; one that does not says why in JSON, waits
+for a single %x01, and fails then: what it said is the better explanation, so it is kept.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from ...wire.errors import IllegalSaslState, SaslAuthenticationFailed
+from .secret import Secret
+
+NAME = "OAUTHBEARER"
+SEPARATOR = "\x01"
+TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750: what may stand behind "Bearer"
+EXTENSION_NAME, EXTENSION_VALUE = re.compile(r"[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
+
+
+class State(Enum):
+    """Where the conversation stands."""
+
+    INITIAL = auto()
+    TOKEN_SENT = auto()
+    REFUSED = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+_S = State
+ALLOWED: Mapping[State, frozenset[State]] = {
+    _S.INITIAL: frozenset({_S.TOKEN_SENT, _S.FAILED}),
+    _S.TOKEN_SENT: frozenset({_S.DONE, _S.REFUSED}),
+    _S.REFUSED: frozenset({_S.FAILED}),
+    _S.DONE: frozenset(),
+    _S.FAILED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token; expires_s: wall-clock seconds, None when nobody says."""
+
+    value: Secret
+    expires_s: float | None = None
+
+
+class OauthbearerClient:
+    """One conversation; extensions are handed to the server beside the token."""
+
+    def __init__(self, token: Token, extensions: tuple[tuple[str, str], ...] = ()) -> None:
+        self.name, self.state = NAME, State.INITIAL
+        self._token, self._extensions = token, extensions
+        self.refusal = ""  # the server's own words
+
+    def start(self) -> bytes:
+        """The token. Raises SaslAuthenticationFailed when it is none."""
+        value = self._token.value.reveal()
+        if not TOKEN.fullmatch(value):
+            self._move(State.FAILED)
+            raise SaslAuthenticationFailed(
+                f"{NAME}: what the token provider gave is not a bearer token (RFC 6750)"
+            )
+        self._move(State.TOKEN_SENT)
+        pairs = (("auth", f"Bearer {value}"), *self._extensions)
+        parts = "".join(f"{name}={value}{SEPARATOR}" for name, value in pairs)
+        return f"n,,{SEPARATOR}{parts}{SEPARATOR}".encode()
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """None when it is done; %x01 after a refusal, whose words stand in `refusal`."""
+        if self.state is State.REFUSED:
+            self._move(State.FAILED)
+            raise SaslAuthenticationFailed(f"{NAME}: {self.refusal}")
+        if not challenge:
+            self._move(State.DONE)
+            return None
+        self._move(State.REFUSED)
+        self.refusal = _refusal(challenge)
+        return SEPARATOR.encode()
+
+    def _move(self, state: State) -> None:
+        if state not in ALLOWED[self.state]:
+            raise IllegalSaslState(f"{NAME}: {self.state.name} does not lead to {state.name}")
+        self.state = state
+
+
+def _refusal(challenge: bytes) -> str:
+    try:
+        said = json.loads(challenge)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        return "the broker refused the token"
+    known = [f"{key}={said[key]}" for key in ("status", "scope", "openid-configuration")
+             if said.get(key)]  # fmt: skip
+    return f"the broker refused the token ({', '.join(known) or 'it gives no reason'})"
+
+
+def check_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """As pairs. Raises ValueError with a sentence (RFC 7628, 3.1)."""
+    for name, value in extensions.items():
+        if name == "auth" or not EXTENSION_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a SASL extension: letters only, not auth")
+        if not EXTENSION_VALUE.fullmatch(value):
+            raise ValueError(f"the SASL extension {name} holds characters that may not be sent")
+    return tuple(extensions.items())
+
+
+def expiry_of(token: str) -> float | None:
+    """When a JWT says that it expires, in wall-clock seconds; None when it is none or says nothing.
+
+    Nothing is verified: that is the brokers' to do. We only want to come with a new one in time.
+    """
+    claims = claims_of(token)
+    expires = claims.get("exp")
+    return float(expires) if isinstance(expires, int | float) else None
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    """The claims of a JWT, unverified; empty when it is none."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        padded = parts[1] + "=" * (-len(parts[1]) % 4)
+        claims = json.loads(base64.urlsafe_b64decode(padded))
+    except (binascii.Error, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}

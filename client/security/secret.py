@@ -1,0 +1,40 @@
+"""A value that must not be seen: passwords, keys, tokens."""
+
+from typing import Any
+
+HIDDEN = "[hidden]"
+
+
+class Secret:
+    """Text whose `str` and `repr` hide it, as Kafka's own type of passwords does.
+
+    It may be compared, hashed and pickled, so that a configuration remains a plain value. Who needs
+    the text says so: `reveal()`.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Secret, (self._text,)
+
+
+EMPTY = Secret("")

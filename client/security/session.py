@@ -1,0 +1,167 @@
+"""How connections become secure: TLS when they are opened, SASL at once and again in time.
+
+`Security` belongs to one client and is shared by its connections: it keeps the TLS context, the
+token, and the salted password, so that only the first connection pays for them. `SaslSession`
+belongs to one connection. A broker may end a session (KIP-368): it answers then nothing but a new
+authentication. So the first request after most of the session is over authenticates anew before it
+is sent. Nothing overtakes that: a broker takes other requests in the middle of it for an attack.
+"""
+
+import asyncio
+import random
+import secrets
+import time
+from typing import Any, Protocol
+
+from ...wire.errors import KafkaError
+from .config import SecurityConfig, security_config
+from .exchange import Ask, PlainClient, sasl_exchange
+from .oauthbearer import OauthbearerClient, Token
+from .scram import HASHES, Derive, ScramClient
+from .tls import make_context
+from .tokens import TokenSource
+
+NONCE_BYTES = 24
+RENEWED_FROM, RENEWED_TO = 0.85, 0.95  # of the session's life, scattered as Kafka's clients do
+
+
+class Asking(Protocol):
+    """What a session needs of its connection."""
+
+    host: str
+    port: int
+
+    async def call(self, api_key: int, values: dict[str, Any]) -> Any:
+        """A request and its answer."""
+
+    def fail(self, reason: str, problem: KafkaError | None = None) -> None:
+        """Close, and fail whoever waits."""
+
+
+class Security:
+    """See the top of the file."""
+
+    def __init__(self, config: SecurityConfig) -> None:
+        self.config = config
+        self._context: Any = None
+        self._lock = asyncio.Lock()
+        self._derived: tuple[Derive, bytes] | None = None
+        tokens = config.sasl.tokens if config.sasl is not None else None
+        self.tokens = TokenSource(tokens) if tokens is not None else None
+
+    @classmethod
+    def of(cls, settings: Any) -> "Security | None":
+        """For a client's settings; None in plain text. Raises ValueError."""
+        config = security_config(settings)
+        return None if config is None else cls(config)
+
+    def __repr__(self) -> str:
+        return f"Security({self.config.protocol}, {self.who})"
+
+    @property
+    def who(self) -> str:
+        """The client by the name that it gives itself, for sentences."""
+        sasl = self.config.sasl
+        if sasl is None or not sasl.username:
+            return "this client"
+        return f"{'client id' if sasl.tokens else 'user'} {sasl.username}"
+
+    async def tls_options(self, host: str) -> dict[str, Any]:
+        """For `loop.create_connection`. Raises ValueError when a file is not what it should be."""
+        if self.config.tls is None:
+            return {}
+        async with self._lock:
+            if self._context is None:  # the CAs of a machine are megabytes: elsewhere
+                loop = asyncio.get_running_loop()
+                self._context = await loop.run_in_executor(None, make_context, self.config.tls)
+        return {"ssl": self._context, "server_hostname": host}
+
+    async def begin_session(self, connection: Asking) -> "SaslSession | None":
+        """The authenticated session of a fresh connection; None without SASL."""
+        if self.config.sasl is None:
+            return None
+        session = SaslSession(self, connection)
+        await session.begin()
+        return session
+
+    async def authenticate(self, connection: Asking) -> int:
+        """Run the exchange; how long the session lasts in ms (0: no end)."""
+        sasl = self.config.sasl
+        assert sasl is not None
+        token: Token | None = None
+        if self.tokens is not None:
+            token = await self.tokens.token()
+            mechanism = OauthbearerClient(token, sasl.extensions)
+        elif sasl.mechanism in HASHES:
+            nonce = secrets.token_urlsafe(NONCE_BYTES)
+            mechanism = ScramClient(sasl.mechanism, sasl.username, sasl.password, nonce)
+        else:
+            mechanism = PlainClient(sasl.username, sasl.password)
+        exchange = sasl_exchange(mechanism, f"{connection.host}:{connection.port}", self.who)
+        answer: Any = None
+        try:
+            while True:
+                step = exchange.send(answer)
+                if isinstance(step, Ask):
+                    answer = await connection.call(step.api_key, step.values)
+                else:
+                    answer = await self._derive(step)
+        except StopIteration as end:
+            return end.value
+        except KafkaError as problem:
+            if token is not None and self.tokens is not None and not problem.retriable:
+                self.tokens.forget(token)
+            raise
+
+    async def _derive(self, wanted: Derive) -> bytes:
+        async with self._lock:  # connections that are opened together derive once
+            if self._derived is None or self._derived[0] != wanted:
+                loop = asyncio.get_running_loop()
+                salted = await loop.run_in_executor(None, wanted.compute)
+                self._derived = wanted, salted
+            return self._derived[1]
+
+
+class SaslSession:
+    """The authenticated session of one connection. Whoever writes holds `turn` (first come, first
+    served), and calls `keep` before."""
+
+    def __init__(self, security: Security, connection: Asking) -> None:
+        self._security, self._connection = security, connection
+        self.turn = asyncio.Lock()
+        self.renewals = 0
+        self._renew_s: float | None = None  # monotonic
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        """Authenticate for the first time."""
+        began_s = time.monotonic()
+        lifetime_ms = await self._security.authenticate(self._connection)
+        self._renew_s = None
+        if lifetime_ms > 0:
+            part = random.uniform(RENEWED_FROM, RENEWED_TO)
+            self._renew_s = began_s + part * lifetime_ms / 1000
+
+    async def keep(self) -> None:
+        """Authenticate anew when that is due. Raises why not; the connection is closed then."""
+        if self._renewing is None:
+            if self._renew_s is None or time.monotonic() < self._renew_s:
+                return
+            self._renewing = asyncio.create_task(self._renew())
+            self._renewing.add_done_callback(_seen)
+        # A caller may be cancelled; the exchange that it has begun has to come to its end.
+        await asyncio.shield(self._renewing)
+        self._renewing = None
+
+    async def _renew(self) -> None:
+        try:
+            await self.begin()
+            self.renewals += 1
+        except KafkaError as problem:
+            self._connection.fail(f"it could not be authenticated anew ({problem})", problem)
+            raise
+
+
+def _seen(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled():
+        task.exception()  # whoever waits has raised it; the connection is closed in any case
