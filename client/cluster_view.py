@@ -23,7 +23,7 @@ from ..wire.errors import (
 )
 from .connection import Connection
 from .failures import NOT_TRUSTED
-from .security.listener_probe import refuse_without_sasl, refuse_without_tls
+from .security.listener_probe import refuse_other_protocol, refuse_without_sasl
 
 if TYPE_CHECKING:
     from .security.session import Security
@@ -137,8 +137,8 @@ class ClusterView:
                 security=self._security,
             )
         except NetworkException:
-            if self._security is not None and not self.snapshot.brokers:
-                await refuse_without_tls(host, port, self._security)
+            if not self.snapshot.brokers:  # nobody has ever answered: do we speak as they do?
+                await refuse_other_protocol(host, port, self._security)
             raise
 
     async def broker(self, node_id: int, channel: str = "") -> Connection:

@@ -160,7 +160,8 @@ class Connection:
         except ssl.SSLError as problem:
             raise connection._explained(problem) from None
         except OSError as problem:
-            raise NetworkException(f"{host}:{port} cannot be reached ({problem})") from None
+            words = str(problem) or "it hung up"  # in the middle of a TLS handshake
+            raise NetworkException(f"{host}:{port} cannot be reached ({words})") from None
         connection._transport = transport
         try:
             await connection._agree_on_versions()
@@ -262,9 +263,9 @@ class Connection:
 
     def not_understood(self, start: bytes, problem: Exception) -> None:
         """Something came that is no frame; `start`: how it begins."""
-        from .security.tls import is_tls_alert, speaks_tls
+        from .security.tls import is_tls, speaks_tls
 
-        is_tls = not self.versions and is_tls_alert(start)
+        is_tls = not self.versions and is_tls(start)
         known = speaks_tls(f"{self.host}:{self.port}") if is_tls else None
         self.fail(f"it sent what is not a Kafka frame ({problem})", known)
 

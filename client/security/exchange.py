@@ -102,7 +102,7 @@ def sasl_exchange(mechanism: Mechanism, broker: str, who: str) -> Exchange:
             raise SaslAuthenticationFailed(f"{broker}: {problem}") from None
         refusal = getattr(mechanism, "refusal", "")
         if step is None:
-            return max(0, getattr(answer, "session_lifetime_ms", 0))
+            return max(0, getattr(answer, "session_lifetime", 0))
     raise SaslAuthenticationFailed(f"{broker}: {name} comes to no end")
 
 

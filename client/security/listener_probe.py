@@ -6,6 +6,8 @@ cluster has never answered this client, it is asked once in another way; only wh
 is raised, and it is not retriable.
 """
 
+import asyncio
+import ssl
 from typing import TYPE_CHECKING
 
 from ...wire.errors import ErrorCode, KafkaError
@@ -20,10 +22,15 @@ PROBE_MS = 2_000
 NO_MECHANISM = "-"  # a name that no mechanism has: the answer lists those that there are
 
 
-async def refuse_without_tls(host: str, port: int, security: "Security") -> None:
-    """Raise when the listener that would not speak TLS answers in plain text."""
-    if security.config.tls is None:
-        return
+async def refuse_other_protocol(host: str, port: int, security: "Security | None") -> None:
+    """Raise when the listener that did not answer would with, or without, TLS."""
+    if security is None or security.config.tls is None:
+        await _refuse_with_tls(host, port)
+    else:
+        await _refuse_without_tls(host, port)
+
+
+async def _refuse_without_tls(host: str, port: int) -> None:
     try:
         connection = await Connection.open(host, port, timeout_ms=PROBE_MS)
     except KafkaError:
@@ -32,6 +39,47 @@ async def refuse_without_tls(host: str, port: int, security: "Security") -> None
     from .tls import speaks_plain
 
     raise speaks_plain(f"{host}:{port}")
+
+
+async def _refuse_with_tls(host: str, port: int) -> None:
+    from .tls import is_tls, speaks_tls
+
+    loop = asyncio.get_running_loop()
+    greeting = _Greeting(loop.create_future())
+    try:
+        async with asyncio.timeout(PROBE_MS / 1000):
+            transport, _ = await loop.create_connection(lambda: greeting, host, port)
+            try:
+                start = await greeting.start
+            finally:
+                transport.abort()
+    except (OSError, TimeoutError):
+        return
+    if is_tls(start):
+        raise speaks_tls(f"{host}:{port}")
+
+
+class _Greeting(asyncio.Protocol):
+    """Says hello as TLS does; `start`: the first bytes that come back."""
+
+    def __init__(self, start: "asyncio.Future[bytes]") -> None:
+        self.start = start
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        hello = context.wrap_bio(came, goes, server_hostname="localhost")
+        try:
+            hello.do_handshake()
+        except ssl.SSLWantReadError:
+            transport.write(goes.read())
+
+    def data_received(self, data: bytes) -> None:
+        if not self.start.done():
+            self.start.set_result(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.data_received(b"")
 
 
 async def refuse_without_sasl(lost: Connection, security: "Security | None") -> None:

@@ -16,16 +16,18 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from ...wire.errors import IllegalSaslState, SaslAuthenticationFailed
+from ...wire.errors import IllegalSaslState, KafkaError, SaslAuthenticationFailed
 from .secret import Secret
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_LEAST = 4_096  # RFC 7677, and the least that Kafka's own client takes
 ITERATIONS_MOST = 1_000_000  # Kafka stores 16,384 at most; a million take about a second
+ITERATIONS = re.compile(r"[1-9][0-9]{0,7}")
 HEADER = b"n,,"  # no channel binding, no other identity
 
 
@@ -120,7 +122,7 @@ class ScramClient:
         salt = self._decoded(salt_text)
         if not salt:
             raise self._failed("the server's salt is empty")
-        iterations = int(count_text) if count_text.isascii() and count_text.isdigit() else 0
+        iterations = int(count_text) if ITERATIONS.fullmatch(count_text) else 0
         if not ITERATIONS_LEAST <= iterations <= ITERATIONS_MOST:
             raise self._failed(
                 f"the server asks for {count_text[:20]} iterations; "
@@ -164,7 +166,7 @@ class ScramClient:
     def _hmac(self, key: bytes, data: bytes) -> bytes:
         return hmac.digest(key, data, self._hash)
 
-    def _failed(self, why: str) -> SaslAuthenticationFailed:
+    def _failed(self, why: str) -> KafkaError:
         self._move(State.FAILED)
         return SaslAuthenticationFailed(f"{self.name}: {why}")
 

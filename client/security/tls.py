@@ -114,7 +114,7 @@ def _check_pem(name: str, file: str, words: str) -> None:
 
 
 def _reason(problem: ssl.SSLError) -> str:
-    return problem.reason or str(problem)
+    return getattr(problem, "reason", None) or str(problem)
 
 
 def explain(problem: ssl.SSLError, host: str, port: int, config: TlsConfig) -> KafkaError:
@@ -138,6 +138,12 @@ def explain(problem: ssl.SSLError, host: str, port: int, config: TlsConfig) -> K
         return SslAuthenticationFailed(
             f"{broker} and this client have no version or cipher of TLS in common ({reason}); "
             f"ours are {', '.join(config.versions)}: compare ssl.enabled.protocols of both"
+            + (
+                ""
+                if config.has_certificate
+                else ". Or it asks for a client certificate: give "
+                "ssl.certificate.location and ssl.key.location"
+            )
         )
     return NetworkException(f"{broker}: TLS failed ({reason})")
 
@@ -177,6 +183,6 @@ def speaks_tls(broker: str) -> SecurityProtocolMismatch:
     )
 
 
-def is_tls_alert(start: bytes) -> bool:
-    """Whether these bytes are how TLS says that it was not spoken to in TLS."""
+def is_tls(start: bytes) -> bool:
+    """Whether an answer begins as those of TLS do: with a handshake, or with an alert."""
     return len(start) >= 2 and start[0] in (0x15, 0x16) and start[1] == 0x03

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.client.producer_state import ALLOWED, CALLS, Call, ProducerState
-from oncelog.client.settings import ADMIN, CONSUMER, PRODUCER, Setting
+from oncelog.client.settings import ADMIN, CONSUMER, PRODUCER, SECURITY, Setting
 from oncelog.deploy.cli import run
 from oncelog.node.api_table import served_apis
 from oncelog.node.config import BROKER_KEYS
@@ -156,7 +156,11 @@ is 2 by default.
 
 def client_page() -> str:
     """docs/client.md: what stands above the line is written by hand."""
-    sections = (("Producer", PRODUCER), ("Consumer", CONSUMER), ("Admin", ADMIN))
+    sections = [
+        (name, [row for row in rows if row not in SECURITY])
+        for name, rows in (("Producer", PRODUCER), ("Consumer", CONSUMER), ("Admin", ADMIN))
+    ]
+    sections.append(("Security, of all of them", SECURITY))
     tables = "".join(f"## {name}\n\n{client_table(rows)}\n" for name, rows in sections)
     steps = [(f"`{s.name}`", names(ALLOWED[s])) for s in ProducerState]
     calls = [(f"`{call.value}`", names(CALLS[call])) for call in Call]
@@ -177,7 +181,15 @@ def names(states: Iterable[ProducerState]) -> str:
 
 def client_table(rows: Iterable[Setting]) -> str:
     """Settings of one client."""
-    shown = [(f"`{r.name}`", r.kind.__name__, client_default(r.default), r.doc) for r in rows]
+    shown = [
+        (
+            " or ".join(f"`{name}`" for name in (r.name, *r.aliases)),
+            r.kind.__name__.lower(),
+            client_default(r.default),
+            r.doc,
+        )
+        for r in rows
+    ]
     return table(("name", "type", "default", "what"), shown)
 
 

@@ -37,6 +37,7 @@ SHELLS = {
     "client/connection.py",
     "client/delivery.py",
     "client/retries.py",
+    "client/security/listener_probe.py",
     "client/security/session.py",
     "client/security/tokens.py",
     "client/sender.py",

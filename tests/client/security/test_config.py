@@ -1,0 +1,207 @@
+"""What is said about security in Kafka's names, in librdkafka's and in Java's."""
+
+import copy
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.client.security.config import SecurityConfig, security_config
+from oncelog.client.security.jaas import parse_jaas
+from oncelog.client.security.secret import HIDDEN, Secret
+from oncelog.client.settings import ADMIN, SECURITY, consumer_settings, read_settings
+
+SCRAM = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "alice",
+    "sasl.password": "geheim",
+}
+MODULE = "org.apache.kafka.common.security"
+PLAIN_JAAS = f'{MODULE}.plain.PlainLoginModule required username="alice" password="geheim";'
+OAUTH = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://login.example.org/token",
+}
+CREDENTIALS = {
+    "sasl.oauthbearer.client.credentials.client.id": "app",
+    "sasl.oauthbearer.client.credentials.client.secret": "geheim",
+}
+
+
+def config(values: dict[str, object]) -> SecurityConfig | None:
+    return security_config(read_settings(ADMIN, values, {}))
+
+
+def test_without_a_word_it_is_plain_text():
+    assert config({}) is None
+    assert config({"security.protocol": "plaintext"}) is None
+
+
+def test_scram_over_tls():
+    made = config(SCRAM)
+    assert (made.sasl.mechanism, made.sasl.username) == ("SCRAM-SHA-512", "alice")
+    assert made.sasl.password.reveal() == "geheim"
+    assert made.tls.checks_host and made.tls.verifies and made.tls.ca_file is None
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (  # librdkafka's
+            {"security.protocol": "sasl_ssl", "sasl.mechanisms": "SCRAM-SHA-512",
+             "sasl.username": "alice", "sasl.password": "geheim"}, SCRAM,
+        ),
+        (  # Java's
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512",
+             "sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule required "
+                                 "username=alice password='geheim' ;"}, SCRAM,
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.location": "ca.pem",
+             "ssl.truststore.type": "PEM", "ssl.endpoint.identification.algorithm": ""},
+            {"security.protocol": "ssl", "ssl.ca.location": "ca.pem",
+             "ssl.endpoint.identification.algorithm": "none"},
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.location": "me.pem",
+             "ssl.keystore.type": "pem", "ssl.key.password": "geheim"},
+            {"security.protocol": "SSL", "ssl.certificate.location": "me.pem",
+             "ssl.key.location": "me.pem", "ssl.key.password": "geheim"},
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.certificate.chain": "cert",
+             "ssl.keystore.key": "key", "ssl.truststore.certificates": "ca"},
+            {"security.protocol": "SSL", "ssl.certificate.pem": "cert", "ssl.key.pem": "key",
+             "ssl.ca.pem": "ca"},
+        ),
+        (
+            {**OAUTH, "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "app",
+             "sasl.oauthbearer.client.secret": "geheim", "sasl.oauthbearer.scope": "s",
+             "sasl.oauthbearer.extensions": "traceId=7"},
+            {**OAUTH, "sasl.login.callback.handler.class":
+                f"{MODULE}.oauthbearer.OAuthBearerLoginCallbackHandler",
+             "sasl.jaas.config": f'{MODULE}.oauthbearer.OAuthBearerLoginModule required '
+                                 'clientId="app" clientSecret="geheim" scope="s" '
+                                 'extension_traceId="7";'},
+        ),
+        ({**OAUTH, **CREDENTIALS}, {**OAUTH, **CREDENTIALS, "sasl.jaas.config":
+            f"{MODULE}.oauthbearer.OAuthBearerLoginModule required;"}),
+    ],
+)  # fmt: skip
+def test_other_clients_names_mean_the_same(theirs, ours):
+    assert config(theirs) == config(ours)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol is one of PLAINTEXT, SSL"),
+        ({"sasl.password": "geheim"}, "sasl.password has no effect .*set security.protocol=SASL"),
+        ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location has no effect .*security.protocol=SSL"),
+        ({"security.protocol": "SASL_SSL"}, "SASL_SSL needs sasl.mechanism: PLAIN, SCRAM"),
+        ({**SCRAM, "sasl.mechanism": "GSSAPI"}, "GSSAPI is not supported by this client"),
+        ({**SCRAM, "sasl.username": ""}, "needs sasl.username and sasl.password"),
+        ({**SCRAM, "sasl.password": "a\0b"}, "hold no NUL"),
+        ({**SCRAM, "sasl.mechanisms": "PLAIN"}, "sasl.mechanism and sasl.mechanisms mean the same"),
+        ({**SCRAM, "sasl.jaas.config": PLAIN_JAAS}, "but sasl.mechanism is SCRAM"),
+        ({**SCRAM, "sasl.mechanism": "PLAIN", "sasl.password": "other",
+          "sasl.jaas.config": PLAIN_JAAS}, "sasl.password and sasl.jaas.config differ"),
+        ({**SCRAM, "sasl.jaas.config": "com.example.MyModule required;"}, "MyModule is not known"),
+        ({**SCRAM, "sasl.mechanism": "PLAIN", "sasl.jaas.config":
+          f'{MODULE}.plain.PlainLoginModule required user_alice="geheim";'},
+         "would not be honoured"),
+        ({**SCRAM, "ssl.truststore.location": "t.jks", "ssl.truststore.type": "JKS"},
+         "keytool -list -rfc -keystore t.jks > ca.pem"),
+        ({**SCRAM, "ssl.truststore.location": "t.jks", "ssl.truststore.password": "geheim"},
+         "keytool -list -rfc -keystore t.jks > ca.pem"),
+        ({**SCRAM, "ssl.keystore.location": "k.p12", "ssl.keystore.type": "PKCS12"},
+         "openssl pkcs12 -in client.p12 -out client.pem"),
+        ({**SCRAM, "ssl.certificate.location": "c.pem"}, "needs its key"),
+        ({**SCRAM, "ssl.key.location": "c.pem"}, "needs the certificate"),
+        ({**SCRAM, "ssl.ca.location": "a", "ssl.ca.pem": "b"}, "both name the CAs"),
+        ({**SCRAM, "ssl.enabled.protocols": "TLSv1"}, "is a list of TLSv1.2, TLSv1.3"),
+        ({**SCRAM, "ssl.cipher.suites": "X"}, "no setting ssl.cipher.suites"),
+        ({**OAUTH}, "client.credentials.client.id and"),
+        ({**OAUTH, **CREDENTIALS, "sasl.oauthbearer.token.provider": str}, "needs one of"),
+        ({**OAUTH, "sasl.oauthbearer.token.endpoint.url": "file:///t"}, "looks like https://"),
+        ({**OAUTH, **CREDENTIALS, "sasl.oauthbearer.extensions": "a-b=1"}, "SASL extension"),
+        ({"sasl.oauthbearer.token.provider": "a.b"}, "is a function"),
+        ({**OAUTH, "sasl.login.callback.handler.class": "my.Own"}, "is one of org.apache"),
+    ],
+)  # fmt: skip
+def test_what_would_not_be_honoured_is_refused(values, words):
+    with pytest.raises(ValueError, match=words) as failure:
+        config(values)
+    assert "geheim" not in str(failure.value)
+
+
+def test_no_secret_is_seen_anywhere():
+    for values in (SCRAM, {**OAUTH, **CREDENTIALS}):
+        settings = consumer_settings(values, {})
+        made = security_config(settings)
+        for text in (repr(settings), str(settings), repr(made), f"{made}"):
+            assert "geheim" not in text
+        assert HIDDEN in repr(made)
+    assert config(SCRAM).sasl.password.reveal() == "geheim"
+
+
+def test_every_setting_that_holds_a_secret_is_hidden():
+    for row in SECURITY:
+        if any(word in row.name for word in ("password", "secret", "jaas", "key.pem")):
+            assert row.kind is Secret, row.name
+
+
+def test_a_configuration_is_a_plain_value():
+    for values in (SCRAM, {**OAUTH, **CREDENTIALS}, {"security.protocol": "SSL"}):
+        made = config(values)
+        assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
+        assert hash(made) == hash(pickle.loads(pickle.dumps(made)))
+
+
+def test_a_secret_may_be_given_as_one():
+    assert config({**SCRAM, "sasl.password": Secret("geheim")}) == config(SCRAM)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('a.b.M required x="1" y="a\\"b\\\\c;d=e" ;', {"x": "1", "y": 'a"b\\c;d=e'}),
+        ("M  required\n  x='it\"s'\n y=plain;", {"x": 'it"s', "y": "plain"}),
+        ("M required;", {}),
+        ('M OPTIONAL x="";', {"x": ""}),
+    ],
+)
+def test_the_form_of_jaas(text, options):
+    assert parse_jaas(Secret(text)) == ("M", options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "M", "M required", "M sometimes;", 'M required p="geheim"', 'M required p="geheim;',
+     'M required p "geheim";', 'M required "geheim"=p;', "M required p=;", "M required; N",
+     'M required p="geheim"; M required p="geheim";'],
+)  # fmt: skip
+def test_what_is_not_of_that_form_is_refused_without_repeating_it(text):
+    with pytest.raises(ValueError, match=r"sasl\.jaas\.config") as failure:
+        parse_jaas(Secret(text))
+    assert "geheim" not in str(failure.value)
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z_0-9]{0,9}", fullmatch=True), st.text()))
+def test_jaas_gives_back_what_was_quoted(options):
+    quoted = " ".join(
+        '{}="{}"'.format(name, value.replace("\\", "\\\\").replace('"', '\\"'))
+        for name, value in options.items()
+    )
+    assert parse_jaas(Secret(f"M required {quoted};")) == ("M", options)
+
+
+@given(st.text())
+def test_any_text_is_parsed_or_refused(text):
+    try:
+        parse_jaas(Secret(text))
+    except ValueError as problem:
+        assert str(problem).startswith("sasl.jaas.config")

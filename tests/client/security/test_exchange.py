@@ -1,0 +1,140 @@
+"""The exchange in Kafka's requests: what is asked, and what each answer leads to."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from oncelog.client.security.exchange import Ask, Exchange, PlainClient, sasl_exchange
+from oncelog.client.security.oauthbearer import OauthbearerClient, Token
+from oncelog.client.security.scram import ScramClient
+from oncelog.client.security.secret import Secret
+from oncelog.wire.errors import (
+    IllegalSaslState,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+)
+
+from .test_scram import Server
+
+PASSWORD = Secret("geheim")
+BROKER, WHO = "b:9093", "user alice"
+
+
+def handshake(code: int = 0, *mechanisms: str) -> SimpleNamespace:
+    return SimpleNamespace(error_code=code, mechanisms=mechanisms)
+
+
+def accepted(data: bytes = b"", lifetime_ms: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(
+        error_code=0, error_message=None, auth_bytes=data, session_lifetime=lifetime_ms
+    )
+
+
+def refused(message: str | None, code: int = 58) -> SimpleNamespace:
+    return SimpleNamespace(error_code=code, error_message=message, auth_bytes=b"")
+
+
+def plain() -> Exchange:
+    return sasl_exchange(PlainClient("alice", PASSWORD), BROKER, WHO)
+
+
+def end_of(exchange: Exchange, answer: object) -> int:
+    with pytest.raises(StopIteration) as end:
+        exchange.send(answer)
+    return end.value.value
+
+
+def test_plain_takes_one_round():
+    exchange = plain()
+    assert next(exchange) == Ask(17, {"mechanism": "PLAIN"})
+    assert exchange.send(handshake()) == Ask(36, {"auth_bytes": b"\0alice\0geheim"})
+    assert end_of(exchange, accepted(lifetime_ms=5_000)) == 5_000
+
+
+def test_scram_takes_two_rounds_and_a_derivation():
+    scram = ScramClient("SCRAM-SHA-512", "alice", PASSWORD, "nonce")
+    server = Server("SCRAM-SHA-512", "geheim", b"salt", 4096)
+    exchange = sasl_exchange(scram, BROKER, WHO)
+    next(exchange)
+    first = exchange.send(handshake())
+    wanted = exchange.send(accepted(server.first(first.values["auth_bytes"])))
+    final = exchange.send(wanted.compute())
+    assert end_of(exchange, accepted(server.final(final.values["auth_bytes"]), 60_000)) == 60_000
+
+
+def test_a_server_that_does_not_know_the_password_is_not_believed():
+    exchange = sasl_exchange(ScramClient("SCRAM-SHA-256", "a", PASSWORD, "n"), BROKER, WHO)
+    next(exchange)
+    exchange.send(handshake())
+    wanted = exchange.send(accepted(b"r=nx,s=c2FsdA==,i=4096"))
+    exchange.send(wanted.compute())
+    with pytest.raises(SaslAuthenticationFailed, match=r"b:9093: .*does not know the password"):
+        exchange.send(accepted(b"v=AAAA"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (handshake(33, "PLAIN", "SCRAM-SHA-512"), UnsupportedSaslMechanism,
+         "does not offer PLAIN; it offers: PLAIN, SCRAM-SHA-512"),
+        (handshake(34), IllegalSaslState, "does not authenticate by SASL: set security.protocol"),
+        (handshake(35), KafkaError, "version"),
+    ],
+)  # fmt: skip
+def test_a_handshake_that_is_refused(answer, kind, words):
+    exchange = plain()
+    next(exchange)
+    with pytest.raises(kind, match=words) as failure:
+        exchange.send(answer)
+    assert not failure.value.retriable
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("Authentication failed: Invalid username or password", "Invalid username or password"),
+        (None, "b:9093 refused user alice by PLAIN. The user is unknown"),
+    ],
+)
+def test_a_password_that_is_refused(said, words):
+    exchange = plain()
+    next(exchange)
+    exchange.send(handshake())
+    with pytest.raises(SaslAuthenticationFailed, match=words) as failure:
+        exchange.send(refused(said))
+    assert "geheim" not in str(failure.value)
+    assert "check sasl.username and sasl.password" in str(failure.value)
+    assert not failure.value.retriable
+
+
+def test_a_token_that_is_refused_is_explained_by_what_was_said_first():
+    exchange = sasl_exchange(OauthbearerClient(Token(Secret("to.ke.n"))), BROKER, WHO)
+    next(exchange)
+    exchange.send(handshake())
+    last = exchange.send(accepted(b'{"status":"invalid_token"}'))
+    assert last == Ask(36, {"auth_bytes": b"\x01"})
+    with pytest.raises(SaslAuthenticationFailed, match=r"status=invalid_token.*expired") as failure:
+        exchange.send(refused("authentication failed"))
+    assert "to.ke.n" not in str(failure.value)
+
+
+def test_a_server_that_goes_on_and_on():
+    class Endless(PlainClient):
+        def respond(self, challenge: bytes) -> bytes:  # type: ignore[override]
+            return b"more"
+
+    exchange = sasl_exchange(Endless("a", PASSWORD), BROKER, WHO)
+    next(exchange)
+    exchange.send(handshake())
+    with pytest.raises(SaslAuthenticationFailed, match="comes to no end"):
+        for _ in range(100):
+            exchange.send(accepted(b"?"))
+
+
+def test_plain_expects_nothing_but_a_yes():
+    exchange = plain()
+    next(exchange)
+    exchange.send(handshake())
+    with pytest.raises(SaslAuthenticationFailed):
+        exchange.send(accepted(b"?"))

@@ -1,0 +1,109 @@
+"""OAUTHBEARER by RFC 7628, and what a token says of itself."""
+
+import base64
+import json
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.client.security.oauthbearer import (
+    ALLOWED,
+    OauthbearerClient,
+    State,
+    Token,
+    check_extensions,
+    claims_of,
+    expiry_of,
+)
+from oncelog.client.security.secret import Secret
+from oncelog.wire.errors import IllegalSaslState, SaslAuthenticationFailed
+
+
+def client(value: str = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", **extensions: str):
+    return OauthbearerClient(Token(Secret(value)), tuple(extensions.items()))
+
+
+def test_the_message_of_the_rfc():
+    # RFC 7628, section 4.1, without the other identity and with its host and port as extensions
+    sent = client(host="server.example.com", port="143").start()
+    assert sent == (
+        b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01"
+        b"host=server.example.com\x01port=143\x01\x01"
+    )
+    assert client("token").start() == b"n,,\x01auth=Bearer token\x01\x01"
+
+
+def test_an_empty_answer_is_a_yes():
+    oauth = client()
+    oauth.start()
+    assert oauth.respond(b"") is None
+    assert oauth.state is State.DONE
+
+
+def test_a_refusal_is_acknowledged_and_kept():
+    oauth = client()
+    oauth.start()
+    said = {"status": "invalid_token", "scope": "produce"}  # RFC 7628, section 4.3
+    assert oauth.respond(json.dumps(said).encode()) == b"\x01"
+    assert oauth.refusal == "the broker refused the token (status=invalid_token, scope=produce)"
+    with pytest.raises(SaslAuthenticationFailed, match="invalid_token"):
+        oauth.respond(b"")
+
+
+@pytest.mark.parametrize("value", ["", "a b", "a\x01b", "tök", "a\n", "=a", "Bearer x"])
+def test_what_is_no_token_is_not_sent(value):
+    with pytest.raises(SaslAuthenticationFailed, match="not a bearer token") as failure:
+        client(value).start()
+    assert not value or value not in str(failure.value).replace("bearer token", "")
+
+
+@pytest.mark.parametrize(("now", "then"), list(product(State, State)))
+def test_every_move_is_in_the_table(now, then):
+    oauth = client()
+    oauth.state = now
+    if then in ALLOWED[now]:
+        oauth._move(then)
+    else:
+        with pytest.raises(IllegalSaslState):
+            oauth._move(then)
+
+
+@given(st.binary(min_size=1, max_size=100))
+def test_whatever_a_server_says_is_a_refusal(challenge):
+    oauth = client()
+    oauth.start()
+    assert oauth.respond(challenge) == b"\x01"
+    assert oauth.refusal.startswith("the broker refused the token")
+
+
+def test_extensions_are_letters_and_text():
+    assert check_extensions({"traceId": "1-2"}) == (("traceId", "1-2"),)
+    for name, value in (("auth", "x"), ("a-b", "x"), ("", "x"), ("a", "\x01"), ("a", "")):
+        with pytest.raises(ValueError, match="extension"):
+            check_extensions({name: value})
+
+
+def part(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("token", "expires_s"),
+    [
+        (f"{part({})}.{part({'exp': 1700000000})}.c2ln", 1700000000.0),
+        (f"{part({})}.{part({'exp': 'soon'})}.c2ln", None),
+        (f"{part({})}.{part({})}.c2ln", None),
+        (f"{part({})}.{part([1])}.c2ln", None),
+        ("an opaque token", None),
+        ("a.b.c", None),
+    ],
+)
+def test_when_a_token_ends(token, expires_s):
+    assert expiry_of(token) == expires_s
+
+
+@given(st.text(max_size=60))
+def test_any_text_may_be_asked_for_its_claims(token):
+    assert isinstance(claims_of(token), dict)

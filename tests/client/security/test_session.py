@@ -1,0 +1,141 @@
+"""Sessions that end: authentication anew, in order, without anything between."""
+
+import asyncio
+import time
+
+import pytest
+
+from oncelog.client.connection import Connection
+from oncelog.client.security.session import Security
+from oncelog.client.settings import ADMIN, read_settings
+from oncelog.client.view_source import view_of
+from oncelog.wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
+
+from .listener import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Listener
+
+PLAIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "geheim",
+}
+FIRST = [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE]
+AGAIN = [SASL_HANDSHAKE, SASL_AUTHENTICATE]
+ALL_TOPICS = {"topics": None, "allow_auto_topic_creation": False}
+
+
+def security(**values: str) -> Security:
+    made = Security.of(read_settings(ADMIN, {**PLAIN, **values}, {}))
+    assert made is not None
+    return made
+
+
+async def connect(listener: Listener) -> Connection:
+    return await Connection.open(
+        listener.host, listener.port, timeout_ms=5_000, security=security()
+    )
+
+
+def test_a_session_without_an_end_is_begun_once():
+    async def work() -> None:
+        async with Listener().running() as listener:
+            connection = await connect(listener)
+            for _ in range(3):
+                await connection.call(METADATA, ALL_TOPICS)
+            connection.close()
+            assert listener.asked == [[*FIRST, METADATA, METADATA, METADATA]]
+
+    asyncio.run(work())
+
+
+def test_a_session_is_renewed_before_it_ends_and_before_anything_else():
+    async def work() -> None:
+        async with Listener(lifetime_ms=200).running() as listener:
+            connection = await connect(listener)
+            await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
+            await asyncio.sleep(0.2)  # its life is over, and nothing was asked
+            await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
+            connection.close()
+            assert listener.asked == [[*FIRST, *[METADATA] * 3, *AGAIN, *[METADATA] * 3]]
+
+    asyncio.run(work())
+
+
+def test_nothing_overtakes_a_renewal_that_takes_long():
+    async def work() -> None:
+        async with Listener(lifetime_ms=100).running() as listener:
+            connection = await connect(listener)
+            listener.lifetime_ms = 0
+            await asyncio.sleep(0.1)
+            listener.hold.clear()
+            waiting = [asyncio.create_task(connection.call(METADATA, ALL_TOPICS)) for _ in range(3)]
+            async with asyncio.timeout(5):
+                while listener.asked[0][-1] != SASL_AUTHENTICATE or len(listener.asked[0]) < 5:
+                    await asyncio.sleep(0.001)
+            waiting.append(asyncio.create_task(connection.call(METADATA, ALL_TOPICS)))
+            waiting.pop(0).cancel()  # who began the renewal goes away in the middle of it
+            await asyncio.sleep(0.01)
+            assert listener.asked == [[*FIRST, *AGAIN]]
+            listener.hold.set()
+            await asyncio.gather(*waiting)
+            connection.close()
+            assert listener.asked == [[*FIRST, *AGAIN, *[METADATA] * 3]]
+
+    asyncio.run(work())
+
+
+def test_a_user_who_was_dropped_meanwhile_is_told_so():
+    async def work() -> None:
+        async with Listener(lifetime_ms=100).running() as listener:
+            connection = await connect(listener)
+            listener.users.clear()
+            await asyncio.sleep(0.1)
+            calls = (connection.call(METADATA, ALL_TOPICS) for _ in range(3))
+            for problem in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(problem, SaslAuthenticationFailed), problem
+                assert "refused user alice by PLAIN" in str(problem)
+            assert not connection.is_open
+
+    asyncio.run(work())
+
+
+def test_a_connection_that_is_lost_in_a_renewal_may_be_tried_again():
+    async def work() -> None:
+        async with Listener(lifetime_ms=100).running() as listener:
+            connection = await connect(listener)
+            await asyncio.sleep(0.1)
+            listener.hold.clear()
+            call = asyncio.create_task(connection.call(METADATA, ALL_TOPICS))
+            async with asyncio.timeout(5):
+                while len(listener.asked[0]) < 5:
+                    await asyncio.sleep(0.001)
+            for writer in listener._writers:
+                writer.transport.abort()
+            listener.hold.set()
+            with pytest.raises(NetworkException):
+                await call
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("values", "has_sasl", "words"),
+    [
+        ({**PLAIN, "sasl.password": "Schloss"}, True, "refused user alice by PLAIN"),
+        ({}, True, "asks for SASL: set security.protocol to SASL_PLAINTEXT"),
+        (PLAIN, False, "does not authenticate by SASL"),
+    ],
+)
+def test_what_a_retry_would_not_change_is_raised_at_once(values, has_sasl, words):
+    async def work() -> None:
+        async with Listener(has_sasl=has_sasl).running() as listener:
+            view = view_of({"bootstrap.servers": f"{listener.host}:{listener.port}", **values})
+            began_s = time.monotonic()
+            with pytest.raises(KafkaError, match=words) as failure:
+                await view.retrying(view.refresh, timeout_ms=60_000)
+            assert not failure.value.retriable
+            assert time.monotonic() - began_s < 5
+            assert "Schloss" not in str(failure.value)
+            await view.close()
+
+    asyncio.run(work())

@@ -1,0 +1,191 @@
+"""Tokens: from a function, from an endpoint over HTTP; kept, renewed, asked for once."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from oncelog.client.security.config import TokenConfig
+from oncelog.client.security.oauthbearer import Token
+from oncelog.client.security.secret import Secret
+from oncelog.client.security.tokens import TokenSource, given_token, request_token
+from oncelog.wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
+
+
+class TokenServer(ThreadingHTTPServer):
+    """Answers as it is told, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answering)
+        self.answer: tuple[int, Any, dict[str, str]] = (200, {"access_token": "opaque"}, {})
+        self.asked: list[tuple[str, str, dict[str, list[str]]]] = []
+        self.delay_s = 0.0
+        self.url = f"http://127.0.0.1:{self.server_port}/token"
+
+
+class _Answering(BaseHTTPRequestHandler):
+    server: TokenServer
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.server.asked.append((self.path, self.headers["Authorization"], parse_qs(body)))
+        time.sleep(self.server.delay_s)
+        status, answer, headers = self.server.answer
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        with contextlib.suppress(ConnectionError):  # who asked may have given up
+            self._send(status, headers, content)
+
+    def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[TokenServer]:
+    made = TokenServer()
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def config(server: TokenServer, **options: Any) -> TokenConfig:
+    secret = Secret("ge:heim/+")
+    return TokenConfig(url=server.url, client_id="app", client_secret=secret, **options)
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+def test_client_credentials_are_asked_as_the_rfc_says(server):
+    server.answer = (200, {"access_token": "a.b.c", "expires_in": 60, "token_type": "Bearer"}, {})
+    before_s = time.time()
+    token = request_token(config(server, scope="read write"))
+    assert token.value.reveal() == "a.b.c"
+    assert before_s + 60 <= token.expires_s <= time.time() + 60
+    request_token(config(server, is_urlencoded=True))
+    form = {"grant_type": ["client_credentials"]}
+    assert server.asked == [
+        ("/token", basic("app:ge:heim/+"), {**form, "scope": ["read write"]}),
+        ("/token", basic("app:ge%3Aheim%2F%2B"), form),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind", "words"),
+    [
+        (401, {"error": "invalid_client", "error_description": "no"}, SaslAuthenticationFailed,
+         r"answered 401 \(invalid_client: no\) to client id app: check sasl.oauthbearer.client"),
+        (400, b"<html>", SaslAuthenticationFailed, "answered 400 to client id app"),
+        (302, {}, SaslAuthenticationFailed, "answered 302"),
+        (200, {"token": "x"}, SaslAuthenticationFailed, "without an access_token"),
+        (200, [1], SaslAuthenticationFailed, "without an access_token"),
+        (503, {}, NetworkException, "answered 503"),
+        (429, {}, NetworkException, "answered 429"),
+    ],
+)  # fmt: skip
+def test_an_endpoint_that_gives_no_token(server, status, answer, kind, words):
+    server.answer = (status, answer, {"Location": server.url})
+    with pytest.raises(kind, match=words) as failure:
+        request_token(config(server))
+    assert "geheim" not in str(failure.value).replace(":", "").replace("/", "")
+    assert len(server.asked) == 1, "a redirect would take the secret elsewhere"
+
+
+def test_an_endpoint_that_does_not_answer_in_time(server):
+    server.delay_s = 0.5
+    with pytest.raises(NetworkException, match="gave no answer"):
+        request_token(config(server, read_timeout_ms=50))
+    server.delay_s = 0.0
+    closed = config(server)
+    server.shutdown()
+    server.socket.close()
+    with pytest.raises(NetworkException, match="gave no answer"):
+        request_token(closed)
+
+
+def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
+    given: list[str] = []
+    now_s = 1_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now_s)
+
+    def provider() -> tuple[str, float]:
+        assert threading.current_thread() is not threading.main_thread()
+        given.append("token")
+        return f"token{len(given)}", now_s + 100
+
+    async def work() -> None:
+        nonlocal now_s
+        source = TokenSource(TokenConfig(provider=provider))
+        tokens = await asyncio.gather(*(source.token() for _ in range(5)))
+        assert {t.value.reveal() for t in tokens} == {"token1"}
+        now_s += 79
+        assert (await source.token()).value.reveal() == "token1"
+        now_s += 2
+        second = await source.token()
+        assert second.value.reveal() == "token2"
+        source.forget(tokens[0])  # of the first nobody speaks any more
+        assert await source.token() is second
+        source.forget(second)
+        assert (await source.token()).value.reveal() == "token3"
+
+    asyncio.run(work())
+
+
+def test_the_loop_goes_on_while_a_function_thinks():
+    async def work() -> None:
+        entered, may_end = threading.Event(), threading.Event()
+
+        def provider() -> str:
+            entered.set()
+            assert may_end.wait(10)
+            return "token"
+
+        source = TokenSource(TokenConfig(provider=provider))
+        asking = asyncio.create_task(source.token())
+        while not entered.is_set():
+            await asyncio.sleep(0.001)
+        may_end.set()  # by the loop, which is therefore free
+        assert (await asking).value.reveal() == "token"
+
+    asyncio.run(work())
+
+
+def test_a_coroutine_function_is_awaited():
+    async def provider() -> str:
+        await asyncio.sleep(0)
+        return "token"
+
+    token = asyncio.run(TokenSource(TokenConfig(provider=provider)).token())
+    assert token == Token(Secret("token"), None)
+
+
+@pytest.mark.parametrize("given", [None, "", b"bytes", ("t", "soon"), ("t", 1, 2), ("t", True), 7])
+def test_what_is_no_token(given):
+    with pytest.raises(SaslAuthenticationFailed, match="has to return the token as text"):
+        given_token(given)
+
+
+def test_a_function_that_fails_is_named():
+    def provider() -> str:
+        raise KeyError("nothing")
+
+    with pytest.raises(KafkaError, match=r"token\.provider failed with KeyError: 'nothing'"):
+        asyncio.run(TokenSource(TokenConfig(provider=provider)).token())
