@@ -24,6 +24,7 @@ from ..wire.errors import (
 from .connection import Connection
 from .failures import NOT_TRUSTED
 from .security.listener_probe import refuse_other_protocol, refuse_without_sasl
+from .security.permissions import error_about
 
 if TYPE_CHECKING:
     from .security.session import Security
@@ -285,7 +286,7 @@ def read_metadata(answer: Any) -> Snapshot:
 
 def topic_error(topic: str, code: int) -> KafkaError:
     """The error of a code, with the topic's name before its sentence."""
-    return error_for(code, f"topic {topic}: {error_for(code)}")
+    return error_about(code, topic, "Describe", f"topic {topic}: {error_for(code)}")
 
 
 def parse_bootstrap(listed: str | Iterable[str]) -> list[tuple[str, int]]:

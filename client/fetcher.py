@@ -17,6 +17,7 @@ from ..wire.messages import fetch
 from .cluster_view import Broker, ClusterView
 from .epoch_queries import EpochEnd, epoch_ends
 from .fetch_state import FetchState
+from .security.permissions import error_about
 from .settings import Settings
 
 FETCH, BY_NAME_NEWEST, CHANNEL = 1, 12, "fetch"
@@ -182,9 +183,8 @@ class Fetcher:
                 elif p.error_code:
                     problem = error_for(p.error_code)
                     if not problem.retriable:
-                        self.problems.append(
-                            error_for(p.error_code, f"{topic.name}/{p.index}: {problem}")
-                        )
+                        words = f"{topic.name}/{p.index}: {problem}"
+                        self.problems.append(error_about(p.error_code, topic.name, "Read", words))
                         continue
                     stale.add(topic.name)
                     if p.current_leader is not None:

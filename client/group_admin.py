@@ -12,6 +12,7 @@ from ..wire.errors import GroupIdNotFound, KafkaError, error_for
 from ..wire.primitives import MalformedFrame, Reader
 from .cluster_view import ClusterView
 from .connection import Connection
+from .security.permissions import error_about
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
@@ -200,7 +201,9 @@ async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -
     connection = await view.any_broker()
     values = {"key_type": key_type, "coordinator_keys": [key]}
     (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
-    _raise(found.error_code, found.error_message)
+    if found.error_code:
+        operation = "Read" if key_type == GROUP else "Write"
+        raise error_about(int(found.error_code), key, operation, found.error_message or None)
     return int(found.node_id)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire.errors import KafkaError, error_for
+from ..wire.errors import KafkaError
 from .assignors import COOPERATIVE, assign
 from .cluster_view import ClusterView, Snapshot
 from .group_protocol import (
@@ -30,6 +30,7 @@ from .group_protocol import (
 from .group_reactions import GroupReaction, GroupRequest, group_reaction_to
 from .group_requests import GroupRequests
 from .retries import Backoff, now_ms
+from .security.permissions import error_about
 from .settings import Settings
 
 FOREVER_MS = 1 << 60
@@ -217,7 +218,7 @@ class GroupMember:
             return False
         if reaction is _R.FIND_COORDINATOR:
             self.requests.forget_coordinator()
-        problem = error_for(code)
+        problem = error_about(code, self.requests.group_id, "Read")
         if not problem.retriable:
             self._problem = problem
         raise problem
@@ -273,7 +274,7 @@ class GroupMember:
                 self._rejoin(is_lost=True)
                 return
             if reaction is _R.FAIL:
-                self._problem = error_for(code)
+                self._problem = error_about(code, self.requests.group_id, "Read")
                 return
             self.requests.forget_coordinator()
             if now_ms() - heard_ms > self._settings.session_timeout_ms:

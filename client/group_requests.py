@@ -6,7 +6,7 @@ Everything goes through one connection of its own, since a join waits at the bro
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from ..wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
+from ..wire.errors import ErrorCode, KafkaError, RequestTimedOut
 from .cluster_view import ClusterView
 from .connection import Connection
 from .failures import CommitFailed
@@ -14,6 +14,7 @@ from .group_admin import find_coordinator
 from .group_protocol import NO_GENERATION, PROTOCOL_TYPE, TopicPartition
 from .group_reactions import GroupReaction, GroupRequest, group_reaction_to
 from .retries import Backoff, now_ms
+from .security.permissions import error_about
 from .settings import Settings
 from .transaction_requests import GroupMetadata, OffsetAndMetadata
 
@@ -171,7 +172,7 @@ class GroupRequests:
         while True:
             try:
                 code, answer = await ask(await self._coordinator())
-                problem = error_for(code) if code else None
+                problem = error_about(code, self._name_of(code), "Read") if code else None
             except KafkaError as caught:
                 code, problem = caught.number, caught
             else:
@@ -189,6 +190,9 @@ class GroupRequests:
             if backoff.is_over:
                 raise RequestTimedOut(f"group {self.group_id}: the last answer was: {problem}")
             await backoff.pause()
+
+    def _name_of(self, code: int) -> str:
+        return self.group_id if code == ErrorCode.GROUP_AUTHORIZATION_FAILED else "NAME"
 
     async def _call(self, api_key: int, values: dict[str, Any], limit_ms: int) -> Any:
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..wire.errors import KafkaError, LeaderNotAvailable, error_for
 from .cluster_view import ClusterView
+from .security.permissions import error_about
 
 LIST_OFFSETS = 2
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
@@ -92,7 +93,8 @@ async def _ask(
                 key = (str(topic.name), p.partition_index)
                 if p.error_code:
                     sentence = error_for(int(p.error_code))
-                    problem = error_for(int(p.error_code), f"{key[0]}/{key[1]}: {sentence}")
+                    words = f"{key[0]}/{key[1]}: {sentence}"
+                    problem = error_about(int(p.error_code), key[0], "Describe", words)
                     if not problem.retriable:
                         raise problem
                 else:

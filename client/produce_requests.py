@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..wire.errors import ErrorCode, UnsupportedVersion, error_for
+from ..wire.errors import ErrorCode, KafkaError, UnsupportedVersion, error_for
 from ..wire.messages import produce
 from ..wire.record_batch import increment_sequence
 from ..wire.records import decode_batch
 from .accumulator import Batch
 from .cluster_view import Broker, ClusterView
+from .security.permissions import error_about
 from .settings import Settings
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22
@@ -89,14 +90,21 @@ async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> tuple[int,
         connection = await view.any_broker()
         answer = await connection.call(INIT_PRODUCER_ID, request, newest=PLAIN_ID_NEWEST)
         if answer.error_code:
-            raise error_for(int(answer.error_code))
+            raise error_about(int(answer.error_code), "", "IdempotentWrite")
         return answer
 
     answer = await view.retrying(attempt, timeout_ms=timeout_ms)
     return int(answer.producer_id), int(answer.producer_epoch)
 
 
-def words_of(answer: produce.ProducedPartition) -> str | None:
-    """What the broker says about the batch, or about its first bad record (KIP-467)."""
-    named = [f"record {index}: {words}" for index, words in answer.record_errors if words]
-    return answer.error_message or (named[0] if named else None)
+def problem_of(
+    batch: Batch, code: int, answer: produce.ProducedPartition | None, settings: Settings
+) -> KafkaError:
+    """A batch's error, with what the broker says of it or of its first bad record (KIP-467)."""
+    is_of_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    name = settings.transactional_id if is_of_id else batch.topic
+    words = None
+    if answer is not None:
+        named = [f"record {index}: {words}" for index, words in answer.record_errors if words]
+        words = answer.error_message or (named[0] if named else None)
+    return error_about(code, name, "Write", words, of_cluster="IdempotentWrite")

@@ -27,7 +27,7 @@ from .accumulator import Accumulator, Batch
 from .cluster_view import ClusterView
 from .delivery import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from .failures import ClientClosed, as_abortable, as_fatal
-from .produce_requests import COMPRESSION, fresh_producer_id, halves, produce_batches, words_of
+from .produce_requests import COMPRESSION, fresh_producer_id, halves, problem_of, produce_batches
 from .producer_state import ProducerIdentity, ProducerState
 from .reactions import Fate, fate_after
 from .retries import now_ms
@@ -271,8 +271,7 @@ class Sender:
             for b in batches:
                 answer = answers.get((b.topic, b.partition))
                 code = -1 if answer is None else answer.error_code
-                message = None if answer is None else words_of(answer)
-                problem = error_for(code, message) if code else None
+                problem = problem_of(b, code, answer, self._settings) if code else None
                 self._decide(b, code, answer, problem)
         retried = {b.topic for b in batches if b.not_before_ms and not b.is_given_up}
         if retried:

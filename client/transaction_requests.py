@@ -19,7 +19,6 @@ from ..wire.errors import (
     RequestTimedOut,
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
-    error_for,
 )
 from .cluster_view import ClusterView
 from .connection import Connection
@@ -27,6 +26,7 @@ from .failures import as_abortable, as_fatal
 from .group_admin import GROUP, find_coordinator
 from .reactions import Reaction, Request, reaction_to
 from .retries import Backoff
+from .security.permissions import error_about
 
 TRANSACTION = 1  # a coordinator's kind
 CHANNEL = "transactions"
@@ -265,7 +265,7 @@ class TransactionRequests:
         while True:
             try:
                 code, answer = await ask(await self._coordinator(key))
-                problem = None if not code else error_for(code)
+                problem = None if not code else self._problem(request, code, key)
             except KafkaError as caught:
                 code, problem = caught.number, caught
             else:
@@ -282,6 +282,15 @@ class TransactionRequests:
                 name = request.name.lower().replace("_", " ")
                 raise RequestTimedOut(f"{name} was not decided in time; the last answer: {problem}")
             await backoff.pause()
+
+    def _problem(self, request: Request, code: int, key: tuple[int, str]) -> KafkaError:
+        reads = request in (Request.ADD_OFFSETS, Request.COMMIT_OFFSETS)
+        if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return error_about(code, self.transactional_id, "Write")
+        name = (
+            key[1] if code == ErrorCode.GROUP_AUTHORIZATION_FAILED and key[0] == GROUP else "NAME"
+        )
+        return error_about(code, name, "Read" if reads else "Write")
 
     async def _coordinator(self, key: tuple[int, str]) -> Connection:
         node_id = self._coordinators.get(key)

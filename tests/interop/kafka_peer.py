@@ -79,8 +79,8 @@ def archive_classes() -> None:
 def java(main_class: str, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
     """The command that runs one of Kafka's classes."""
     jars = jar_folder()
-    if not flags and _class_archive(jars).exists():
-        flags = (f"-XX:SharedArchiveFile={_class_archive(jars)}", "-Xlog:disable")
+    if not any(flag.startswith("-XX") for flag in flags) and _class_archive(jars).exists():
+        flags = (*flags, f"-XX:SharedArchiveFile={_class_archive(jars)}", "-Xlog:disable")
     return ["java", *JVM_FLAGS, *flags, QUIET, "-cp", f"{jars}/*", main_class, *arguments]
 
 
@@ -127,9 +127,10 @@ class KafkaPeer:
         voters: int | None = None,
         started: int | None = None,
         flags: Sequence[str] = (),
+        format_options: Sequence[str] = (),
         **settings: str,
     ) -> None:
-        self.folder, self.nodes = folder, nodes
+        self.folder, self.nodes, self._format_options = folder, nodes, format_options
         self._voters = nodes if voters is None else voters
         self._first = nodes if started is None else started
         ports = free_ports(nodes + self._voters)
@@ -187,6 +188,10 @@ class KafkaPeer:
         """SIGCONT after `pause`."""
         self._processes[number].send_signal(signal.SIGCONT)
 
+    def more_listeners(self) -> dict[str, int]:
+        """Names and ports of listeners beside the one of the bootstrap line."""
+        return {}
+
     def _start(self, number: int) -> None:
         voters = ",".join(f"{i}@127.0.0.1:{p}" for i, p in enumerate(self._controller_ports, 1))
         port = self._client_ports[number - 1]
@@ -195,14 +200,23 @@ class KafkaPeer:
         if number <= self._voters:
             roles += ",controller"
             listeners += f",CONTROLLER://127.0.0.1:{self._controller_ports[number - 1]}"
+        more = "".join(f",{name}://127.0.0.1:{p}" for name, p in self.more_listeners().items())
         settings = {
             "process.roles": roles,
             "node.id": str(number),
-            "listeners": listeners,
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": listeners + more,
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}{more}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                (
+                    "PLAINTEXT:PLAINTEXT",
+                    "CONTROLLER:PLAINTEXT",
+                    "SSL:SSL",
+                    "SASL_SSL:SASL_SSL",
+                    "SASL_PLAINTEXT:SASL_PLAINTEXT",
+                )
+            ),
             "controller.quorum.voters": voters,
             "log.dirs": str(self.folder / f"node-{number}"),
             "offsets.topic.replication.factor": replication,
@@ -217,7 +231,8 @@ class KafkaPeer:
         file = self.folder / f"node-{number}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         if not (self.folder / f"node-{number}").exists():
-            done = run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file))
+            options = ("-t", CLUSTER_ID, "-c", str(file), *self._format_options)
+            done = run_tool("kafka.tools.StorageTool", "format", *options)
             assert done.returncode == 0, (
                 f"Kafka's storage could not be formatted:\n{done.stderr[-2000:]}"
             )

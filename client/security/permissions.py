@@ -1,0 +1,38 @@
+"""Which permission is missing, in words: brokers say only that one is.
+
+Pure. What each request needs is Kafka's own table of ACLs; the operation that is named is the one
+that a user would be granted for the task, where it implies what the request asked for (Read and
+Write imply Describe).
+"""
+
+from ...wire.errors import ErrorCode, KafkaError, error_for
+
+_E = ErrorCode
+RESOURCES = {
+    _E.TOPIC_AUTHORIZATION_FAILED: ("topic", "--topic"),
+    _E.GROUP_AUTHORIZATION_FAILED: ("group", "--group"),
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ("transactional id", "--transactional-id"),
+    _E.CLUSTER_AUTHORIZATION_FAILED: ("cluster", "--cluster"),
+}
+
+
+def error_about(
+    code: int, name: str, operation: str, message: str | None = None, *, of_cluster: str = ""
+) -> KafkaError:
+    """As `error_for`; where a permission is missing, the sentence says which, and who grants it.
+
+    operation: on the resource `name`; `of_cluster`: the operation that is asked of the cluster.
+    """
+    found = RESOURCES.get(code)  # type: ignore[call-overload]
+    if found is None:
+        return error_for(code, message)
+    kind, option = found
+    if code == _E.CLUSTER_AUTHORIZATION_FAILED:
+        name, operation = "", of_cluster or operation
+    resource = f"{kind} {name}".rstrip()
+    return error_for(
+        code,
+        f"this client's user has no permission for {operation} on the {resource}. Whoever "
+        "administers the cluster grants it: kafka-acls --add --allow-principal User:NAME "
+        f"--operation {operation} {f'{option} {name}'.rstrip()}",
+    )
