@@ -2,15 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from typing import Any
 
 from ..client.blocking import BlockingAdmin
 
 
-def blocking_admin(bootstrap: str, *, timeout_ms: int = 15_000) -> BlockingAdmin:
+def blocking_admin(source: str | Mapping[str, Any], *, timeout_ms: int = 15_000) -> BlockingAdmin:
     """An admin that soon turns to another broker when one is silent. ValueError: no address."""
-    view = {"bootstrap.servers": bootstrap, "request.timeout.ms": min(2_000, timeout_ms)}
-    return BlockingAdmin(view, timeout_ms=timeout_ms)
+    config = {"bootstrap.servers": source} if isinstance(source, str) else source
+    return BlockingAdmin(
+        {"request.timeout.ms": min(2_000, timeout_ms), **config}, timeout_ms=timeout_ms
+    )
 
 
 def run_apart(work: Awaitable[None]) -> None:

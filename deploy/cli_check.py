@@ -2,11 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, bootstrap_line, require, say, show
+from .cli_common import (
+    DEFAULT_DATA,
+    Bootstrap,
+    CommandConfig,
+    Data,
+    Format,
+    client_config,
+    naming,
+    require,
+    say,
+    show,
+)
 from .failure import Failure
 
 if TYPE_CHECKING:
@@ -31,6 +42,7 @@ def check(
     catalogue: Annotated[bool, Parameter(help="What is looked for.", negative=())] = False,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
@@ -51,7 +63,9 @@ def check(
         raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
     if only:
         raise Failure("--only chooses among the checks of a run, not of a topic.", exit_code=2)
-    return _check_topic(target, evidence, bootstrap_line(data, bootstrap), format)
+    config = client_config(data, bootstrap, command_config)
+    with naming(command_config):
+        return _check_topic(target, evidence, config, format)
 
 
 def _catalogue(output: str) -> int:
@@ -109,13 +123,13 @@ def _judge(history: "History", only: list[str] | None, evidence: bool, output: s
     return 0 if verdict.is_clean else 1
 
 
-def _check_topic(topic: str, evidence: bool, bootstrap: str, output: str) -> int:
+def _check_topic(topic: str, evidence: bool, config: dict[str, Any], output: str) -> int:
     import asyncio
 
     from .check_report import audit_fields, audit_words
     from .topic_audit import audit_topic
 
-    audit = asyncio.run(audit_topic(bootstrap, topic, say))
+    audit = asyncio.run(audit_topic(config, topic, say))
     if output == "json":
         print(json.dumps(audit_fields(audit), default=str))
     else:

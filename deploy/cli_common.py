@@ -35,6 +35,13 @@ Bootstrap = Annotated[
         validator=_check_bootstrap,
     ),
 ]
+CommandConfig = Annotated[
+    Path | None,
+    Parameter(
+        help="A client.properties: TLS and SASL by librdkafka's or Java's names. "
+        "It may name bootstrap.servers, too.",
+    ),
+]
 Pairs = Annotated[
     list[str] | None,
     Parameter(name=["--config", "-c"], help="key=value; may be given several times.", negative=()),
@@ -63,13 +70,52 @@ def bootstrap_line(data: Path, bootstrap: str | None) -> str:
     return file.bootstrap
 
 
+def client_config(data: Path, bootstrap: str | None, command_config: Path | None) -> dict[str, Any]:
+    """How to connect, as a client's configuration: --command-config, and where to."""
+    config: dict[str, Any] = {}
+    if command_config is not None:
+        from ..client.security.properties_file import known_settings, parse_properties
+        from ..client.settings import ADMIN
+
+        names = [name for row in ADMIN for name in (row.name, *row.aliases)]
+        try:
+            given = parse_properties(command_config.read_text(encoding="utf-8"))
+            config, unused = known_settings(given, names)
+        except OSError as problem:
+            raise Failure(
+                f"--command-config {command_config} cannot be read: {problem.strerror}.",
+                exit_code=2,
+            ) from None
+        except ValueError as problem:
+            raise Failure(f"{command_config}: {problem}", exit_code=2) from None
+        if unused:
+            say(f"{command_config}: not used here: {', '.join(unused)}")
+    if bootstrap is not None or "bootstrap.servers" not in config:
+        config["bootstrap.servers"] = bootstrap_line(data, bootstrap)
+    return config
+
+
 @contextmanager
-def admin_of(data: Path, bootstrap: str | None) -> Iterator["BlockingAdmin"]:
+def admin_of(
+    data: Path, bootstrap: str | None, command_config: Path | None = None
+) -> Iterator["BlockingAdmin"]:
     """An admin of the cluster that was meant."""
     from .blocking import blocking_admin
 
-    with blocking_admin(bootstrap_line(data, bootstrap), timeout_ms=10_000) as admin:
+    config = client_config(data, bootstrap, command_config)
+    with naming(command_config), blocking_admin(config, timeout_ms=10_000) as admin:
         yield admin
+
+
+@contextmanager
+def naming(command_config: Path | None) -> Iterator[None]:
+    """What is wrong with the values of the file is the caller's to mend, not a bug of ours."""
+    try:
+        yield
+    except ValueError as problem:
+        if command_config is None:
+            raise
+        raise Failure(f"{command_config}: {problem}", exit_code=2) from None
 
 
 def require(extra: str, *modules: str) -> None:

@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, bootstrap_line, open_cluster, say
+from .cli_common import (
+    DEFAULT_DATA,
+    Bootstrap,
+    CommandConfig,
+    Data,
+    Format,
+    client_config,
+    naming,
+    open_cluster,
+    say,
+)
 from .failure import Failure
 
 LINES_AHEAD = 10_000
@@ -31,22 +41,24 @@ def produce(
     acks: Annotated[Literal["all", "1", "0"], Parameter(help="all: idempotent.")] = "all",
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Send each line of stdin as a record, exactly once."""
     import asyncio
 
-    line = bootstrap_line(data, bootstrap)
-    count = asyncio.run(_produce(line, topic, key_separator, acks))
+    config = client_config(data, bootstrap, command_config)
+    with naming(command_config):
+        count = asyncio.run(_produce(config, topic, key_separator, acks))
     say(f"{count} records acknowledged" if acks != "0" else f"{count} records sent")
 
 
-async def _produce(bootstrap: str, topic: str, separator: str | None, acks: str) -> int:
+async def _produce(config: dict[str, Any], topic: str, separator: str | None, acks: str) -> int:
     import asyncio
 
-    from ..client.cluster_view import ClusterView
     from ..client.producer import Producer
+    from ..client.view_source import view_of
 
-    view = ClusterView(bootstrap)
+    view = view_of(config)
     loop, source = asyncio.get_running_loop(), sys.stdin.buffer
     futures: list[Any] = []
     count = 0
@@ -93,6 +105,7 @@ def consume(
     ] = "read_uncommitted",
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """Print records up to the present end of the topic, or on and on with -f."""
@@ -101,8 +114,9 @@ def consume(
     wanted = _Wanted(topic, partition, offset, max_records, follow, isolation == "read_committed")
     import asyncio
 
-    line = bootstrap_line(data, bootstrap)
-    count = asyncio.run(_consume(line, wanted, format))
+    config = client_config(data, bootstrap, command_config)
+    with naming(command_config):
+        count = asyncio.run(_consume(config, wanted, format))
     say(f"{count} records")
 
 
@@ -116,12 +130,12 @@ class _Wanted:
     read_committed: bool
 
 
-async def _consume(bootstrap: str, wanted: _Wanted, output: str) -> int:
+async def _consume(config: dict[str, Any], wanted: _Wanted, output: str) -> int:
     from ..client.admin import EARLIEST, LATEST, Admin
-    from ..client.cluster_view import ClusterView
     from ..client.consumer import Consumer
+    from ..client.view_source import view_of
 
-    view = ClusterView(bootstrap)
+    view = view_of(config)
     count = 0
     try:
         admin = Admin(view)

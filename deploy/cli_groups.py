@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, admin_of, say, show
+from .cli_common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format, admin_of, say, show
 from .failure import Failure
 
 if TYPE_CHECKING:
@@ -37,10 +37,14 @@ def register(app: App) -> None:
 
 
 def list_groups(
-    *, data: Data = DEFAULT_DATA, bootstrap: Bootstrap = None, format: Format = "table"
+    *,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
 ) -> None:
     """The groups: state, protocol type, and the node that coordinates them."""
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         found = admin.run(lambda a: a.groups.list_groups())
     rows = [
         {
@@ -61,10 +65,11 @@ def describe(
     *,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """A group's members, what each reads, what is committed, and how far that is from the end."""
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         group = admin.run(lambda a: a.groups.describe(name))
         committed = admin.run(lambda a: a.groups.committed(name))
         readers = {where: member for member in group.members for where in member.partitions}
@@ -122,13 +127,14 @@ def reset(
     execute: Annotated[bool, Parameter(help="Do it; else it is only shown.", negative=())] = False,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows first, and does nothing."""
     if (to is None) == (by is None):
         raise Failure("Where to? Give either --to or --by.", exit_code=2)
     asked = None if to is None else target(to)
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         committed = admin.run(lambda a: a.groups.committed(name))
         before = {where: value.offset for where, value in committed.items()}
         wanted = admin.run(lambda a: _partitions(a, topic, before))
@@ -174,11 +180,12 @@ def delete(
     ] = None,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete groups that have no members, or only their offsets of some topics."""
     if not names:
         raise Failure("Which group? oncelog group delete NAME ...", exit_code=2)
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         for name in names:
             if topic:
                 known = admin.run(lambda a, name=name: a.groups.committed(name))

@@ -4,7 +4,18 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, Pairs, admin_of, pairs, say, show
+from .cli_common import (
+    DEFAULT_DATA,
+    Bootstrap,
+    CommandConfig,
+    Data,
+    Format,
+    Pairs,
+    admin_of,
+    pairs,
+    say,
+    show,
+)
 from .failure import Failure
 
 PARTITION_COLUMNS = {
@@ -39,9 +50,10 @@ def create(
     config: Pairs = None,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Create a topic."""
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         admin.run(
             lambda a: a.create_topic(
                 name, partitions=partitions, replication_factor=rf, configs=pairs(config)
@@ -55,10 +67,11 @@ def list_topics(
     internal: Annotated[bool, Parameter(help="Internal topics too.", negative=())] = False,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """The topics: partitions, replicas, how many partitions are not well."""
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         found = admin.run(lambda a: a.describe_topics())
         hidden = set[str]() if internal else admin.run(_internal_topics)
     by_topic: dict[str, list[Any]] = {}
@@ -85,10 +98,11 @@ def describe(
     *,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """A topic's partitions (leader, ISR, offsets) and the settings that are not defaults."""
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         partitions = admin.run(lambda a: a.describe_topics([name]))
         led = [p for p in partitions if p.leader >= 0]
         starts = admin.run(lambda a: a.list_offsets({(name, p.partition): -2 for p in led}))
@@ -127,12 +141,13 @@ def alter(
     unset: Annotated[list[str] | None, Parameter(help="Back to default.", negative=())] = None,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Add partitions, set or unset configuration values."""
     changes: dict[str, str | None] = {**pairs(config), **dict.fromkeys(unset or ())}
     if not changes and partitions is None:
         raise Failure("Nothing to change: give --partitions, --config or --unset.", exit_code=2)
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         if partitions is not None:
             admin.run(lambda a: a.create_partitions(name, partitions))
         if changes:
@@ -140,11 +155,16 @@ def alter(
     say(f"altered topic {name}")
 
 
-def delete(*names: str, data: Data = DEFAULT_DATA, bootstrap: Bootstrap = None) -> None:
+def delete(
+    *names: str,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+) -> None:
     """Delete topics and their data."""
     if not names:
         raise Failure("Which topic? oncelog topic delete NAME ...", exit_code=2)
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         admin.run(lambda a: a.delete_topics(names))
     say(f"deleted {', '.join(names)}")
 

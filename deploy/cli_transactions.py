@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from .cli_common import DEFAULT_DATA, Bootstrap, Data, Format, admin_of, say, show, show_one
+from .cli_common import (
+    DEFAULT_DATA,
+    Bootstrap,
+    CommandConfig,
+    Data,
+    Format,
+    admin_of,
+    say,
+    show,
+    show_one,
+)
 from .failure import Failure
 from .targets import parse_partition
 
@@ -73,10 +83,11 @@ def list_transactions(
     ] = None,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """The transactional ids: coordinator, state, and the age of what is open."""
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         listed = admin.run(
             lambda a: a.transactions.list_transactions(prefix=prefix, states=state or ())
         )
@@ -104,10 +115,11 @@ def describe(
     *,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """One transactional id, as its coordinator has it."""
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         known = admin.run(lambda a: a.transactions.describe(name))
     values = {
         "transactional id": known.transactional_id,
@@ -128,11 +140,12 @@ def producers(
     *,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """What a partition's leader knows of its producers, and what they have open there."""
     key = parse_partition(partition)
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         found = admin.run(lambda a: a.transactions.producers([key]))[key]
     show([_producer_row(each) for each in found], format, columns=PRODUCER_COLUMNS)
 
@@ -143,12 +156,13 @@ def hanging(
     *,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> int:
     """Transactions that hold a partition and that no coordinator will end; exit code 1 if any."""
     from . import transaction_facts
 
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         topics = None if topic is None else [topic]
         found = admin.run(lambda a: transaction_facts.hanging(a, topics))
     rows = [
@@ -178,6 +192,7 @@ def abort(
     prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
@@ -195,12 +210,13 @@ def abort(
             exit_code=2,
         )
     if prefix is not None:
-        show(orphans.abort_prefix(data, bootstrap, prefix), format, columns=ABORTED_COLUMNS)
+        rows = orphans.abort_prefix(data, bootstrap, prefix, command_config)
+        show(rows, format, columns=ABORTED_COLUMNS)
         return
     if name is not None:
-        say(f"{name}: {orphans.abort_id(data, bootstrap, name)}")
+        say(f"{name}: {orphans.abort_id(data, bootstrap, name, command_config)}")
         return
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         assert partition is not None and producer_id is not None
         key = parse_partition(partition)
         opened = admin.run(lambda a: transaction_facts.open_producer(a, key, producer_id))
@@ -222,12 +238,13 @@ def explain(
     *,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """In words: what a transactional id is doing, when it ends, and whom it has fenced."""
     from . import transaction_facts
 
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         _tell(admin.run(lambda a: transaction_facts.explanation(a, name)), format)
 
 
@@ -238,6 +255,7 @@ def why(
     group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
     data: Data = DEFAULT_DATA,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     format: Format = "table",
 ) -> None:
     """Why readers of a partition get no further: which transaction, whose, until when."""
@@ -245,7 +263,7 @@ def why(
     from .explain import why as reasons
 
     key = parse_partition(partition)
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         _tell(reasons(admin.run(lambda a: transaction_facts.of_partition(a, *key, group))), format)
 
 

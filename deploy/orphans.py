@@ -25,22 +25,27 @@ HAD = {
 }
 
 
-def abort_id(data: Path, bootstrap: str | None, name: str) -> str:
+def abort_id(
+    data: Path, bootstrap: str | None, name: str, command_config: Path | None = None
+) -> str:
     """What became of the transaction that a transactional id has open, in words."""
     if name.startswith(SINKS):
+        _refuse_config(command_config)
         found = _of_sinks(bootstrap_line(data, bootstrap), "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         before = admin.run(lambda a: a.transactions.describe(name))
         _, epoch = admin.run(lambda a: a.transactions.end(name))
     had = HAD.get(before.state, "it had nothing open")
     return f"{had}; the new session has epoch {epoch}, an older producer is fenced"
 
 
-def abort_prefix(data: Path, bootstrap: str | None, prefix: str) -> list[dict[str, Any]]:
+def abort_prefix(
+    data: Path, bootstrap: str | None, prefix: str, command_config: Path | None = None
+) -> list[dict[str, Any]]:
     """A row for each transaction that was open: id, outcome, reason."""
     rows: list[dict[str, Any]] = []
-    with admin_of(data, bootstrap) as admin:
+    with admin_of(data, bootstrap, command_config) as admin:
         listed = admin.run(
             lambda a: a.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
         )
@@ -51,8 +56,17 @@ def abort_prefix(data: Path, bootstrap: str | None, prefix: str) -> list[dict[st
                 reason = f"its producer is fenced: the new session has epoch {epoch}"
                 rows.append({"id": name, "outcome": "aborted", "reason": reason})
     if any(name.startswith(SINKS) for name in names):
+        _refuse_config(command_config)
         rows += _of_sinks(bootstrap_line(data, bootstrap), "--prefix", prefix)
     return sorted(rows, key=lambda row: row["id"])
+
+
+def _refuse_config(command_config: Path | None) -> None:
+    if command_config is not None:
+        raise Failure(
+            "What Spark sinks have open is ended by the pipeline, which takes no --command-config: "
+            "restart the query, or name a listener without TLS and SASL."
+        )
 
 
 def _of_sinks(bootstrap: str, option: str, text: str) -> list[dict[str, Any]]:

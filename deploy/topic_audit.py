@@ -8,11 +8,13 @@ what the first has seen is decided for the second even while producers go on.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..client.admin import EARLIEST, LATEST, Admin
 from ..client.cluster_view import ClusterView
 from ..client.consumer import Consumer
 from ..client.fetch_state import RawBatch
+from ..client.view_source import view_of
 from .checks.findings import Finding
 from .checks.partition_audit import PartitionAudit
 from .failure import Failure
@@ -38,11 +40,11 @@ class TopicAudit:
 
 
 async def audit_topic(
-    bootstrap: str, topic: str, say: Callable[[str], None] = lambda _: None
+    source: str | Mapping[str, Any], topic: str, say: Callable[[str], None] = lambda _: None
 ) -> TopicAudit:
     """Judge a topic as it stands now. Raises Failure when it cannot be read to its end."""
     started = time.monotonic()
-    view = ClusterView(bootstrap)
+    view = view_of(source)
     try:
         admin = Admin(view)
         keys = [(p.topic, p.partition) for p in await admin.describe_topics([topic])]

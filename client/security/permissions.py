@@ -8,6 +8,7 @@ Write imply Describe).
 from ...wire.errors import ErrorCode, KafkaError, error_for
 
 _E = ErrorCode
+IDEMPOTENT = "IdempotentWrite"
 RESOURCES = {
     _E.TOPIC_AUTHORIZATION_FAILED: ("topic", "--topic"),
     _E.GROUP_AUTHORIZATION_FAILED: ("group", "--group"),
@@ -30,9 +31,10 @@ def error_about(
     if code == _E.CLUSTER_AUTHORIZATION_FAILED:
         name, operation = "", of_cluster or operation
     resource = f"{kind} {name}".rstrip()
+    also = " (Write on any topic would do since Kafka 2.8)" if operation == IDEMPOTENT else ""
     return error_for(
         code,
-        f"this client's user has no permission for {operation} on the {resource}. Whoever "
-        "administers the cluster grants it: kafka-acls --add --allow-principal User:NAME "
+        f"this client's user has no permission for {operation} on the {resource}{also}. "
+        "Whoever administers the cluster grants it: kafka-acls --add --allow-principal User:NAME "
         f"--operation {operation} {f'{option} {name}'.rstrip()}",
     )

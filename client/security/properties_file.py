@@ -1,0 +1,78 @@
+"""A `client.properties` as Java's tools read it, for `--command-config`.
+
+Pure. The form is that of java.util.Properties: `key=value`, `key: value` or `key value`; comments
+begin with # or !; a backslash at the end of a line goes on in the next; a backslash before a letter
+is as in Java. What a client of ours does not know is told apart: a mistyped `ssl.` or `sasl.` is
+refused, since it would leave a connection less safe than was meant; other clients' settings are
+only not used.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+_PART = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)", re.DOTALL)
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+GUARDED = ("ssl.", "sasl.", "security.", "https.", "enable.ssl.")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The pairs; of several of a name the last one."""
+    found: dict[str, str] = {}
+    for line in _logical_lines(text):
+        at = 0
+        while at < len(line) and line[at] not in "=: \t\f":
+            at += 2 if line[at] == "\\" else 1
+        name, rest = line[:at], line[at:].lstrip(" \t\f")
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(" \t\f")
+        found[_unescaped(name)] = _unescaped(rest)
+    return found
+
+
+def _logical_lines(text: str) -> Iterable[str]:
+    """Lines without comments and blank ones, continued ones as one."""
+    pending = ""
+    is_continued = False
+    for raw in text.splitlines():
+        line = raw.lstrip(" \t\f")
+        if not is_continued and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        is_continued = backslashes % 2 == 1
+        pending += line[:-1] if is_continued else line
+        if not is_continued:
+            yield pending
+            pending = ""
+    if pending:
+        yield pending
+
+
+def _unescaped(text: str) -> str:
+    def plain(found: "re.Match[str]") -> str:
+        if found[1] is not None:
+            return chr(int(found[1], 16))
+        return _ESCAPES.get(found[2], found[2])
+
+    return _PART.sub(plain, text)
+
+
+def known_settings(
+    given: dict[str, str], known: Iterable[str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """(those that are known, names of those that are not used).
+
+    Raises ValueError for an unknown name that is about security.
+    """
+    names = set(known)
+    unused: list[str] = []
+    for name in given:
+        if name in names:
+            continue
+        if name.startswith(GUARDED):
+            near = difflib.get_close_matches(name, names, 1)
+            raise ValueError(
+                f"{name} is not honoured by this client{f'; is {near[0]} meant?' if near else ''}"
+            )
+        unused.append(name)
+    return {name: given[name] for name in given if name in names}, tuple(unused)
