@@ -4,34 +4,16 @@ The plain listener is the administrator's: whoever comes there is a super user. 
 made here; tokens come from a small provider, whose keys Kafka fetches over HTTP.
 """
 
-import base64
-import contextlib
-import json
-import threading
-import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-
-import trustme
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from oncelog.client.connection import Connection
 from oncelog.wire.messages import control
 
+from .certificates import Certificates
 from .kafka_peer import KafkaPeer, free_ports
+from .token_provider import TokenProvider
 
 USERS = {"alice": "alice-geheim", "mallory": "mallory-geheim"}
-CLIENT_SECRET, KEY_PASSWORD = "client-geheim", "key-geheim"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SESSION_MS = 2_000  # of SCRAM-SHA-256 in plain text: KIP-368
 MODULE = "org.apache.kafka.common.security"
@@ -41,105 +23,12 @@ OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8}
 ALLOW, LITERAL = 3, 3
 
 
-def _part(value: Any) -> str:
-    data = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-class TokenProvider(ThreadingHTTPServer):
-    """Client credentials on /token, its public key on /jwks."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _TokenRequests)
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self.issued = 0
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
-        self._thread.start()
-
-    def url(self, path: str) -> str:
-        """Where it answers."""
-        return f"http://127.0.0.1:{self.server_port}/{path}"
-
-    def token(self, subject: str, *, life_s: float = 3600, audience: str = "kafka") -> str:
-        """A signed JWT."""
-        self.issued += 1
-        now = int(time.time())
-        claims = {"sub": subject, "iat": now, "exp": int(now + life_s), "aud": audience,
-                  "iss": "tests", "scope": "kafka"}  # fmt: skip
-        signed = f"{_part({'alg': 'RS256', 'typ': 'JWT', 'kid': 'one'})}.{_part(claims)}"
-        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{signed}.{_part(signature)}"
-
-    def jwks(self) -> dict[str, Any]:
-        """Its public key."""
-        numbers = self._key.public_key().public_numbers()
-        n, e = (_part(v.to_bytes((v.bit_length() + 7) // 8, "big")) for v in (numbers.n, numbers.e))
-        key = {"kty": "RSA", "kid": "one", "alg": "RS256", "use": "sig", "n": n, "e": e}
-        return {"keys": [key]}
-
-    def close(self) -> None:
-        """The end."""
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-
-class _TokenRequests(BaseHTTPRequestHandler):
-    server: TokenProvider
-
-    def do_GET(self) -> None:
-        self._send(200, self.server.jwks())
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        basic = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
-        name, _, secret = basic.partition(":")
-        if secret != CLIENT_SECRET:
-            self._send(401, {"error": "invalid_client"})
-        else:
-            self._send(200, {"access_token": self.server.token(name), "token_type": "Bearer"})
-
-    def _send(self, status: int, answer: Any) -> None:
-        content = json.dumps(answer).encode()
-        with contextlib.suppress(ConnectionError):
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class Certificates:
-    """PEM files: Kafka's own, and those of alice; ca.pem signs them, other-ca.pem nothing."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        authority, other = trustme.CA(), trustme.CA()
-        self.ca, self.other_ca = folder / "ca.pem", folder / "other-ca.pem"
-        authority.cert_pem.write_to_path(self.ca)
-        other.cert_pem.write_to_path(self.other_ca)
-        self.server, self.alice = folder / "server.pem", folder / "alice.pem"
-        self.mallory = folder / "mallory.pem"
-        for file, made, password in (
-            (self.server, authority.issue_cert("127.0.0.1", common_name="broker"), None),
-            (self.alice, authority.issue_cert("a@b.c", common_name="alice"), KEY_PASSWORD),
-            (self.mallory, other.issue_cert("a@b.c", common_name="alice"), KEY_PASSWORD),
-        ):
-            key = load_pem_private_key(made.private_key_pem.bytes(), None)
-            lock = BestAvailableEncryption(password.encode()) if password else NoEncryption()
-            chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
-            file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock) + chain)
-
-
 class SecuredKafka(KafkaPeer):
     """See the top of the file."""
 
     def __init__(self, folder: Path) -> None:
-        self.provider = TokenProvider()
         self.files = Certificates(folder / "certificates")
+        self.provider = TokenProvider()
         names = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         urls = f"{self.provider.url('jwks')},{self.provider.url('token')}"
@@ -224,11 +113,3 @@ class SecuredKafka(KafkaPeer):
         )
         assert [r.error_code for r in answer.results] == [0] * len(creations), answer
         connection.close()
-
-
-@contextlib.contextmanager
-def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
-    """It runs."""
-    peer = SecuredKafka(folder)
-    with peer:
-        yield peer

@@ -27,17 +27,10 @@ from oncelog.wire.errors import (
     UnsupportedSaslMechanism,
 )
 
+from .certificates import KEY_PASSWORD
 from .kafka_peer import is_enabled
-from .secured_kafka import (
-    CLIENT_SECRET,
-    KEY_PASSWORD,
-    MECHANISMS,
-    MODULE,
-    SESSION_MS,
-    USERS,
-    SecuredKafka,
-    secured_kafka,
-)
+from .secured_kafka import MECHANISMS, MODULE, SESSION_MS, USERS, SecuredKafka
+from .token_provider import CLIENT_SECRET
 
 pytestmark = [
     pytest.mark.kafka,
@@ -51,7 +44,7 @@ Values = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as peer:
+    with SecuredKafka(tmp_path_factory.mktemp("secured")) as peer:
         asyncio.run(prepare(peer))
         yield peer
 

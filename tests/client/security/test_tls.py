@@ -4,15 +4,9 @@ import asyncio
 import re
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
-import trustme
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from oncelog.client.failures import SecurityProtocolMismatch, SslAuthenticationFailed
 from oncelog.client.loop_thread import new_event_loop
@@ -32,6 +26,14 @@ class Files:
     """Certificates of two CAs, as PEM files."""
 
     def __init__(self, folder: Path) -> None:
+        trustme = pytest.importorskip("trustme")  # of the extra `test`, with cryptography
+        from cryptography.hazmat.primitives.serialization import (
+            BestAvailableEncryption,
+            Encoding,
+            PrivateFormat,
+            load_pem_private_key,
+        )
+
         self.ca, self.other_ca = trustme.CA(), trustme.CA()
         self.folder = folder
         self.server = self.ca.issue_cert("127.0.0.1", "localhost")
@@ -52,7 +54,7 @@ class Files:
         other = self.other_ca.issue_cert("mallory@example.org")
         other.private_key_and_cert_chain_pem.write_to_path(folder / "mallory.pem")
 
-    def context(self, *, server: trustme.LeafCert | None = None, wants_client: bool = False):
+    def context(self, *, server: Any = None, wants_client: bool = False):
         """What a listener is made of."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         (server or self.server).configure_cert(context)

@@ -1,0 +1,38 @@
+"""Certificates as PEM files, in the form that Kafka takes (PKCS#8)."""
+
+from pathlib import Path
+
+import pytest
+
+KEY_PASSWORD = "key-geheim"
+
+
+class Certificates:
+    """PEM files: Kafka's own, and those of alice; ca.pem signs them, other-ca.pem nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        trustme = pytest.importorskip("trustme")  # of the extra `test`, with cryptography
+        from cryptography.hazmat.primitives.serialization import (
+            BestAvailableEncryption,
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            load_pem_private_key,
+        )
+
+        folder.mkdir(parents=True, exist_ok=True)
+        authority, other = trustme.CA(), trustme.CA()
+        self.ca, self.other_ca = folder / "ca.pem", folder / "other-ca.pem"
+        authority.cert_pem.write_to_path(self.ca)
+        other.cert_pem.write_to_path(self.other_ca)
+        self.server, self.alice = folder / "server.pem", folder / "alice.pem"
+        self.mallory = folder / "mallory.pem"
+        for file, made, password in (
+            (self.server, authority.issue_cert("127.0.0.1", common_name="broker"), None),
+            (self.alice, authority.issue_cert("a@b.c", common_name="alice"), KEY_PASSWORD),
+            (self.mallory, other.issue_cert("a@b.c", common_name="alice"), KEY_PASSWORD),
+        ):
+            key = load_pem_private_key(made.private_key_pem.bytes(), None)
+            lock = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+            chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
+            file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock) + chain)
