@@ -124,6 +124,8 @@ class LogMaintenance:
                 self._timed.add(partition)
             self._dirty_bytes += log.unwritten_bytes - self._dirty.get(partition, 0)
             self._dirty[partition] = log.unwritten_bytes
+            if log.damaged is not None:
+                await self._mend(partition)
             if log.snapshot_needed:
                 try:
                     await self._replicas.work.run("producer snapshot", log.snapshotting())
@@ -133,6 +135,21 @@ class LogMaintenance:
             await self._write_back(partition)
         while self._dirty_bytes > DIRTY_BYTES_MAX:  # of many logs with little each: oldest first
             await self._write_back(next(iter(self._dirty)))
+
+    async def _mend(self, partition: HostedPartition) -> None:
+        """Make an index again that a reader found damaged; if that fails, when it is read again."""
+        log, segment = partition.log, partition.log.damaged
+        assert segment is not None
+        path = segment.transaction_index.path
+        logger.error("%s cannot be read, and is made again from the log", path)
+        try:
+            mending = await self._replicas.work.run("transaction index", log.mending_index())
+            if mending is not None:
+                await self._loop.run_in_executor(self._executor, mending.write)
+                log.index_mended(mending)
+        except (KafkaError, OSError) as error:
+            logger.error("%s cannot be made again now: %s", path, error)
+            self._replicas.fail(partition)
 
     async def _write_back(self, partition: HostedPartition) -> None:
         self._dirty_bytes -= self._dirty.pop(partition)

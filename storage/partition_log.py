@@ -40,7 +40,7 @@ from .log_recovery import load_log
 from .log_retention import segments_past_retention
 from .producer_entry import Origin
 from .producer_verdicts import Duplicate, MarkerAlreadyWritten
-from .truncatable_log import TruncatableLog
+from .transactional_log import TransactionalLog
 
 __all__ = [
     "AppendInfo",
@@ -65,7 +65,7 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool
 
 
-class PartitionLog(TruncatableLog):
+class PartitionLog(TransactionalLog):
     """A log with its limits. See LocalLog for threads, time, and failure."""
 
     topic: str
@@ -134,14 +134,6 @@ class PartitionLog(TruncatableLog):
         if loaded.is_cut:
             log.flush()
         return log
-
-    @property
-    def last_stable_offset(self) -> int:
-        """What readers of committed data may read up to (exclusive)."""
-        if self._rebuild is not None:
-            run_to_end(self.rebuilding())
-        stable = self.producer_state.last_stable_offset(self.high_watermark)
-        return max(stable, self.log_start_offset)
 
     # -- appending ---------------------------------------------------------------------------
 
@@ -260,20 +252,6 @@ class PartitionLog(TruncatableLog):
                 log_end_offset=self.log_end_offset,
                 min_one_batch=min_one_batch,
             )
-
-    def aborted_transactions(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """The aborted transactions that a reader of [from_offset, upper_offset) must leave out.
-
-        As (producer id, first offset), in the order of their markers.
-        """
-        found: list[tuple[int, int]] = []
-        with self._disk.retriable:
-            for segment in self.segments.from_floor(from_offset):
-                aborted, is_complete = segment.transaction_index.collect(from_offset, upper_offset)
-                found += [(each.producer_id, each.first_offset) for each in aborted]
-                if is_complete:
-                    break
-        return found
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
         """One step of a search by time, see log_read. `offset` is at or above the log start."""

@@ -11,6 +11,7 @@ in memory for room; it is in the file before a snapshot says that nothing below 
 """
 
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -24,10 +25,7 @@ _VERSION = 0
 _BLOCK_ENTRIES = 128  # some 4 kB
 _ENTRY = struct.Struct(">hqqqq")
 _LAST_OFFSET = struct.Struct(">q")
-_REMEDY = (
-    "It can be rebuilt by replaying the log: stop the broker, delete this file and the .snapshot "
-    "files beside it, and start it again"
-)
+_REMEDY = "It is made again from the log: at once where a reader met it, or by the next start"
 
 
 class CorruptTransactionIndex(CorruptFile):
@@ -41,6 +39,11 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+def encode(transactions: Iterable[AbortedTransaction]) -> bytes:
+    """The bytes of a whole index."""
+    return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
 
 
 class TransactionIndex:
@@ -71,7 +74,7 @@ class TransactionIndex:
         """Note an aborted transaction; its marker must lie above all those noted before."""
         if transaction.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: {transaction} after a marker at {self._last_offset}")
-        self._file.append(_ENTRY.pack(_VERSION, *transaction))
+        self._file.append(encode([transaction]))
         self._last_offset = transaction.last_offset
         if self._file.count % _BLOCK_ENTRIES == 0:
             with suppress(OSError, CorruptTransactionIndex):  # then when it is read
@@ -133,13 +136,7 @@ class TransactionIndex:
             raise CorruptTransactionIndex(self.path, problem, _REMEDY)
         previous = self.base_offset - 1
         for number in range(self._block_count):
-            for transaction in self._block(number):
-                if transaction.last_offset <= previous or (
-                    transaction.first_offset > transaction.last_offset
-                ):
-                    problem = f"{transaction} is out of order"
-                    raise CorruptTransactionIndex(self.path, problem, _REMEDY)
-                previous = transaction.last_offset
+            previous = self._check_order(self._block(number), previous)
             yield
 
     def flush(self) -> None:
@@ -174,12 +171,23 @@ class TransactionIndex:
         first = number * _BLOCK_ENTRIES
         data = self._file.entries(first, min(first + _BLOCK_ENTRIES, self._file.count))
         block = [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
+        self._check_order(block, self.base_offset - 1)
         if len(block) == _BLOCK_ENTRIES and number not in self._blocks:
             self._blocks[number] = (
                 min(transaction.first_offset for transaction in block),
                 block[-1].last_stable_offset,
             )
         return block
+
+    def _check_order(self, block: list[AbortedTransaction], previous: int) -> int:
+        """Whether its markers rise, from above `previous` on; the last of them."""
+        for transaction in block:
+            _, first_offset, last_offset, _ = transaction
+            if not previous < last_offset >= first_offset:
+                problem = f"{transaction} is out of order"
+                raise CorruptTransactionIndex(self.path, problem, _REMEDY)
+            previous = last_offset
+        return previous
 
     def _decode(self, data: bytes, position: int) -> AbortedTransaction:
         version, *fields = _ENTRY.unpack_from(data, position)

@@ -14,7 +14,13 @@ from functools import partial
 from typing import Any
 
 from ...replication.purgatory import BYTES_UNKNOWN, DelayedFetch
-from ...wire.errors import ErrorCode, InvalidRequest, KafkaError, OffsetOutOfRange
+from ...wire.errors import (
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    KafkaStorageError,
+    OffsetOutOfRange,
+)
 from ...wire.framing import RequestHeader
 from ...wire.messages import fetch
 from ...wire.messages.fetch import (
@@ -158,10 +164,15 @@ class _Read:
             min_one_batch=first,
         )
         if read.data:
+            if self._read_committed:
+                try:
+                    aborted = log.aborted_transactions(offset, read.next_offset)
+                except KafkaStorageError:
+                    self._replicas.written.add(partition)  # where an index is mended
+                    raise
+                answer.aborted_transactions = aborted
             answer.records = read.data
             self.bytes_read += len(read.data)
-            if self._read_committed:
-                answer.aborted_transactions = log.aborted_transactions(offset, read.next_offset)
         self.watched[partition] = max(offset, upper)
         if self.hidden is not None and upper < answer.high_watermark:
             self.hidden[partition] = BYTES_UNKNOWN

@@ -134,7 +134,7 @@ def test_what_was_aborted_beside_a_long_transaction_is_not_read_with_each_fetch(
 )
 def test_a_wrong_file_is_found(index, content):
     index.path.write_bytes(content)
-    with pytest.raises(CorruptTransactionIndex, match=r"0\.txnindex.*delete"):
+    with pytest.raises(CorruptTransactionIndex, match=r"0\.txnindex.*made again"):
         list(TransactionIndex(index.path, 0).checking())
 
 
