@@ -13,10 +13,11 @@ from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.replica_server import judge_position
 from oncelog.storage import log_config, producer_snapshot, producer_state, snapshot_files
 from oncelog.storage.log_config import LONG_MAX
-from oncelog.storage.partition_log import Origin, PartitionLog
+from oncelog.storage.partition_log import Origin
 from oncelog.storage.producer_entry import ProducerEntry
 from oncelog.storage.producer_state import ProducerStateTable
 from oncelog.storage.producer_verdicts import ACCEPTED, judge_marker
+from oncelog.storage.transactional_log import TransactionalLog
 from oncelog.storage.verification import VerificationGuards
 from oncelog.wire.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
 
@@ -76,7 +77,8 @@ def no_coordinator_epoch() -> AbstractContextManager[Any]:
 
 def no_stable_offset() -> AbstractContextManager[Any]:
     """Readers of committed data read up to the high watermark."""
-    return replaced(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
+    stable = property(lambda self: self.high_watermark)
+    return replaced(TransactionalLog, "last_stable_offset", stable)
 
 
 def no_guard() -> AbstractContextManager[Any]:
