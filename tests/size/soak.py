@@ -108,7 +108,8 @@ class Soak:
 
     def _keep(self, outcome: Outcome) -> None:
         self.outcomes.append(judge(outcome))
-        print(json.dumps(row(outcome), default=str), file=sys.stderr, flush=True)
+        line = row(outcome) | {"problems": outcome.problems[:3]}
+        print(json.dumps(line, default=str), file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
