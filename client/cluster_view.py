@@ -22,7 +22,7 @@ from ..wire.errors import (
     error_for,
 )
 from .connection import Connection
-from .failures import NOT_TRUSTED
+from .failures import NOT_TRUSTED, HungUp
 from .security.listener_probe import refuse_other_protocol, refuse_without_sasl
 from .security.permissions import error_about
 
@@ -137,7 +137,7 @@ class ClusterView:
                 timeout_ms=self.timeout_ms,
                 security=self._security,
             )
-        except NetworkException:
+        except HungUp:
             if not self.snapshot.brokers:  # nobody has ever answered: do we speak as they do?
                 await refuse_other_protocol(host, port, self._security)
             raise

@@ -26,6 +26,7 @@ from ..wire.errors import (
 )
 from ..wire.framing import API_VERSIONS, FrameReceiver, encode_request_header, frame_response
 from ..wire.messages import control
+from .failures import HungUp
 
 if TYPE_CHECKING:
     from .security.session import SaslSession, Security
@@ -160,8 +161,9 @@ class Connection:
         except ssl.SSLError as problem:
             raise connection._explained(problem) from None
         except OSError as problem:
-            words = str(problem) or "it hung up"  # in the middle of a TLS handshake
-            raise NetworkException(f"{host}:{port} cannot be reached ({words})") from None
+            if isinstance(problem, ConnectionResetError | ConnectionAbortedError):  # within TLS
+                raise HungUp(f"{host}:{port} hung up ({problem or 'no reason given'})") from None
+            raise NetworkException(f"{host}:{port} cannot be reached ({problem})") from None
         connection._transport = transport
         try:
             await connection._agree_on_versions()
@@ -279,7 +281,8 @@ class Connection:
     def _closed(self, reason: str) -> KafkaError:
         if self._problem is not None:
             return type(self._problem)(str(self._problem))
-        return NetworkException(f"{self.host}:{self.port}: {reason}")
+        kind = NetworkException if self.versions else HungUp
+        return kind(f"{self.host}:{self.port}: {reason}")
 
     def close(self) -> None:
         """Close without waiting; repeated calls are allowed."""

@@ -9,6 +9,7 @@ from ..wire.errors import (
     ErrorCode,
     IllegalSaslState,
     KafkaError,
+    NetworkException,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
@@ -54,6 +55,10 @@ class CommitFailed(KafkaError):
     """The group has gone on without this member: its offsets were not committed."""
 
     code = ErrorCode.ILLEGAL_GENERATION
+
+
+class HungUp(NetworkException):
+    """Who took the connection closed it before anything was answered."""
 
 
 class SslAuthenticationFailed(KafkaError):

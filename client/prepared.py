@@ -12,13 +12,13 @@ INVALID_TXN_STATE, and after another transaction of the same id PRODUCER_FENCED:
 somebody else has decided otherwise.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from .cluster_view import ClusterView
 from .retries import now_ms
 from .transaction_requests import TransactionRequests
+from .view_source import Source, view_of
 
 FORM = "oncelog-prepared-1"
 
@@ -53,7 +53,7 @@ class PreparedTransaction:
 
 
 async def complete(
-    cluster: ClusterView | str | Iterable[str],
+    cluster: Source,
     token: PreparedTransaction | str,
     commit: bool,
     *,
@@ -62,13 +62,14 @@ async def complete(
 ) -> None:
     """Commit or abort a prepared transaction; returns when the decision is durable.
 
+    cluster: a view, a bootstrap line, or a configuration as `Admin` takes it.
     Raises InvalidTxnState, ProducerFenced, InvalidProducerIdMapping when it has been ended
     otherwise or forgotten, RequestTimedOut when no coordinator decided within the time.
     """
     known = PreparedTransaction.parse(token) if isinstance(token, str) else token
     if known.is_empty:
         return
-    view = cluster if isinstance(cluster, ClusterView) else ClusterView(cluster)
+    view = cluster if isinstance(cluster, ClusterView) else view_of(cluster)
     try:
         requests = TransactionRequests(
             view, known.transactional_id, timeout_ms=request_timeout_ms, backoff=(20, 500)

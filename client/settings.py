@@ -53,7 +53,7 @@ class Setting:
             return value if isinstance(value, Secret) else Secret(str(value))
         if self.kind is FunctionType:
             if not callable(value):
-                raise ValueError(f"{self.name} is a function, not {value!r}")
+                raise ValueError(f"{self.name} is a function, not {type(value).__name__}")
             return value
         text = str(value)
         if self.choices:

@@ -37,13 +37,13 @@ def open_view(source: Source | None, settings: Any) -> tuple[ClusterView, bool]:
     return view, True
 
 
-def view_of(config: Mapping[str, Any] | str) -> ClusterView:
-    """A view of its own, by a configuration (or a bootstrap line); the caller closes it.
+def view_of(source: Source) -> ClusterView:
+    """A view by a configuration or a bootstrap line, which the caller closes; a view as it is.
 
     Raises ValueError for a name or a value that would not be honoured.
     """
     keywords: dict[str, Any] = {}
-    return open_view(config, read_settings(ADMIN, split_source(config, keywords), keywords))[0]
+    return open_view(source, read_settings(ADMIN, split_source(source, keywords), keywords))[0]
 
 
 def _security_of(settings: Any) -> "Security | None":

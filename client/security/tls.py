@@ -9,8 +9,8 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from ...wire.errors import KafkaError, NetworkException
-from ..failures import SecurityProtocolMismatch, SslAuthenticationFailed
+from ...wire.errors import KafkaError
+from ..failures import HungUp, SecurityProtocolMismatch, SslAuthenticationFailed
 from .config import KEYSTORE_HELP, TRUSTSTORE_HELP, TlsConfig
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -145,7 +145,7 @@ def explain(problem: ssl.SSLError, host: str, port: int, config: TlsConfig) -> K
                 "ssl.certificate.location and ssl.key.location"
             )
         )
-    return NetworkException(f"{broker}: TLS failed ({reason})")
+    return HungUp(f"{broker}: TLS failed ({reason})")
 
 
 def _about_their_certificate(

@@ -66,9 +66,9 @@ class TokenSource:
                 given = await asyncio.get_running_loop().run_in_executor(None, provider)
                 if inspect.isawaitable(given):
                     given = await given
-        except Exception as problem:  # a program's own function may fail in any way
+        except Exception as problem:  # a program's own; its words may hold what it asked with
             raise SaslAuthenticationFailed(
-                f"sasl.oauthbearer.token.provider failed with {type(problem).__name__}: {problem}"
+                f"sasl.oauthbearer.token.provider failed with {type(problem).__name__}"
             ) from problem
         return given_token(given)
 

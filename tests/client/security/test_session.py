@@ -1,11 +1,15 @@
 """Sessions that end: authentication anew, in order, without anything between."""
 
 import asyncio
+import threading
 import time
 
 import pytest
 
+from oncelog.client import Admin, BlockingProducer, Consumer, Producer, complete
 from oncelog.client.connection import Connection
+from oncelog.client.security.scram import Derive
+from oncelog.client.security.secret import Secret
 from oncelog.client.security.session import Security
 from oncelog.client.settings import ADMIN, read_settings
 from oncelog.client.view_source import view_of
@@ -114,6 +118,91 @@ def test_a_connection_that_is_lost_in_a_renewal_may_be_tried_again():
             listener.hold.set()
             with pytest.raises(NetworkException):
                 await call
+
+    asyncio.run(work())
+
+
+def test_a_password_is_derived_once_for_all_connections_and_elsewhere(monkeypatch):
+    calls: list[threading.Thread] = []
+    compute = Derive.compute
+
+    def counted(self: Derive) -> bytes:
+        calls.append(threading.current_thread())
+        return compute(self)
+
+    monkeypatch.setattr(Derive, "compute", counted)
+
+    async def work() -> None:
+        made = security(**{"sasl.mechanism": "SCRAM-SHA-256"})
+        wanted = Derive("sha256", Secret("geheim"), b"salt", 4096)
+        found = await asyncio.gather(*(made._derive(wanted) for _ in range(5)))
+        assert set(found) == {compute(wanted)}
+        await made._derive(Derive("sha256", Secret("geheim"), b"other", 4096))
+
+    asyncio.run(work())
+    assert len(calls) == 2 and threading.main_thread() not in calls
+
+
+async def produce(values: dict[str, str]) -> None:
+    async with Producer(values) as producer:
+        await (await producer.send("topic", b"value"))
+
+
+async def transact(values: dict[str, str]) -> None:
+    async with Producer(values, transactional_id="id") as producer:
+        await producer.init_transactions()
+
+
+async def read(values: dict[str, str]) -> None:
+    async with Consumer(values) as consumer:
+        consumer.assign([("topic", 0)])
+        while True:
+            await consumer.poll(100)
+
+
+async def join(values: dict[str, str]) -> None:
+    async with Consumer(values, group_id="group") as consumer:
+        consumer.subscribe(["topic"])
+        while True:
+            await consumer.poll(100)
+
+
+async def administer(values: dict[str, str]) -> None:
+    async with Admin(values) as admin:
+        await admin.create_topic("topic")
+
+
+async def end_prepared(values: dict[str, str]) -> None:
+    await complete(values, "oncelog-prepared-1:id:1:0:2", True)
+
+
+CALLS = (produce, transact, read, join, administer, end_prepared)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_every_kind_of_client_says_at_once_that_the_password_is_wrong(call):
+    async def work() -> None:
+        async with Listener().running() as listener, asyncio.timeout(10):
+            at = {"bootstrap.servers": f"{listener.host}:{listener.port}"}
+            with pytest.raises(SaslAuthenticationFailed, match="refused user alice by PLAIN"):
+                await call({**at, **PLAIN, "sasl.password": "Schloss"})
+            assert len(listener.asked) <= 2, "it was tried again and again"
+
+    asyncio.run(work())
+
+
+def test_a_client_without_a_loop_says_so_too():
+    async def work() -> None:
+        async with Listener().running() as listener:
+            values = {"bootstrap.servers": f"{listener.host}:{listener.port}", **PLAIN}
+
+            def program() -> None:
+                with BlockingProducer({**values, "sasl.password": "Schloss"}) as producer:
+                    delivery = producer.send("topic", b"value")
+                    with pytest.raises(SaslAuthenticationFailed, match="refused user alice"):
+                        delivery.result(timeout_s=10)
+
+            await asyncio.to_thread(program)
 
     asyncio.run(work())
 
