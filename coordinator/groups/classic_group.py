@@ -21,7 +21,7 @@ from ...wire.errors import (
     UnknownMemberId,
 )
 from .consumer_protocol import CONSUMER, EveryTopic, subscribed_topics
-from .group_member import Member
+from .group_member import HeldMetadata, Member, metadata_bytes
 from .group_messages import (
     NO_MEMBER,
     JoinAnswer,
@@ -41,6 +41,7 @@ class ClassicGroup:
         "awaiting_join_count",
         "generation",
         "group_id",
+        "held_metadata",
         "initial_wait_left_ms",
         "leader_id",
         "members",
@@ -57,8 +58,11 @@ class ClassicGroup:
         "support",
     )
 
-    def __init__(self, group_id: str, *, wall_ms: int) -> None:
+    def __init__(
+        self, group_id: str, *, wall_ms: int, held_metadata: HeldMetadata | None = None
+    ) -> None:
         self.group_id = group_id
+        self.held_metadata = held_metadata or HeldMetadata()  # with other groups
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_since_ms = wall_ms
@@ -77,9 +81,12 @@ class ClassicGroup:
         self.initial_wait_left_ms = 0
 
     @classmethod
-    def restored(cls, group_id: str, stored: GroupValue) -> "ClassicGroup":
+    def restored(
+        cls, group_id: str, stored: GroupValue, held_metadata: HeldMetadata | None = None
+    ) -> "ClassicGroup":
         """The group as its last record in the log has it."""
-        group = cls(group_id, wall_ms=stored.current_state_timestamp_ms)
+        wall_ms = stored.current_state_timestamp_ms
+        group = cls(group_id, wall_ms=wall_ms, held_metadata=held_metadata)
         group.generation = stored.generation
         group.protocol_type = stored.protocol_type or None
         group.protocol_name = stored.protocol
@@ -164,6 +171,7 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self.support.update(name for name, _ in member.protocols)
+        self.held_metadata.size_bytes += metadata_bytes(member.protocols)
         self.wait_for_join(member, ticket)
         self.pending_join.discard(member.member_id)
 
@@ -172,6 +180,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member.protocols, -1)
+            self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
             if member.join_ticket is not None:
                 self.awaiting_join_count -= 1
             if member.group_instance_id is not None:
@@ -190,11 +199,18 @@ class ClassicGroup:
         session_timeout_ms: int,
     ) -> None:
         """Note what a member says of itself now."""
+        self.held_metadata.size_bytes += metadata_bytes(protocols)
+        self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
         self._count_support(member.protocols, -1)
         member.protocols = protocols
         self._count_support(protocols, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+
+    def let_go(self) -> None:
+        """The group is no more: what its members have said is held no longer."""
+        for member in self.members.values():
+            self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
 
     def replace_static(self, instance_id: str, new_member_id: str, turn: Turn) -> Member:
         """Give a static member's place to its new incarnation; the old one is fenced."""

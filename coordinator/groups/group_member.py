@@ -6,6 +6,18 @@ from dataclasses import dataclass
 from .group_messages import Protocols
 
 
+@dataclass(slots=True, eq=False)
+class HeldMetadata:
+    """How many bytes the members of some groups have said of themselves."""
+
+    size_bytes: int = 0
+
+
+def metadata_bytes(protocols: Protocols) -> int:
+    """How many bytes a member says of itself."""
+    return sum(len(metadata) for _, metadata in protocols)
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Member:
     """A member; a static one has a `group_instance_id` (KIP-345).

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
 from .classic_group import ClassicGroup
 from .deadlines import Deadlines
+from .group_member import HeldMetadata, metadata_bytes
 from .group_messages import (
     NO_MEMBER,
     JoinAnswer,
@@ -25,6 +26,7 @@ from .records import GroupValue
 from .syncing import heartbeat, sync, sync_deadline
 from .turn import HEARTBEAT, JOIN, DeadlineKey, Turn
 
+METADATA_BYTES_MAX = 32 * 1024 * 1024  # of all members; for each a client may send a megabyte
 GROUPS_MAX = 1_000_000  # of one partition; expired ones go, so only a broken client comes here
 _SESSION_GOES_ON = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
 
@@ -35,15 +37,18 @@ class GroupTable:
     def __init__(self) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
+        self.held_metadata = HeldMetadata()
 
     # -- from the log, and away
 
     def replay(self, group_id: str, value: GroupValue | None) -> None:
         """Take in a record while loading; None is a tombstone."""
-        if value is None:
-            self.groups.pop(group_id, None)
-        else:
-            self.groups[group_id] = ClassicGroup.restored(group_id, value)
+        before = self.groups.pop(group_id, None)
+        if before is not None:
+            before.let_go()
+        if value is not None:
+            group = ClassicGroup.restored(group_id, value, self.held_metadata)
+            self.groups[group_id] = group
 
     def take_up(self, turn: Turn, groups: Iterable[ClassicGroup] | None = None) -> None:
         """All is loaded: members have their session's time to show up, from now on.
@@ -67,6 +72,7 @@ class GroupTable:
         """One group is no more: its tombstone is on its way, or the whole table goes."""
         group = self.groups.pop(group_id, None)
         if group is not None:
+            group.let_go()
             release(group, turn, error)
 
     # -- requests
@@ -74,6 +80,9 @@ class GroupTable:
     def join(self, request: JoinRequest, ticket: object, turn: Turn) -> None:
         """JoinGroup: a new group begins with the first member that has no id yet."""
         group = self.groups.get(request.group_id)
+        if not self._has_room(group, request):
+            full = ErrorCode.GROUP_MAX_SIZE_REACHED
+            return turn.answer(ticket, JoinAnswer(error=full, member_id=request.member_id))
         if group is not None:
             return join(group, request, ticket, turn)
         if request.member_id != NO_MEMBER:
@@ -82,8 +91,7 @@ class GroupTable:
         if len(self.groups) >= GROUPS_MAX:
             full = ErrorCode.COORDINATOR_NOT_AVAILABLE
             return turn.answer(ticket, JoinAnswer(error=full))
-        group = ClassicGroup(request.group_id, wall_ms=turn.wall_ms)
-        self.groups[request.group_id] = group
+        group = self.groups[request.group_id] = self._new(request.group_id, turn.wall_ms)
         join(group, request, ticket, turn)
         # As Kafka does, whatever came of it: the group can be listed from now on, even by the
         # next coordinator. If nobody ever joins, it expires.
@@ -139,8 +147,20 @@ class GroupTable:
         if group is None:
             if len(self.groups) >= GROUPS_MAX:
                 raise CoordinatorNotAvailable
-            group = self.groups[group_id] = ClassicGroup(group_id, wall_ms=wall_ms)
+            group = self.groups[group_id] = self._new(group_id, wall_ms)
         return group
+
+    def _new(self, group_id: str, wall_ms: int) -> ClassicGroup:
+        return ClassicGroup(group_id, wall_ms=wall_ms, held_metadata=self.held_metadata)
+
+    def _has_room(self, group: ClassicGroup | None, request: JoinRequest) -> bool:
+        """Whether what the member says of itself may be kept. Who says no more than before may."""
+        more = metadata_bytes(request.protocols)
+        if group is not None:
+            holder = group.static_members.get(request.group_instance_id or "", "")
+            known = group.members.get(request.member_id or holder)
+            more -= 0 if known is None else metadata_bytes(known.protocols)
+        return more <= 0 or self.held_metadata.size_bytes + more <= METADATA_BYTES_MAX
 
     # -- deadlines
 

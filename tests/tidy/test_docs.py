@@ -14,14 +14,19 @@ import pytest
 
 from oncelog.client.producer_state import ALLOWED, CALLS, Call, ProducerState
 from oncelog.client.settings import ADMIN, CONSUMER, PRODUCER, SECURITY, Setting
+from oncelog.coordinator.groups.group_table import METADATA_BYTES_MAX as GROUPS_BYTES_MAX
 from oncelog.deploy.cli import run
 from oncelog.node.api_table import served_apis
 from oncelog.node.config import BROKER_KEYS
 from oncelog.node.config_keys import BrokerKey
 from oncelog.node.dispatch import Api
 from oncelog.node.handlers import fetch, offsets, produce
+from oncelog.node.handlers.groups import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
+from oncelog.node.handlers.offset_commits import OFFSETS_MAX
+from oncelog.node.large_requests import IN_WORK_BYTES_MAX
 from oncelog.storage.topic_configs import TOPIC_CONFIGS
 from oncelog.wire.messages.control import API_NAMES
+from oncelog.wire.primitives import REQUEST_ELEMENTS_MAX
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -69,6 +74,25 @@ CAPS = (
 )  # fmt: skip
 
 
+FIXED_CAPS = (
+    (f"{REQUEST_ELEMENTS_MAX:,} elements of all arrays of a request", "the connection is closed"),
+    (
+        f"{IN_WORK_BYTES_MAX:,} bytes of large requests of one API in work, or one request",
+        "the others wait for their turn, and end with their client",
+    ),
+    (f"{MEMBER_BYTES_MAX:,} bytes of metadata of a member", "JoinGroup: INVALID_REQUEST"),
+    (
+        f"{GROUPS_BYTES_MAX:,} bytes of metadata of all members of groups that are in one partition"
+        " of `__consumer_offsets`",
+        "JoinGroup: GROUP_MAX_SIZE_REACHED",
+    ),
+    (
+        f"{OFFSETS_MAX:,} offsets, committed or pending, in one partition of `__consumer_offsets`",
+        "OffsetCommit, TxnOffsetCommit of new ones: INVALID_COMMIT_OFFSET_SIZE",
+    ),
+)
+
+
 def served() -> list[Api]:
     """What a broker answers, by key."""
     log_apis = (*produce.apis(), *fetch.apis(), *offsets.apis())
@@ -102,7 +126,9 @@ the coordinator's log with the name of the key, since these answers have no room
 clients are librdkafka 2 and Kafka's own for Java.
 
 {table(("at most", "key", "default", "beyond it", "librdkafka then", "Java then"), CAPS)}
-"""
+Others are fixed, far beyond what a client needs that means well.
+
+{table(("at most", "beyond it"), FIXED_CAPS)}"""
 
 
 def configuration_page() -> str:

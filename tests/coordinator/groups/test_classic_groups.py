@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.coordinator.groups import group_table
 from oncelog.coordinator.groups.consumer_protocol import subscribed_topics
 from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.wire.errors import ErrorCode, GroupIdNotFound, NonEmptyGroup, error_for
@@ -435,3 +436,36 @@ def test_the_topics_of_a_subscription_are_read_and_other_bytes_are_not() -> None
         assert subscribed_topics(good[:end]) is None
     assert subscribed_topics(version + b"\x7f\xff\xff\xff") is None
     assert subscribed_topics(version + b"\0\0\0\1\0\1\xff") is None
+
+
+def test_what_members_say_of_themselves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte each, and a session of half an hour: some gigabytes by a client that is gone."""
+    monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100)
+    groups = Groups()
+    first, _ = groups.new_member(protocols=(("range", bytes(60)),))
+    groups.pass_time(0)
+    refused = groups.join("", protocols=(("range", bytes(41)),))
+    assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    again = groups.join(first, protocols=(("range", bytes(100)),))
+    assert again.error == ErrorCode.NONE
+    assert groups.table.held_metadata.size_bytes == 100
+    assert groups.join("", protocols=()).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    groups.pass_time(SESSION_MS + REBALANCE_MS)
+    assert not groups.group.members
+    assert not groups.table.held_metadata.size_bytes
+    groups.new_member(protocols=(("range", bytes(41)),))
+    assert groups.table.held_metadata.size_bytes == 41
+
+
+def test_the_place_of_a_static_member_has_room_for_its_next_incarnation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100)
+    groups = Groups()
+    protocols = (("range", bytes(90)),)
+    groups.join("", instance="i", protocols=protocols)
+    groups.pass_time(0)
+    again = groups.join("", instance="i", protocols=protocols)
+    assert again.is_waiting or not again.error
+    groups.fail_over()
+    assert groups.table.held_metadata.size_bytes in (0, 90)

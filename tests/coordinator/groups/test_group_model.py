@@ -177,12 +177,15 @@ class GroupMachine(RuleBasedStateMachine):
     def the_books_are_right(self):
         group = self.group
         if group is None:
+            assert not self.groups.table.held_metadata.size_bytes
             return
         members = group.members.values()
         assert group.generation >= self.generation
         self.generation = group.generation
         assert group.awaiting_join_count == sum(m.join_ticket is not None for m in members)
         assert group.support == Counter(name for m in members for name, _ in m.protocols)
+        said = sum(len(metadata) for m in members for _, metadata in m.protocols)
+        assert self.groups.table.held_metadata.size_bytes == said
         assert group.static_members == {
             m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None
         }
