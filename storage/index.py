@@ -148,6 +148,10 @@ class OffsetIndex:
         """Write everything out; the index stays usable."""
         self._file.close()
 
+    def renamed(self, path: Path) -> None:
+        """The file has another name."""
+        self._file.path = path
+
     def rename_to(self, path: Path) -> None:
         """Give the file another name."""
         self._file.rename_to(path)
@@ -264,6 +268,10 @@ class TimeIndex:
     def close(self) -> None:
         """Write everything out; the index stays usable."""
         self._file.close()
+
+    def renamed(self, path: Path) -> None:
+        """The file has another name."""
+        self._file.path = path
 
     def rename_to(self, path: Path) -> None:
         """Give the file another name."""

@@ -320,6 +320,7 @@ class LocalLog(FlushableLog):
                 self.config,
                 self._deleted,
                 now_ms=self._now_ms,
+                retriable=self._disk.retriable,
                 fault_point=self._fault_point,
             )
             self._durability.names_changed()

@@ -319,6 +319,14 @@ class Segment:
                 if problem.errno not in OUT_OF_RESOURCES:
                     raise
 
+    def take_final_names(self) -> None:
+        """The files are part of the log now: they have been renamed."""
+        self._suffix = ""
+        self.file.path, *paths = self.paths()
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        for index, path in zip(indexes, paths, strict=True):
+            index.renamed(path)
+
     def indexed_position_before(self, position: int) -> int:
         """The start of a batch at or before a position: the nearest one that has an entry."""
         return self.offset_index.lookup_position(position)[1] if position > 0 else 0

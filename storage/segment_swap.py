@@ -12,8 +12,11 @@ and the rule are Kafka's.
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from .checkpoint import FaultPoint
+from .disk_guard import OUT_OF_RESOURCES
 from .log_config import LogConfig
 from .log_file import LogFile, scan_headers
 from .log_retention import DELETED_SUFFIX, DeletedFiles
@@ -32,32 +35,53 @@ def swap_in(
     deleted: DeletedFiles,
     *,
     now_ms: int,
-    fault_point,
+    retriable: AbstractContextManager[None],
+    fault_point: FaultPoint,
 ) -> Segment:
     """Put the segment whose files end in .cleaned in the place of `replaced`.
 
     The .cleaned files must be complete and on disk; `replaced` are inactive neighbours, the first
-    of which begins at `base_offset`. Raises OSError.
+    of which begins at `base_offset`. Raises OSError; for the lack of room or of descriptors under
+    `retriable`, where nothing has changed.
     """
     directory = replaced[0].directory
-    for suffix in SUFFIXES:
-        path = segment_path(directory, base_offset, suffix + CLEANED_SUFFIX)
-        if path.exists():
-            fault_point("log.swap.before-rename")
-            path.rename(segment_path(directory, base_offset, suffix + SWAP_SUFFIX))
+    with retriable:
+        cleaned = Segment(directory, base_offset, config, now_ms, suffix=CLEANED_SUFFIX)
+        _make_swaps(directory, base_offset, fault_point)
     fault_point("log.swap.after-rename")
     for segment in replaced:
         segments.remove(segment)
-        deleted.retire(segment, now_ms + config.file_delete_delay_ms)
+        try:
+            deleted.retire(segment, now_ms + config.file_delete_delay_ms)
+        except OSError as problem:
+            if problem.errno not in OUT_OF_RESOURCES:
+                raise
+            segment.delete()
         fault_point("log.swap.after-retire")
     for suffix in SUFFIXES:
         path = segment_path(directory, base_offset, suffix + SWAP_SUFFIX)
         if path.exists():
             path.rename(segment_path(directory, base_offset, suffix))
             fault_point("log.swap.after-final-rename")
-    segment = Segment(directory, base_offset, config, now_ms)
-    segments.add(segment)
-    return segment
+    cleaned.take_final_names()
+    segments.add(cleaned)
+    return cleaned
+
+
+def _make_swaps(directory: Path, base_offset: int, fault_point: FaultPoint) -> None:
+    """Call a replacement complete; or, if that fails on the way, leave nothing that says so."""
+    swaps = []
+    try:
+        for suffix in SUFFIXES:
+            path = segment_path(directory, base_offset, suffix + CLEANED_SUFFIX)
+            if path.exists():
+                fault_point("log.swap.before-rename")
+                swaps.append(segment_path(directory, base_offset, suffix + SWAP_SUFFIX))
+                path.rename(swaps[-1])
+    except OSError:
+        for path in swaps:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def finish_swaps(directory: Path) -> None:

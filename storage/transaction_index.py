@@ -147,6 +147,10 @@ class TransactionIndex:
         """Write out what waits for room."""
         self._file.close()
 
+    def renamed(self, path: Path) -> None:
+        """The file has another name."""
+        self._file.path = path
+
     def rename_to(self, path: Path) -> None:
         """Give the file, if there is one, another name."""
         self._file.rename_to(path)

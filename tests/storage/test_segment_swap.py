@@ -1,10 +1,16 @@
 """A compacted segment takes the place of older ones, whatever moment a crash chooses."""
 
+import errno
+import shutil
+
 import pytest
 
 from oncelog.storage.segment import Segment
 from oncelog.storage.segment_swap import CLEANED_SUFFIX
+from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header, iterate_batches
+
+from .failing_disk import FailingDisk
 
 NOW_MS = 1_700_000_000_000
 
@@ -93,3 +99,48 @@ def test_a_crash_before_the_swap_leaves_nothing_of_the_replacement(logs):
     again = logs.open()
     assert batches_in(again) == original
     assert not [path for path in log.directory.iterdir() if path.suffix in LEFTOVERS]
+
+
+@pytest.mark.parametrize(
+    ("names", "number", "lasts"),
+    [("open", errno.EMFILE, 9), ("rename", errno.ENOSPC, 1)],
+)
+def test_a_swap_that_lacks_something_has_not_happened(logs, monkeypatch, names, number, lasts):
+    disk = FailingDisk(monkeypatch, names, number)
+    if names == "rename":  # the final names are shorter, and those that had them are gone
+        disk.counts = lambda _, path: path.suffix in LEFTOVERS
+    refused = done = at = 0
+    while not done:
+        shutil.rmtree(logs.directory, ignore_errors=True)
+        log = logs.open(index_interval_bytes=50)
+        for n in range(9):
+            logs.lead(log, 2)
+            if n % 3 == 2:
+                log.roll(NOW_MS)
+        original = batches_in(log)
+        replaced = list(log.segments)[:2]
+        compacted = [original[1], original[5], *original[6:]]
+        write_cleaned(log, replaced, [original[1], original[5]])
+        with disk.failing(at, lasts):
+            try:
+                log.replace_segments(0, replaced)
+                done = disk.calls <= at
+                was_refused = False
+            except KafkaStorageError:
+                was_refused = True
+        if was_refused:
+            refused += 1
+            assert not log.is_failed and batches_in(log) == original
+            at_kill = type(logs)(logs.directory.parent / f"killed-{at}")
+            shutil.copytree(logs.directory, at_kill.directory)
+            assert batches_in(at_kill.open()) == original
+            assert not list(at_kill.directory.glob("*.swap"))
+            for path in log.directory.glob("*.cleaned"):
+                path.unlink()  # as a cleaning does first
+            write_cleaned(log, replaced, [original[1], original[5]])
+            log.replace_segments(0, replaced)
+        assert not log.is_failed and batches_in(log) == compacted
+        assert batches_in(logs.open()) == compacted
+        assert not [path for path in log.directory.iterdir() if path.suffix in LEFTOVERS]
+        at += 1
+    assert refused >= 3

@@ -4,8 +4,7 @@ import errno
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +14,8 @@ from oncelog.storage.index import CorruptIndex
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.steps import run_to_end
+
+from .failing_disk import FailingDisk
 
 NOW_MS = 1_700_000_000_000
 OPTIONS = {"segment_bytes": 400, "index_interval_bytes": 60, "file_delete_delay_ms": 0}
@@ -168,33 +169,6 @@ def test_a_log_that_was_deleted_is_not_cut_any_more(logs: Any) -> None:
     with pytest.raises(KafkaStorageError):
         next(steps)
     assert sorted(os.listdir(logs.directory)) == left
-
-
-class FailingDisk:
-    """Call number `fail_at` of `names` of os fails, and those after it while `lasts`."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, names: str, number: int) -> None:
-        self.calls, self.fail_at, self.lasts = 0, -1, 1
-        self._number = number
-        for name in names.split():
-            monkeypatch.setattr(os, name, self._wrapped(getattr(os, name)))
-
-    def _wrapped(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **keywords: Any) -> Any:
-            self.calls += 1
-            if 0 <= self.fail_at < self.calls <= self.fail_at + self.lasts:
-                raise OSError(self._number, os.strerror(self._number))
-            return real(*args, **keywords)
-
-        return call
-
-    @contextmanager
-    def failing(self, at: int, lasts: int = 1) -> Iterator[None]:
-        self.calls, self.fail_at, self.lasts = 0, at, lasts
-        try:
-            yield
-        finally:
-            self.fail_at = -1
 
 
 @pytest.mark.parametrize(
