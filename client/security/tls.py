@@ -40,8 +40,11 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def https_context(ca_file: str | None) -> ssl.SSLContext:
-    """For the token endpoint."""
-    return make_context(TlsConfig(ca_file=ca_file))
+    """For the token endpoint. Raises ValueError as `make_context`."""
+    try:
+        return make_context(TlsConfig(ca_file=ca_file))
+    except ValueError as problem:
+        raise ValueError(str(problem).replace("ssl.ca.location", "https.ca.location")) from None
 
 
 def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:

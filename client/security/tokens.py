@@ -10,11 +10,13 @@ import base64
 import http.client
 import inspect
 import json
+import ssl
 import time
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...wire.errors import NetworkException, SaslAuthenticationFailed
+from ..failures import SslAuthenticationFailed
 from .config import TokenConfig
 from .oauthbearer import Token, expiry_of
 from .secret import Secret
@@ -112,6 +114,12 @@ def request_token(config: TokenConfig) -> Token:
         connection.request("POST", path, token_form(config), token_headers(config))
         answer = connection.getresponse()
         body = answer.read(ANSWER_BYTES_MAX)
+    except ssl.SSLCertVerificationError as problem:
+        said = problem.verify_message.rstrip(".")
+        raise SslAuthenticationFailed(
+            f"the token endpoint {endpoint} shows a certificate that we do not trust ({said}): "
+            "give its CA as a PEM file with https.ca.location"
+        ) from None
     except (OSError, http.client.HTTPException) as problem:
         raise NetworkException(
             f"the token endpoint {endpoint} gave no answer ({problem or type(problem).__name__})"

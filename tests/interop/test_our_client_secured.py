@@ -14,6 +14,7 @@ import pytest
 
 from oncelog.client import Admin, BlockingConsumer, BlockingProducer, Consumer, Producer
 from oncelog.client.failures import SecurityProtocolMismatch, SslAuthenticationFailed
+from oncelog.client.loop_thread import new_event_loop
 from oncelog.client.view_source import view_of
 from oncelog.deploy.cli import run as run_command
 from oncelog.wire.errors import (
@@ -147,7 +148,9 @@ def test_megabytes_over_tls_arrive_as_they_went(kafka):
                     found += [r.value for r in await consumer.poll(500)]
         assert found == sent
 
-    asyncio.run(work())
+    for loop in (asyncio.new_event_loop, new_event_loop):
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(work())
 
 
 def test_a_session_is_renewed_while_a_consumer_reads(kafka):

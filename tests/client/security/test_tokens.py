@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from oncelog.client.failures import SslAuthenticationFailed
 from oncelog.client.security.config import TokenConfig
 from oncelog.client.security.oauthbearer import Token
 from oncelog.client.security.secret import Secret
@@ -119,6 +121,24 @@ def test_an_endpoint_that_does_not_answer_in_time(server):
     server.socket.close()
     with pytest.raises(NetworkException, match="gave no answer"):
         request_token(closed)
+
+
+def test_an_endpoint_with_tls(server, tmp_path):
+    trustme = pytest.importorskip("trustme")
+    authority, other = trustme.CA(), trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    other.cert_pem.write_to_path(tmp_path / "other.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.url = server.url.replace("http:", "https:")
+    trusting = config(server, ca_file=str(tmp_path / "ca.pem"))
+    assert request_token(trusting).value.reveal() == "opaque"
+    with pytest.raises(SslAuthenticationFailed, match=r"https\.ca\.location") as failure:
+        request_token(config(server, ca_file=str(tmp_path / "other.pem")))
+    assert not failure.value.retriable
+    with pytest.raises(ValueError, match=r"https\.ca\.location: .* cannot be read"):
+        request_token(config(server, ca_file=str(tmp_path / "none.pem")))
 
 
 def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
