@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..coordinator.cluster_model import Topic
 from ..coordinator.cluster_state import ClusterState
+from ..storage.disk_guard import OUT_OF_RESOURCES
 from ..storage.log_cleaner import LogCleaner
 from ..storage.log_config import LogConfig
 from ..storage.log_directory import LogDirectory
@@ -46,6 +47,7 @@ class DirectoryOutcome(NamedTuple):
     topic_id: bytes
     log: PartitionLog | None
     error: str = ""
+    may_pass: bool = False  # there is no room now, or no descriptor
 
 
 class Logs:
@@ -153,16 +155,19 @@ class Logs:
             if is_removed:
                 self._directory.remove(*key)
             if opening is not None:
+                outcome = DirectoryOutcome(key, opening.topic_id, None)
                 try:
-                    log, error = run_to_end(self._directory.open(opening)), ""
+                    outcome = outcome._replace(log=run_to_end(self._directory.open(opening)))
                 except KafkaStorageError as problem:
-                    log, error = None, _in_words(problem)
-                outcomes.append(DirectoryOutcome(key, opening.topic_id, log, error))
+                    outcome = outcome._replace(error=_in_words(problem), may_pass=_lacks(problem))
+                outcomes.append(outcome)
         try:
             self._directory.lower_offsets([each.log for each in outcomes if each.log is not None])
         except KafkaStorageError as problem:
             return [
-                each if each.log is None else each._replace(log=None, error=problem)
+                each
+                if each.log is None
+                else each._replace(log=None, error=str(problem), may_pass=_lacks(problem))
                 for each in outcomes
             ]
         return outcomes
@@ -178,6 +183,11 @@ class Logs:
     def note_recovered(self) -> None:
         """All logs that belong here are open (blocks)."""
         self._directory.note_recovered()
+
+
+def _lacks(problem: KafkaError) -> bool:
+    cause = problem.__cause__
+    return isinstance(cause, OSError) and cause.errno in OUT_OF_RESOURCES
 
 
 def _in_words(problem: KafkaError) -> str:

@@ -34,6 +34,7 @@ from .replica_manager import ReplicaManager
 logger = logging.getLogger(__name__)
 SETTLED_AT_ONCE_MAX = 16  # partitions, some 2 ms
 RETRY_S = 0.1
+REOPEN_S = 1.0
 JOBS_AT_A_TIME = 16  # of the thread: the first of many is served when these are done
 
 
@@ -252,14 +253,14 @@ class PartitionRoles:
 
     def _take_up(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
         """Host what has been opened, if it still belongs here."""
-        for key, topic_id, log, error in outcomes:
+        for key, topic_id, log, error, may_pass in outcomes:
             topic = self._placed(key)
             is_wanted = topic is not None and topic.topic_id == topic_id
             if log is None:
-                logger.error("%s-%d cannot be opened: %s", *key, error)
+                if key not in self._unusable:
+                    logger.error("%s-%d cannot be opened: %s", *key, error)
                 if is_wanted:
-                    self._unusable.add(key)
-                    self.log_unusable(topic_id, key[1])
+                    self._cannot_open(key, topic_id, may_pass)
             elif topic is None or not is_wanted:
                 log.retire()
                 self._remove_log(key)
@@ -269,6 +270,16 @@ class PartitionRoles:
                 self._replicas.add(HostedPartition(*key, topic_id, log))
                 self._settle(key)
             yield
+
+    def _cannot_open(self, key: PartitionKey, topic_id: bytes, may_pass: bool) -> None:
+        """Let others lead it; but where there are none, only if it is broken for good."""
+        record = self._state.partition(*key)
+        is_alone = record is not None and set(record.isr) <= {self._node_id}
+        if not may_pass or not (is_alone or key in self._unusable):
+            self.log_unusable(topic_id, key[1])
+        self._unusable.add(key)
+        if may_pass:
+            asyncio.get_running_loop().call_later(REOPEN_S, self._have_done, key)
 
     # -- one partition
 

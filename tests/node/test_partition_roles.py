@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import threading
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from oncelog.coordinator.cluster_model import NO_LEADER
 from oncelog.coordinator.commands import FenceBroker, UnfenceBroker, encode_command
+from oncelog.node import partition_roles
 from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.partition_roles import SETTLED_AT_ONCE_MAX
 from oncelog.storage.checkpoint import PartitionMetadata
@@ -170,15 +172,23 @@ def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_log_that_cannot_be_opened_keeps_no_other_from_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_other_from_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_deleted: bool,
 ) -> None:
+    monkeypatch.setattr(partition_roles, "REOPEN_S", 0.01)
+    opened: Counter[str] = Counter()
+
     async def run() -> None:
         open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
 
         def without_files(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
+            opened[directory.name] += 1
             if directory.name == "a-1":
-                directory.mkdir()
+                directory.mkdir(exist_ok=True)
                 PartitionMetadata(keywords["topic_id"]).write(directory)
                 why = OSError(errno.EMFILE, "Too many open files")
                 raise KafkaStorageError("the log of a-1 failed on disk") from why
@@ -189,12 +199,18 @@ def test_a_log_that_cannot_be_opened_keeps_no_other_from_it(
             unusable = []
             broker._roles.log_unusable = lambda topic_id, index: unusable.append(index)
             await broker.create("a", 3)
-            await until(lambda: unusable and broker._replicas.get("a", 2) is not None)
-            assert unusable == [1]
+            await until(lambda: broker._replicas.get("a", 2) is not None)
+            await until(lambda: opened["a-1"] > 2)
+            assert unusable == [], "nobody else could lead it"
             assert broker._replicas.get("a", 1) is None
             assert "too many open files (Too many open files); this process may" in caplog.text
+            assert caplog.text.count("a-1 cannot be opened") == 1
             monkeypatch.undo()
-            await broker.delete("a")
+            if is_deleted:
+                await broker.delete("a")
+            else:
+                await until(lambda: broker.serves("a", 3))
+                return
             await broker.create("a", 3, topic_id=NEW_ID)
             await until(lambda: broker.serves("a", 3))
             assert not any("stray" in name for name in broker.directories_of("a"))
