@@ -110,7 +110,8 @@ class CoordinatorSettings:
     producer_ids_max: int = setting(
         "oncelog.producer.ids.max", INT, "500000",
         "The most producers that a broker remembers, over all its partitions; above it the longest "
-        "silent are forgotten before their time. One partition remembers 100,000.",
+        "silent are forgotten before their time, but none that wrote within five minutes. One "
+        "partition remembers 100,000.",
         at_least(1000),
     )  # fmt: skip
     transaction_hold_ms: int = setting(

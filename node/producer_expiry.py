@@ -16,7 +16,9 @@ from .connection_fence import ConnectionFence
 from .replica_manager import ReplicaManager
 
 ROOM_INTERVAL_MS = 10_000
-SILENT_MS_MIN = 10_000  # who wrote since is kept
+# Who wrote since is kept: what he sends again must be known. librdkafka does so for five minutes
+# (delivery.timeout.ms), Java for two.
+SILENT_MS_MIN = 300_000
 logger = logging.getLogger(__name__)
 
 
@@ -57,11 +59,11 @@ class ProducerExpiry:
 
     async def make_room(self) -> int:
         """Where there are too many, forget those that are silent for half of the expiration, for a
-        quarter, and so on; returns how many.
+        quarter, and so on, down to SILENT_MS_MIN; returns how many.
         """
         silent_ms, count = self._expiration_ms, 0
         while self.known_count > self._producers_max and silent_ms > SILENT_MS_MIN:
-            silent_ms //= 2
+            silent_ms = max(silent_ms // 2, SILENT_MS_MIN)
             count += await self._forget(silent_ms)
         return count
 

@@ -352,6 +352,35 @@ def test_where_there_are_too_many_producers_the_longest_silent_are_forgotten(
     run(tmp_path, test)
 
 
+def test_too_many_producers_double_nothing_that_may_be_sent_again(tmp_path: Path) -> None:
+    """librdkafka repeats for five minutes what was not acknowledged; its producer must be known."""
+
+    async def test(scene: Scene) -> None:
+        broker = scene.broker
+        connection = broker.connect()
+        for producer_id in range(100, 120):
+            sent = batch(0, producer_id=producer_id, transactional=False)
+            assert await broker.produce(connection, {0: sent}).errors() == {0: E.NONE}
+        expiry = ProducerExpiry(
+            broker.replicas,
+            [],
+            work=SlicedWork(),
+            expiration_ms=86_400_000,
+            interval_ms=1 << 30,
+            producers_max=12,
+        )
+        scene.clock.now_ms += 299_000
+        assert await expiry.make_room() == 0
+        again = batch(0, producer_id=100, transactional=False)
+        assert await broker.produce(connection, {0: again}).errors() == {0: E.NONE}
+        assert broker.log().log_end_offset == 20
+        scene.clock.now_ms += 2_000
+        assert await expiry.make_room() == 20
+        await expiry.stop()
+
+    run(tmp_path, test)
+
+
 def test_the_fence_forgets_the_longest_silent_and_those_that_expired() -> None:
     fence = ConnectionFence(producers_max=2)
     assert fence.admits(1, 0, 10, now_ms=0)

@@ -67,7 +67,8 @@ CAPS = (
     ),
     _cap(
         "producers over all partitions of a broker", "oncelog.producer.ids.max",
-        "no error: the longest silent are forgotten, those with an open transaction never",
+        "no error: the longest silent are forgotten; those with an open transaction never, nor "
+        "those that wrote within five minutes",
         "nothing: a producer that comes back goes on with any sequence",
         "the same",
     ),
