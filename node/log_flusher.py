@@ -94,6 +94,9 @@ class LogFlusher:
                 self._next.pop(partition, None)
                 self._failed(partition)
                 return
+            if not job.is_whole:
+                self._next[partition] = waiting + self._next.get(partition, [])
+                return
             for synced in waiting:
                 synced()
             self._flushed(partition)

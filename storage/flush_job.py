@@ -54,7 +54,7 @@ class FlushJob:
 
     __slots__ = (
         "_directories", "_directory", "_fault_point", "_files", "_is_cut", "_logs",
-        "end_offset", "names_changed", "point",
+        "end_offset", "is_whole", "names_changed", "point",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,7 @@ class FlushJob:
         point: RecoveryPoint,
         end_offset: int,
         names_changed: int,
+        is_whole: bool,
         is_cut: bool,
         fault_point: FaultPoint,
     ) -> None:
@@ -79,6 +80,7 @@ class FlushJob:
         self.point = point
         self.end_offset = end_offset
         self.names_changed = names_changed
+        self.is_whole = is_whole  # else there is more, and another job has to follow
 
     def run(self) -> None:
         """Sync all of it (blocks); in any thread. Raises OSError."""

@@ -74,7 +74,10 @@ class FlushableLog:
         return self._durability.is_cut_unsynced
 
     def flush_job(self, *, is_last: bool = False) -> FlushJob:
-        """What to run in an executor to bring everything to the disk; then call `flushed`."""
+        """What to run in an executor to bring everything to the disk; then call `flushed`.
+
+        Where the job is not whole another one has to follow.
+        """
         with self._disk.retriable:
             return self._durability.job(
                 self.directory, self.segments, self._snapshots, self.log_end_offset, is_last=is_last
@@ -89,10 +92,13 @@ class FlushableLog:
 
     def flush(self, *, is_last: bool = False) -> None:
         """Bring everything below the log end to the disk, all at once (blocks)."""
-        job = self.flush_job(is_last=is_last)
-        with self._disk:
-            job.run()
-        self.flushed(job)
+        is_whole = False
+        while not is_whole:
+            job = self.flush_job(is_last=is_last)
+            with self._disk:
+                job.run()
+            self.flushed(job)
+            is_whole = job.is_whole
 
     @property
     def unwritten_bytes(self) -> int:

@@ -15,6 +15,8 @@ from .log_config import LONG_MAX, LogConfig
 from .segment_list import SegmentList
 from .snapshot_files import SnapshotFiles
 
+SEGMENTS_A_JOB = 32  # some 1 ms
+
 
 class Durability:
     """The recovery point of a log, and when to move it."""
@@ -100,9 +102,13 @@ class Durability:
     ) -> FlushJob:
         """What brings everything below `log_end_offset` to the disk. Raises OSError.
 
+        Of many segments the oldest ones: all files of a job are open at once, and opened here.
         `is_last`: the log is closed, and the next start will trust the last indexes as well.
         """
         unsynced = segments.from_floor(max(self._point.offset - 1, 0))
+        unsynced, later = unsynced[:SEGMENTS_A_JOB], unsynced[SEGMENTS_A_JOB:]
+        written = snapshots.unsynced[:SEGMENTS_A_JOB]
+        is_whole = not later and len(written) == len(snapshots.unsynced)
         paths = [
             path
             for segment in unsynced
@@ -115,8 +121,8 @@ class Durability:
             directories = [
                 OpenPath(each, is_directory=True) for each in (directory, directory.parent)
             ]
-        files = open_existing([*paths, *snapshots.unsynced])
-        snapshots.unsynced.clear()
+        files = open_existing([*paths, *written])
+        del snapshots.unsynced[: len(written)]
         self.unsynced_since_ms = None
         return FlushJob(
             directory,
@@ -124,8 +130,9 @@ class Durability:
             files,
             directories,
             point=self._point,
-            end_offset=log_end_offset,
-            names_changed=self._names_changed,
+            end_offset=later[0].base_offset if later else log_end_offset,
+            names_changed=self._names_changed if is_whole else self._names_synced,
+            is_whole=is_whole,
             is_cut=self.is_cut_unsynced,
             fault_point=self._fault_point,
         )

@@ -306,9 +306,11 @@ def _open_segments(
     for suffix, found in stems.items():
         for stem in found - logs:
             (directory / (stem + suffix)).unlink()  # an index without its .log file
+    opened = []
     for base_offset in sorted(map(int, logs)) or [log_start_offset]:
-        segments.add(Segment(directory, base_offset, config, now_ms))
+        opened.append(Segment(directory, base_offset, config, now_ms))
         yield
+    segments.add(*opened)
     return segments
 
 

@@ -40,9 +40,9 @@ class SegmentList:
         """The bytes of all .log files."""
         return sum(segment.size_bytes for segment in self._in_order[1])
 
-    def add(self, segment: Segment) -> None:
-        """Put a segment in its place; the highest one becomes active."""
-        self._replace([*self._in_order[1], segment])
+    def add(self, *segments: Segment) -> None:
+        """Put segments in their places; the highest one becomes active. Costs as much for many."""
+        self._replace([*self._in_order[1], *segments])
 
     def remove(self, *segments: Segment) -> None:
         """Take segments out; they stay readable for those who hold them."""

@@ -7,7 +7,9 @@ from typing import Any
 from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.log_flusher import LogFlusher
 from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_durability import SEGMENTS_A_JOB
 from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.records import Record, encode_batch
 
 TOPIC_ID = bytes(range(16))
 
@@ -33,5 +35,35 @@ def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(tmp_path: Path) -> 
             await done.wait()
         await asyncio.sleep(0)
         assert not problems
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_a_flush_of_many_segments_waits_for_all(tmp_path: Path) -> None:
+    async def run() -> None:
+        log = PartitionLog.open(
+            tmp_path / "t-0",
+            topic="t",
+            partition=0,
+            topic_id=TOPIC_ID,
+            config=LogConfig(segment_bytes=100),
+            now_ms=1,
+        )
+        for offset in range(80):
+            log.append_as_follower(
+                encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset), now_ms=1
+            )
+        assert len(log.segments) > 2 * SEGMENTS_A_JOB
+        hosted = HostedPartition("t", 0, TOPIC_ID, log)
+        flusher = LogFlusher(
+            asyncio.get_running_loop(), flushed=lambda _: None, failed=lambda _: None
+        )
+        points: list[int] = []
+        done = asyncio.Event()
+        flusher.flush(hosted, lambda: points.append(log.recovery_point))
+        flusher.flush(hosted, done.set)
+        async with asyncio.timeout(10):
+            await done.wait()
+        assert points == [80]
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from oncelog.storage.flush_job import FLUSH_FAILED
+from oncelog.storage.log_durability import SEGMENTS_A_JOB
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header, restamp
 
@@ -278,3 +279,46 @@ def test_a_log_that_was_killed_or_mended_is_synced_at_its_end(logs, syncs, clean
     syncs.clear()
     log.close()
     assert f"{0:020d}.index" in syncs and "t-0" in syncs
+
+
+def test_a_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
+    """As after a start without checkpoints: 2,000 segments were 6,000 files in one step."""
+    log = logs.open(segment_bytes=100)
+    for _ in range(120):
+        logs.lead(log)
+    log = logs.open(segment_bytes=100)
+    assert len(log.segments) == 120 and log.recovery_point == 0
+    opened, points, real = [0], [], os.open
+
+    def count(*options, **keywords):
+        opened[-1] += 1
+        return real(*options, **keywords)
+
+    monkeypatch.setattr(os, "open", count)
+    while True:
+        job = log.flush_job()
+        points.append(log.recovery_point)
+        if job.is_whole:
+            break
+        job.run()
+        assert log.recovery_point == points[-1]
+        log.flushed(job)
+        opened.append(0)
+    assert max(opened) <= 4 * SEGMENTS_A_JOB + 4
+    assert points == [0, 32, 63, 94], "what is on the disk counts"
+    log.flush(is_last=True)
+    assert log.recovery_point == 120
+
+
+def test_a_cut_is_on_the_disk_with_the_last_of_many_segments(logs):
+    log = logs.open(segment_bytes=100)
+    for _ in range(80):
+        logs.lead(log)
+    log.truncate_to(70)
+    job = log.flush_job()
+    assert not job.is_whole
+    job.run()
+    log.flushed(job)
+    assert log.is_cut_unsynced and log.own_end_offset == 32
+    log.flush()
+    assert not log.is_cut_unsynced and log.recovery_point == log.log_end_offset == 70
