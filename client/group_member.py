@@ -260,7 +260,8 @@ class GroupMember:
                 await self.requests.leave()
                 self._rejoin(is_lost=True)
                 return
-            code = await self.requests.heartbeat(max(every_ms, 1_000))
+            problem = await self.requests.heartbeat(max(every_ms, 1_000))
+            code = 0 if problem is None else problem.number
             reaction = group_reaction_to(GroupRequest.HEARTBEAT, code)
             if reaction is _R.DONE:
                 heard_ms, pause_ms = now_ms(), every_ms
@@ -274,7 +275,7 @@ class GroupMember:
                 self._rejoin(is_lost=True)
                 return
             if reaction is _R.FAIL:
-                self._problem = error_about(code, self.requests.group_id, "Read")
+                self._problem = problem
                 return
             self.requests.forget_coordinator()
             if now_ms() - heard_ms > self._settings.session_timeout_ms:

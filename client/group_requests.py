@@ -77,14 +77,15 @@ class GroupRequests:
     def _join_limit_ms(self) -> int:
         return self._settings.max_poll_interval_ms + JOIN_PATIENCE_MS
 
-    async def heartbeat(self, limit_ms: int) -> int:
-        """The error code of a heartbeat, whatever happened to it."""
+    async def heartbeat(self, limit_ms: int) -> KafkaError | None:
+        """What a heartbeat met, whatever happened to it; None when all is well."""
         try:
             values = self._who("generation_id")
             answer = await self._call(GroupRequest.HEARTBEAT.value, values, limit_ms)
         except KafkaError as problem:
-            return problem.number
-        return int(answer.error_code)
+            return problem
+        code = int(answer.error_code)
+        return error_about(code, self.group_id, "Read") if code else None
 
     async def leave(self) -> None:
         """Let the group know, if it can be told; otherwise the session times out."""
