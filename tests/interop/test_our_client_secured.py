@@ -153,26 +153,33 @@ def test_megabytes_over_tls_arrive_as_they_went(kafka):
             runner.run(work())
 
 
-def test_a_session_is_renewed_while_a_consumer_reads(kafka):
+def test_sessions_are_renewed_and_nothing_is_lost_or_overtaken(kafka):
     values = login(kafka, "SASL_PLAINTEXT", "SCRAM-SHA-256")
 
     async def work() -> None:
-        async with Producer(values) as producer, Consumer(values) as consumer:
-            consumer.assign({(TOPIC, 0): 0})
-            consumer_fetches = await consumer.view.connection_to(
-                "127.0.0.1", kafka.ports["SASL_PLAINTEXT"], "fetch"
-            )
-            await (await producer.send(TOPIC, b"first"))
-            writes = await producer.view.any_broker()
-            began = time.monotonic()
-            await consumer.poll(100)
-            while time.monotonic() - began < 1.2 * SESSION_MS / 1000:
-                await consumer.poll(200)
-            # The producer said nothing for longer than its session lasts.
-            await (await producer.send(TOPIC, b"second"))
-            for connection in (consumer_fetches, writes):
-                assert connection.is_open
-                assert connection._session is not None and connection._session.renewals >= 1
+        async with (
+            Producer(values) as busy,
+            Producer(values) as silent,
+            Consumer(values) as consumer,
+        ):
+            first = await (await silent.send(TOPIC, b"first"))
+            consumer.assign({(TOPIC, 0): first.offset})
+            sent, found = [b"first"], list[bytes | None]()
+            until = time.monotonic() + 1.2 * SESSION_MS / 1000
+            while time.monotonic() < until:
+                sent.append(str(len(sent)).encode())
+                await (await busy.send(TOPIC, sent[-1]))
+                found += [record.value for record in await consumer.poll(0)]
+            sent.append(b"last")  # of one who said nothing for longer than its session lasts
+            await (await silent.send(TOPIC, sent[-1]))
+            async with asyncio.timeout(20):
+                while len(found) < len(sent):
+                    found += [record.value for record in await consumer.poll(200)]
+            assert found == sent
+            at = ("127.0.0.1", kafka.ports["SASL_PLAINTEXT"])
+            for view, channel in ((busy.view, ""), (silent.view, ""), (consumer.view, "fetch")):
+                session = (await view.connection_to(*at, channel))._session
+                assert session is not None and session.renewals >= 1, channel
 
     asyncio.run(work())
 
