@@ -267,8 +267,9 @@ class Connection:
         """Something came that is no frame; `start`: how it begins."""
         from .security.tls import is_tls, speaks_tls
 
-        is_tls = not self.versions and is_tls(start)
-        known = speaks_tls(f"{self.host}:{self.port}") if is_tls else None
+        known = None
+        if not self.versions and is_tls(start):
+            known = speaks_tls(f"{self.host}:{self.port}")
         self.fail(f"it sent what is not a Kafka frame ({problem})", known)
 
     def _explained(self, problem: ssl.SSLError) -> KafkaError:
@@ -298,8 +299,8 @@ class Connection:
         if session is None or api_key in SASL:
             self._put(frame_response(header, list(body)))
         else:
-            async with session.turn:
-                await session.keep()
+            async with session.write_lock:
+                await session.renew_if_due()
                 self._put(frame_response(header, list(body)))
         await self.writable.wait()
 

@@ -12,8 +12,8 @@ from .cli_common import (
     CommandConfig,
     Data,
     Format,
+    as_failures,
     client_config,
-    naming,
     require,
     say,
     show,
@@ -64,7 +64,7 @@ def check(
     if only:
         raise Failure("--only chooses among the checks of a run, not of a topic.", exit_code=2)
     config = client_config(data, bootstrap, command_config)
-    with naming(command_config):
+    with as_failures(command_config):
         return _check_topic(target, evidence, config, format)
 
 

@@ -103,12 +103,12 @@ def admin_of(
     from .blocking import blocking_admin
 
     config = client_config(data, bootstrap, command_config)
-    with naming(command_config), blocking_admin(config, timeout_ms=10_000) as admin:
+    with as_failures(command_config), blocking_admin(config, timeout_ms=10_000) as admin:
         yield admin
 
 
 @contextmanager
-def naming(command_config: Path | None) -> Iterator[None]:
+def as_failures(command_config: Path | None) -> Iterator[None]:
     """What is wrong with the values of the file is the caller's to mend, not a bug of ours."""
     try:
         yield

@@ -14,8 +14,8 @@ from .cli_common import (
     CommandConfig,
     Data,
     Format,
+    as_failures,
     client_config,
-    naming,
     open_cluster,
     say,
 )
@@ -47,7 +47,7 @@ def produce(
     import asyncio
 
     config = client_config(data, bootstrap, command_config)
-    with naming(command_config):
+    with as_failures(command_config):
         count = asyncio.run(_produce(config, topic, key_separator, acks))
     say(f"{count} records acknowledged" if acks != "0" else f"{count} records sent")
 
@@ -115,7 +115,7 @@ def consume(
     import asyncio
 
     config = client_config(data, bootstrap, command_config)
-    with naming(command_config):
+    with as_failures(command_config):
         count = asyncio.run(_consume(config, wanted, format))
     say(f"{count} records")
 

@@ -110,7 +110,7 @@ class Security:
             return end.value
         except KafkaError as problem:
             if token is not None and self.tokens is not None and not problem.retriable:
-                self.tokens.forget(token)
+                self.tokens.invalidate(token)
             raise
 
     async def _derive(self, wanted: Derive) -> bytes:
@@ -123,12 +123,14 @@ class Security:
 
 
 class SaslSession:
-    """The authenticated session of one connection. Whoever writes holds `turn` (first come, first
-    served), and calls `keep` before."""
+    """The authenticated session of one connection.
+
+    Whoever writes holds `write_lock` (first come, first served) and calls `renew_if_due` before.
+    """
 
     def __init__(self, security: Security, connection: Asking) -> None:
         self._security, self._connection = security, connection
-        self.turn = asyncio.Lock()
+        self.write_lock = asyncio.Lock()
         self.renewals = 0
         self._renew_s: float | None = None  # monotonic
         self._renewing: asyncio.Task[None] | None = None
@@ -142,7 +144,7 @@ class SaslSession:
             part = random.uniform(RENEWED_FROM, RENEWED_TO)
             self._renew_s = began_s + part * lifetime_ms / 1000
 
-    async def keep(self) -> None:
+    async def renew_if_due(self) -> None:
         """Authenticate anew when that is due. Raises why not; the connection is closed then."""
         if self._renewing is None:
             if self._renew_s is None or time.monotonic() < self._renew_s:

@@ -24,6 +24,8 @@ from .tls import https_context
 
 WINDOW = 0.8
 ANSWER_BYTES_MAX = 1 << 20
+SPARE_S = 5.0  # a token that ends so soon is not shown to a broker any more
+RETRY_S = 1.0  # after an endpoint that gave no answer, while the token is good
 UNKNOWN_LIFE_S = 60.0  # of a token that does not say when it ends
 
 
@@ -44,14 +46,22 @@ class TokenSource:
         """
         async with self._lock:
             now_s = time.time()
-            if self._token is None or now_s >= self._renew_s:
+            if self._token is not None and now_s < self._renew_s:
+                return self._token
+            try:
                 self._token = await self._fetch()
-                ends_s = self._token.expires_s
-                life_s = UNKNOWN_LIFE_S if ends_s is None else ends_s - now_s
-                self._renew_s = now_s + WINDOW * life_s
+            except NetworkException:
+                known = self._token
+                if known is None or known.expires_s is None or now_s > known.expires_s - SPARE_S:
+                    raise
+                self._renew_s = now_s + RETRY_S  # it is good for a while yet
+                return known
+            ends_s = self._token.expires_s
+            life_s = UNKNOWN_LIFE_S if ends_s is None else ends_s - now_s
+            self._renew_s = now_s + WINDOW * life_s
             return self._token
 
-    def forget(self, token: Token) -> None:
+    def invalidate(self, token: Token) -> None:
         """A broker refused it: the next connection asks for another one."""
         if self._token is token:
             self._token = None

@@ -347,8 +347,8 @@ def test_the_command_line_takes_a_file_of_either_kind(kafka, tmp_path: Path, cap
     )
     at = ["--bootstrap", kafka.address("SASL_SSL")]
     assert run_command(["topic", "list", *at, "--command-config", str(java)]) == 0
-    told = capsys.readouterr()
-    assert TOPIC in told.out and "not used here: acks" in told.err
+    printed = capsys.readouterr()
+    assert TOPIC in printed.out and "not used here: acks" in printed.err
     config = ["--command-config", str(librdkafka)]
     assert run_command(["consume", TOPIC, "--max", "1", *config]) == 0
     assert run_command(["group", "list", *config]) == 0
@@ -356,8 +356,10 @@ def test_the_command_line_takes_a_file_of_either_kind(kafka, tmp_path: Path, cap
 
     librdkafka.write_text(librdkafka.read_text().replace(USERS["alice"], "falsch"))
     assert run_command(["topic", "list", *config]) == 1
-    told = capsys.readouterr()
-    assert "refused user alice by PLAIN" in told.err and "falsch" not in told.err + told.out
+    printed = capsys.readouterr()
+    assert (
+        "refused user alice by PLAIN" in printed.err and "falsch" not in printed.err + printed.out
+    )
     java.write_text(java.read_text().replace(str(kafka.files.ca), str(tmp_path / "none.pem")))
     assert run_command(["topic", "list", *at, "--command-config", str(java)]) == 2
     assert "none.pem cannot be read" in capsys.readouterr().err

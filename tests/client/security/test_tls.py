@@ -18,7 +18,7 @@ from oncelog.wire.errors import KafkaError, NetworkException
 
 from .listener import Listener
 
-PATIENCE_MS = 5_000  # of a client that tries again and again
+TIMEOUT_MS = 5_000  # of a client that tries again and again
 ALICE = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "geheim"}
 
 
@@ -72,7 +72,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 async def brokers_of(listener: Listener, values: dict[str, object]) -> int:
     view = view_of({"bootstrap.servers": f"{listener.host}:{listener.port}", **values})
     try:
-        return len((await view.retrying(view.refresh, timeout_ms=PATIENCE_MS)).brokers)
+        return len((await view.retrying(view.refresh, timeout_ms=TIMEOUT_MS)).brokers)
     finally:
         await view.close()
 

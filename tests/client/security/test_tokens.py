@@ -161,10 +161,32 @@ def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
         now_s += 2
         second = await source.token()
         assert second.value.reveal() == "token2"
-        source.forget(tokens[0])  # of the first nobody speaks any more
+        source.invalidate(tokens[0])  # of the first nobody speaks any more
         assert await source.token() is second
-        source.forget(second)
+        source.invalidate(second)
         assert (await source.token()).value.reveal() == "token3"
+
+    asyncio.run(work())
+
+
+def test_an_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeypatch):
+    now_s = 1_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    server.answer = (200, {"access_token": "first", "expires_in": 100}, {})
+
+    async def work() -> None:
+        nonlocal now_s
+        source = TokenSource(config(server))
+        first = await source.token()
+        server.answer = (503, {}, {})
+        now_s += 85
+        assert await source.token() is first
+        assert await source.token() is first and len(server.asked) == 2, "not at every connection"
+        now_s += 11
+        with pytest.raises(NetworkException, match="answered 503"):
+            await source.token()
+        server.answer = (200, {"access_token": "second", "expires_in": 100}, {})
+        assert (await source.token()).value.reveal() == "second"
 
     asyncio.run(work())
 
