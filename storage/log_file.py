@@ -11,7 +11,7 @@ from pathlib import Path
 from ..wire.errors import CorruptMessage
 from ..wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, decode_header
 
-__all__ = ["Buffer", "LogFile", "batch_at_or_after", "scan_batches", "scan_headers"]
+__all__ = ["Buffer", "LogFile", "scan_batches", "scan_headers"]
 
 # Small batches share a read of this size; for large ones it is little more than the header.
 SCAN_CHUNK_BYTES = 16_384
@@ -146,16 +146,3 @@ def scan_batches(
         check_crc(chunk, at, header)
         yield position, header, chunk[at : at + size_bytes]
         position += size_bytes
-
-
-def batch_at_or_after(
-    file: LogFile, start: int, end: int, offset: int
-) -> tuple[int, int, int] | None:
-    """The first batch from position `start` on whose last offset is `offset` or above.
-
-    Returns (position, size in bytes, base offset), or None when there is none below `end`.
-    """
-    for position, header in scan_headers(file, start, end):
-        if header.last_offset >= offset:
-            return position, header.size_bytes, header.base_offset
-    return None

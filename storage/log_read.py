@@ -8,7 +8,7 @@ import struct
 from typing import NamedTuple
 
 from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, BatchHeader, decode_header
-from .log_file import Buffer, scan_headers
+from .log_file import Buffer
 from .segment import Segment
 from .segment_list import SegmentList
 
@@ -123,9 +123,8 @@ def batch_not_older(
         if segment.size_bytes == 0 or segment.max_timestamp < timestamp_ms:
             continue
         _, near_offset = segment.time_index.lookup(timestamp_ms)
-        _, start = segment.offset_index.lookup(max(near_offset, offset))
         looked_at = 0
-        for position, header in scan_headers(segment.file, start, segment.size_bytes):
+        for position, header in segment.headers_near(max(near_offset, offset)):
             if header.last_offset < offset:
                 continue  # at most what lies between two entries of the index
             if header.max_timestamp >= timestamp_ms:

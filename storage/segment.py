@@ -12,16 +12,19 @@ when the segment is opened for appending again.
 """
 
 import os
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from ..wire.record_batch import HEADER_BYTES
+from ..wire.errors import CorruptMessage
+from ..wire.record_batch import HEADER_BYTES, BatchHeader
 from ..wire.steps import Steps
 from .disk_guard import OUT_OF_RESOURCES
 from .index import NO_TIMESTAMP, CorruptIndex, KeptEntries, OffsetIndex, TimeIndex
 from .log_config import INT_MAX, LogConfig
-from .log_file import Buffer, LogFile, batch_at_or_after, scan_batches, scan_headers
+from .log_file import Buffer, LogFile, scan_batches, scan_headers
 from .transaction_index import TransactionIndex
 
 REMEDY = "It is rebuilt when the broker starts again"
@@ -207,8 +210,25 @@ class Segment:
 
         Returns (position, size in bytes, base offset); None when all batches lie below.
         """
-        _, start = self.offset_index.lookup(offset)
-        return batch_at_or_after(self.file, start, self.size_bytes, offset)
+        for position, header in self.headers_near(offset):
+            if header.last_offset >= offset:
+                return position, header.size_bytes, header.base_offset
+        return None
+
+    def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from the last indexed one on that may hold `offset`, as `scan_headers`.
+
+        CorruptMessage where the index leads beyond it: a reader would miss what lies between.
+        """
+        last_offset, start = self.offset_index.lookup(offset)
+        headers = scan_headers(self.file, start, self.size_bytes) if start >= 0 else iter(())
+        if start:
+            first = next(headers, None)
+            if first is None or first[1].last_offset > last_offset:
+                path = self.offset_index.path
+                raise CorruptMessage(f"{path}: no batch up to {last_offset} begins at {start}")
+            return chain((first,), headers)
+        return headers
 
     # -- opening, cutting, closing -----------------------------------------------------------
 

@@ -8,6 +8,7 @@ leader epoch) has the producers made again for the end that is there, and ends t
 A step that lacks descriptors or room has changed nothing, and may be tried again.
 """
 
+from ..wire.errors import CorruptMessage
 from ..wire.steps import Steps, run_to_end
 from .index import CorruptIndex
 from .local_log import LocalLog
@@ -72,17 +73,20 @@ class TruncatableLog(LocalLog):
         """Take the newest segment away if it begins above `offset`, else cut some of it off."""
         with self._disk:
             last, dropped = self.segments.active, None
-            with self._disk.retriable:
-                if last.base_offset > offset:
-                    last, dropped = self._before(last), last
-                    kept = last.kept_below(dropped.base_offset)
-                    self._deleted.retire(dropped, self._now_ms)
-                else:
-                    near = last.offset_before(last.size_bytes - CUT_BYTES_A_STEP)
-                    kept = last.kept_below(max(offset, near))
-                    if kept.next_offset >= self.log_end_offset:
-                        path = last.offset_index.path
-                        raise CorruptIndex(path, f"it finds nothing above {offset}", REMEDY)
+            try:
+                with self._disk.retriable:
+                    if last.base_offset > offset:
+                        last, dropped = self._before(last), last
+                        kept = last.kept_below(dropped.base_offset)
+                        self._deleted.retire(dropped, self._now_ms)
+                    else:
+                        near = last.offset_before(last.size_bytes - CUT_BYTES_A_STEP)
+                        kept = last.kept_below(max(offset, near))
+                        if kept.next_offset >= self.log_end_offset:
+                            path = last.offset_index.path
+                            raise CorruptIndex(path, f"it finds nothing above {offset}", REMEDY)
+            except (CorruptIndex, CorruptMessage) as problem:
+                raise OSError(f"what is to be cut cannot be read: {problem}") from problem
             self._fault_point("log.truncate.before-cut")
             if dropped is not None:
                 self.segments.remove(dropped)

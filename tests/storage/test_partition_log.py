@@ -429,3 +429,33 @@ def test_a_failing_write_fails_the_log_and_moves_nothing_in_memory(logs, point):
     info = logs.lead(again, 3, producer_id=1, producer_epoch=0, base_sequence=3)
     assert info[:2] == (3, 5)
     assert read_all(again) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("flipped", [(0, 9), (0, 1), (4, 1), (4, 9), (4, 15), (4, 31)])
+def test_an_index_with_a_flipped_bit_hides_no_batch(logs, flipped):
+    """Readers have the right batch or an error: they neither miss records nor wait for ever."""
+    log = logs.open(index_interval_bytes=1)
+    for _ in range(40):
+        logs.lead(log, 3)
+    log.segments.active.write_out()
+    path = log.segments.active.offset_index.path
+    column, bit = flipped
+    content = bytearray(path.read_bytes())
+    for entry in range(0, len(content), 24):
+        at = entry + column
+        value = int.from_bytes(content[at : at + 4], "big") ^ (1 << bit)
+        content[at : at + 4] = value.to_bytes(4, "big")
+    path.write_bytes(content)
+    log.segments.forget()
+    errors = 0
+    for offset in range(120):
+        try:
+            read = log.read(offset, 1, upper_offset=120)
+        except (CorruptMessage, KafkaStorageError):
+            errors += 1
+            log.segments.forget()
+            continue
+        header = decode_header(read.data)
+        assert header.base_offset <= offset <= header.last_offset
+        log.segments.forget()
+    assert errors or flipped == (0, 9), "an entry for a larger offset leads to an earlier batch"
