@@ -221,9 +221,9 @@ class Threads(Executor):
         self._free -= 1
         rng, loop = self._loop.timeline.random, self._loop
         seconds = SLOW_S if rng.random() < 0.01 else rng.uniform(*SHORT_S)
-        begin = seconds * rng.random() * loop.slowness
-        left = seconds * loop.slowness - begin
-        loop.call_later(begin, self._begin, *self._waiting.popleft(), left)
+        seconds = min(PAUSE_MAX_S, seconds * loop.slowness)
+        begin = seconds * rng.random()
+        loop.call_later(begin, self._begin, *self._waiting.popleft(), seconds - begin)
 
     def _begin(self, future: "Future[Any]", call: Callable[[], Any], seconds: float) -> None:
         rng, loop = self._loop.timeline.random, self._loop
