@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ...storage.partition_log import AppendInfo
@@ -69,19 +70,18 @@ class _Verdict(NamedTuple):
     error: int
 
 
+_Guards = dict[HostedPartition, int]
+_Asked = Mapping[HostedPartition, _Verdict]
+_NOBODY: _Asked = MappingProxyType({})
+
+
 class _Waiting:
     """One request in line."""
 
     __slots__ = (
-        "encode",
-        "is_abandoned",
-        "is_part",
-        "pending",
-        "producer",
-        "request",
-        "verdicts",
-        "version",
-    )
+        "encode", "is_abandoned", "is_part", "pending",
+        "producer", "request", "verdicts", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -152,8 +152,7 @@ class ProduceLine:
                     waiting = self._waiting[0]
                     assert isinstance(waiting, _Waiting)
                     if waiting.is_part:
-                        steps = made(partial(self._finish, verdicts=verdicts), [waiting])
-                        await self._context.broker.work.run("Produce", steps)
+                        await self._finish_part(waiting, verdicts)
                     else:
                         self._finish(waiting, verdicts)
                     self._waiting.popleft()
@@ -199,14 +198,14 @@ class ProduceLine:
         return count, asked_for, guards
 
     async def _settle(
-        self, count: int, producer: Producer, guards: dict[HostedPartition, int]
+        self, count: int, producer: Producer, guards: _Guards, known: _Asked = _NOBODY
     ) -> dict[HostedPartition, _Verdict]:
         """Ask until every yes comes with a guard that lives, for the first `count` in line.
 
         Whatever changes while we ask is asked about, too: what has come to be led here, what has
         ended here.
         """
-        verdicts: dict[HostedPartition, _Verdict] = {}
+        verdicts = dict(known)
         for _ in range(QUESTIONS_MAX):
             verdicts |= await self._ask(producer, guards)
             fresh: dict[HostedPartition, int] = {}
@@ -214,12 +213,7 @@ class ProduceLine:
                 assert isinstance(waiting, _Waiting)
                 if waiting.producer is not None and not waiting.is_abandoned:
                     fresh |= unverified(self._context, waiting.request, producer)
-            guards = {
-                partition: guard
-                for partition, guard in fresh.items()
-                if partition not in verdicts
-                or (not verdicts[partition].error and verdicts[partition].guard != guard)
-            }
+            guards = _outdated(fresh, verdicts)
             if not guards:
                 return verdicts
         busy = _Verdict(0, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -244,6 +238,24 @@ class ProduceLine:
             partition: _Verdict(guard, error)
             for (partition, guard), error in zip(guards.items(), errors, strict=True)
         }
+
+    async def _finish_part(self, waiting: _Waiting, verdicts: _Asked) -> None:
+        """In a slice of its own; if a marker came before that, we ask again."""
+        for _ in range(QUESTIONS_MAX):
+            trying = made(partial(self._try_to_finish, verdicts), [waiting])
+            (guards,) = await self._context.broker.work.run("Produce", trying)
+            if waiting.producer is None or not guards:
+                return
+            verdicts = await self._settle(1, waiting.producer, guards, verdicts)
+        self._finish(waiting, verdicts)
+
+    def _try_to_finish(self, verdicts: _Asked, waiting: _Waiting) -> _Guards:
+        producer, guards = waiting.producer, _Guards()
+        if producer is not None and not waiting.is_abandoned:
+            guards = _outdated(unverified(self._context, waiting.request, producer), verdicts)
+        if not guards:
+            self._finish(waiting, verdicts)
+        return guards
 
     def _finish(self, waiting: _Waiting, verdicts: Mapping[HostedPartition, _Verdict]) -> None:
         if waiting.is_abandoned:
@@ -289,6 +301,16 @@ class ProduceLine:
         if outcome is not pending:
             assert not isinstance(outcome, PendingAnswer)
             pending.complete(outcome)
+
+
+def _outdated(guards: _Guards, verdicts: _Asked) -> _Guards:
+    """Those that nobody has been asked about, or no longer those of the question."""
+    return {
+        partition: guard
+        for partition, guard in guards.items()
+        if partition not in verdicts
+        or (not verdicts[partition].error and verdicts[partition].guard != guard)
+    }
 
 
 def unverified(

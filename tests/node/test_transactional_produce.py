@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from oncelog.coordinator.transactions.verifier import Verified
 from oncelog.node.dispatch import CloseConnection
 from oncelog.node.handlers.produce_line import QUESTIONS_MAX, client_error
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.large_produce import PARTITIONS_MAX
 
 from .leading_broker import CLOSED, LeadingBroker, batch, settle
 
@@ -493,3 +496,29 @@ def test_a_produce_whose_connection_is_gone_is_not_appended(tmp_path: Path) -> N
         assert connection.produce_line is None
 
     run(tmp_path, test)
+
+
+def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_path: Path) -> None:
+    """A late repetition killed the guard before the part's slice: INVALID_TXN_STATE, fatal."""
+    partitions = 2 * PARTITIONS_MAX + 50
+    last = partitions - 1
+    marking: list[asyncio.Task[list[int]]] = []
+
+    async def test(broker: LeadingBroker) -> None:
+        verify = broker.verifier.verify
+
+        async def verified(*asked: Any, adds: bool) -> Verified:
+            answer = await verify(*asked, adds=adds)
+            if ("t", last) in asked[3] and not marking:
+                marking.append(broker.mark(7, 0, last, prepare_index=5))
+            return answer
+
+        broker.verifier.verify = verified  # type: ignore[method-assign]
+        batches = {index: batch(0) for index in range(partitions)}
+        sent = broker.produce(broker.connect(), batches)
+        assert await sent.errors() == dict.fromkeys(range(partitions), E.NONE)
+        assert await marking[0] == [E.NONE]
+        assert [entry[3] for entry in broker.contents(last)] == ["COMMIT", 0]
+        assert broker.verifier.questions[-1][3] == (("t", last),)
+
+    run(tmp_path, test, partitions=partitions)
