@@ -170,8 +170,13 @@ class ControllerClient:
     async def _submit(self, command: Command, deadline_ms: int) -> Result:
         is_known = isinstance(command, _NEEDS_NO_ID)
         operation_id = b"" if is_known else self._random_bytes(OPERATION_ID_BYTES)
+        if not is_known:  # it is a client's
+            await self._work.share.room()
         payload = encode_command(command, operation_id)
-        return decode_result(await self._request(MESSAGE_OF[type(command)], payload, deadline_ms))
+        answer = await self._request(MESSAGE_OF[type(command)], payload, deadline_ms)
+        if not is_known:
+            await self._work.share.room()
+        return decode_result(answer)
 
     async def _ask(
         self, leader: int, kind: int, payload: bytes, timeout_ms: int

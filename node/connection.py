@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .server import KafkaServer
 
 PIPELINED_MAX = 64
-REQUESTS_PER_TURN = 32  # then other connections get theirs
+REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that nobody counts
 SIZE_PREFIX_BYTES = 4
 PASSING_SILENCE_MAX_S = 2.0
@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
                 api = server.dispatcher.find(frame)
                 if in_flight and not self._may_overtake_answers(api):
                     return
-                if started == REQUESTS_PER_TURN:
+                if started == REQUESTS_AT_A_STRETCH or server.share.is_spent():
                     self._advance_soon()
                     return
                 started += 1
@@ -322,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
         """Start waiting requests, but not from inside another request's handler."""
         if (self._frames or self._is_reading_paused) and not self._is_advance_due:
             self._is_advance_due = True
-            self._server.loop.call_soon(self._advance_now)
+            self._server.share.put(self._advance_now)
 
     def _advance_now(self) -> None:
         self._is_advance_due = False

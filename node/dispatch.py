@@ -42,6 +42,7 @@ Buffer = bytes | bytearray | memoryview
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
 BODY_AT_ONCE_BYTES_MAX = 8 * 1024  # of a request; 5 ms where its entries have three bytes
+BYTE_S = 0.5e-6  # what a byte of a request costs at most, about
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
 
 
@@ -186,22 +187,28 @@ def control_api(
             return handle_large(context, header, body)
         version = header.api_version
         request = control.decode_request(key, version, body)
-        values = decide(context, header, request)
-        if isgenerator(values):
-            is_done, values = begin_steps(cast("Steps[Values]", values))
-            if not is_done:
-                return finish(context, context.broker.work.run(API_NAMES[key], values), version)
-        elif iscoroutine(values):
-            return finish(context, values, version)
+        try:
+            values = decide(context, header, request)
+            if isgenerator(values):
+                is_done, values = begin_steps(cast("Steps[Values]", values))
+                if not is_done:
+                    values = context.broker.work.run(API_NAMES[key], values)
+                    return finish(context, request, values, version)
+            elif iscoroutine(values):
+                return finish(context, request, values, version)
+        except KafkaError as error:
+            values = on_error(request, error)
         encoded = control.encode_short_response(key, version, values)
-        if encoded is None:
-            return encode_large(context, values, version)
-        return [encoded]
+        return encode_large(context, values, version) if encoded is None else [encoded]
 
     async def finish(
-        context: RequestContext, values: Awaitable[Values], version: int
+        context: RequestContext, request: Any, values: Awaitable[Values], version: int
     ) -> list[Buffer]:
-        known = await values
+        try:
+            known = await values
+        except KafkaError as error:
+            known = on_error(request, error)
+        await context.broker.work.share.room()
         encoded = control.encode_short_response(key, version, known)
         return await encode_large(context, known, version) if encoded is None else [encoded]
 
@@ -316,6 +323,8 @@ class Dispatcher:
     ) -> PendingAnswer:
         """Let a coroutine work; its client may go, the decision that it asked for goes on."""
         pending = PendingAnswer()
+        if len(body) <= BODY_AT_ONCE_BYTES_MAX:
+            context.broker.work.share.charge(len(body) * BYTE_S)
 
         async def run() -> None:
             try:

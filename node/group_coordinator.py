@@ -313,16 +313,11 @@ class GroupCoordinator:
         if next_ms is not None:
             self._arm(next_ms)
 
-    @staticmethod
-    def _answer(turn: Turn) -> None:
+    def _answer(self, turn: Turn) -> None:
         for sentence in turn.notes:
             logger.info("%s", sentence)
         for ticket, answer in turn.answers:
-            assert callable(ticket)
-            try:
-                ticket(answer)
-            except Exception:  # one client's answer must not keep others waiting
-                logger.exception("answering a request that had waited")
+            self.work.share.do(partial(_give, ticket, answer))
 
     def _store(self, shard: GroupShard, store: Store) -> int | None:
         """Append a group's record; the error if that cannot be, None if it is on its way."""
@@ -376,3 +371,11 @@ class GroupCoordinator:
             next_ms = shard.next_deadline_ms
             if next_ms is not None and shard.state is not ShardState.CLOSED:
                 self._arm(next_ms)
+
+
+def _give(ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
+    assert callable(ticket)
+    try:
+        ticket(answer)
+    except Exception:  # one client's answer must not keep others waiting
+        logger.exception("answering a request that had waited")

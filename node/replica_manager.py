@@ -11,6 +11,7 @@ Everything runs on the broker's event loop; only fsync is elsewhere (`log_flushe
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
 from typing import Protocol
 
 from ..replication.follower_progress import PeerView
@@ -306,8 +307,12 @@ class ReplicaManager:
         if next_deadline_ms is not None:
             self._arm_expiry(next_deadline_ms)
 
-    @staticmethod
-    def _free(operation: DelayedProduce | DelayedFetch) -> None:
+    def _free(self, operation: DelayedProduce | DelayedFetch) -> None:
+        self.work.share.do(partial(self._answer, operation))
+
+    def _answer(self, operation: DelayedProduce | DelayedFetch) -> None:
+        if isinstance(operation, DelayedFetch):
+            self.purgatory.unlink(operation)
         context = operation.context
         assert callable(context)
         try:

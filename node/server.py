@@ -68,6 +68,7 @@ class KafkaServer:
         self.spare_buffers: list[bytearray] = []  # of the connections' receivers
         self.budget = MemoryBudget(limits.held_bytes_max)
         self.loop = asyncio.get_running_loop()
+        self.share = services.work.share
         self.now_s = self.loop.time()
         self.port = 0
         self.is_stopping = False

@@ -2,7 +2,8 @@
 
 An operation waits on several partitions at once. Events name a partition (any hashable key);
 each returns the operations it freed, and costs as many steps as it frees, plus for fetches the
-watchers of that partition (each may need only a part of its min_bytes from it). All deadlines
+watchers of that partition (each may need only a part of its min_bytes from it). A fetch that was
+freed is still among the watchers of its partitions, maybe thousands, until `unlink`. All deadlines
 lie in one heap. What leaves early stays in the heaps as a dead entry; when more than half of a
 heap is dead it is rebuilt, so memory is bounded by the living (Kafka purges the same way).
 
@@ -136,6 +137,8 @@ class Purgatory:
         enough = []
         stable = -1
         for operation, offset in watchers.items():
+            if operation.is_done:
+                continue
             readable = added_bytes
             hidden = operation.hidden_bytes
             if hidden is not None and stable_offset is not None:
@@ -153,22 +156,22 @@ class Purgatory:
 
     def wake_fetches(self, key: Hashable) -> list[DelayedFetch]:
         """All fetches of a partition: leadership, epoch or log start changed, look again."""
-        return self._finish_fetches(list(self._fetches.get(key, ())))
+        return self._finish_fetches(each for each in self._fetches.get(key, ()) if not each.is_done)
 
     # -- both
 
     def cancel(self, operation: DelayedProduce | DelayedFetch) -> None:
         """Forget an operation: its connection is gone."""
         if not operation.is_done:
-            self._unlink(operation)
+            self.unlink(operation)
             self._finish(operation, [])
 
     def expire(self, now_ms: int) -> list[DelayedProduce | DelayedFetch]:
         """The operations whose time is up; open partitions of produces get REQUEST_TIMED_OUT."""
         expired: list[DelayedProduce | DelayedFetch] = []
         while (operation := self._deadlines.pop_up_to(now_ms)) is not None:
-            self._unlink(operation)
             if isinstance(operation, DelayedProduce):
+                self.unlink(operation)
                 for key in operation.required:
                     operation.outcomes.setdefault(key, ErrorCode.REQUEST_TIMED_OUT)
             operation.is_done = True
@@ -185,12 +188,11 @@ class Purgatory:
     def _finish_fetches(self, operations: Iterable[DelayedFetch]) -> list[DelayedFetch]:
         freed: list[DelayedFetch] = []
         for operation in operations:
-            self._unlink(operation)
             self._finish(operation, freed)
         return freed
 
-    def _unlink(self, operation: DelayedProduce | DelayedFetch) -> None:
-        """Take it out of the partitions that it still waits on."""
+    def unlink(self, operation: DelayedProduce | DelayedFetch) -> None:
+        """Take it out of the partitions that it waits on; the caller, when it answers a fetch."""
         if isinstance(operation, DelayedFetch):
             for key in operation.offsets:
                 watchers = self._fetches[key]

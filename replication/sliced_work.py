@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..wire.steps import Result, Steps, run_to_end
+from .turn_share import WAKE_UP_S, TurnShare
 
 __all__ = ["SlicedWork", "Steps", "run_to_end"]
 
@@ -25,11 +26,15 @@ SLICE_S = 0.004  # of one turn of the loop, for all jobs together
 
 
 class SlicedWork:
-    """The jobs of one event loop. `clock` gives seconds; the simulator ends slices by seed."""
+    """The jobs of one event loop. `clock` gives seconds; the simulator ends slices by seed.
+
+    `share` is for what is short: requests that begin, and answers that are due.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.running = ""  # the name of the job whose slice this is
         self.clock = clock
+        self.share = TurnShare(clock)
         self._jobs: deque[tuple[str, Steps[Any], asyncio.Future[Any]]] = deque()
         self._is_scheduled = False
 
@@ -85,6 +90,7 @@ class SlicedWork:
                         self._jobs.append((name, steps, future))
                         break
             except StopIteration as end:
+                deadline -= WAKE_UP_S  # of who waited for it
                 if not future.cancelled():
                     future.set_result(end.value)
             except Exception as error:

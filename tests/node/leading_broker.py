@@ -21,6 +21,7 @@ from oncelog.node.handlers import produce as produce_handler
 from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.replica_manager import ReplicaManager
 from oncelog.node.transaction_markers import MarkerWriter
+from oncelog.replication.turn_share import TurnShare
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.control_record import decode_marker
@@ -99,6 +100,7 @@ class LeadingBroker:
             clock=self.clock,
             partition_exists=lambda topic, index: topic in ("t", "elsewhere"),
         )
+        self.replicas.work.share = TurnShare(lambda: 0.0)  # answers come in the turn of their cause
         self.replicas.peers.live = {1: 1, 2: 1}
         self.verifier = FakeVerifier()
         more = {} if fault_point is None else {"fault_point": fault_point}

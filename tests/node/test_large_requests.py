@@ -6,12 +6,8 @@ with REQUEST_ELEMENTS_MAX elements two lines for each, at 0.1 us, are the 20 ms 
 """
 
 import asyncio
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -19,17 +15,15 @@ import pytest
 from oncelog.coordinator import commands
 from oncelog.node.api_table import served_apis
 from oncelog.node.handlers import fetch, offsets, produce
-from oncelog.replication.sliced_work import SLICE_S
 from oncelog.wire.messages.apis import API_NAMES
 
 from ..size.connection import Connection
+from .counted_lines import LINES_A_SLICE, CountingLoop, Lines
 from .large_requests import LargeRequest, Names, large_requests
 from .own_broker import OwnBroker, until
 
 ITEMS = 4_500
-LINES_A_SLICE = 2_000
 LINES_AT_ONCE_MAX = LINES_A_SLICE + 2 * ITEMS
-PACKAGE = str(Path(sys.modules["oncelog"].__file__ or "").parent)
 TOPICS = 3  # one described with all its configs is 2,000 lines
 COMMAND_ITEMS = 24  # of 256, so that one is as small as the slices here
 APIS = served_apis(None, (*produce.apis(), *fetch.apis(), *offsets.apis()))  # type: ignore[arg-type]
@@ -37,60 +31,6 @@ APIS = served_apis(None, (*produce.apis(), *fetch.apis(), *offsets.apis()))  # t
 
 # Who assigns the partitions of one topic puts them into one command, of at most 10,000: 20 ms.
 BOUNDED = {"topics.assignments"}
-
-
-class Lines:
-    """How many lines of ours this thread has run; of the longest turn, in which functions."""
-
-    def __init__(self) -> None:
-        self.count = self.longest = 0
-        self.busiest: list[tuple[str, int]] = []
-        self._began = 0
-        self._of_turn: Counter[CodeType] = Counter()
-
-    def clock(self) -> float:
-        return self.count * SLICE_S / LINES_A_SLICE
-
-    def begin_turn(self) -> None:
-        self._began = self.count
-        self._of_turn.clear()
-
-    def end_turn(self) -> None:
-        lines = self.count - self._began
-        if lines > self.longest:
-            self.longest = lines
-            self.busiest = [(code.co_qualname, n) for code, n in self._of_turn.most_common(3)]
-
-    def trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        return self._line if frame.f_code.co_filename.startswith(PACKAGE) else None
-
-    def _line(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
-        self.count += 1
-        self._of_turn[frame.f_code] += 1
-        return self._line
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        self.longest, self.busiest = 0, []
-        before = sys.gettrace()
-        sys.settrace(self.trace)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-
-
-class CountingLoop(asyncio.SelectorEventLoop):
-    """Says when a turn begins and ends."""
-
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
-        super().__init__()
-
-    def _run_once(self) -> None:
-        self._lines.begin_turn()
-        super()._run_once()  # type: ignore[misc]
-        self._lines.end_turn()
 
 
 class Served:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from oncelog.node.connection import PIPELINED_MAX, REQUESTS_PER_TURN
+from oncelog.node.connection import PIPELINED_MAX, REQUESTS_AT_A_STRETCH
 
 from .toy_server import ECHO, PRODUCE, SLOW, WAIT, Client, run, toy_server
 
@@ -149,14 +149,14 @@ def test_a_long_queue_of_small_requests_leaves_others_their_turn() -> None:
     async def test() -> None:
         async with toy_server() as bench:
             greedy, other = await bench.connect(), await bench.connect()
-            for _ in range(50 * REQUESTS_PER_TURN):
+            for _ in range(50 * REQUESTS_AT_A_STRETCH):
                 greedy.send(ECHO, b"g")
             other.send(ECHO, b"other")
             assert await other.receive() == (1, b"other")
             place = bench.toys.started.index(b"other")
-            for number in range(1, 50 * REQUESTS_PER_TURN + 1):
+            for number in range(1, 50 * REQUESTS_AT_A_STRETCH + 1):
                 assert await greedy.receive() == (number, b"g")
-            assert place < 45 * REQUESTS_PER_TURN
+            assert place < 45 * REQUESTS_AT_A_STRETCH
 
     run(test())
 

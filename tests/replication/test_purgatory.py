@@ -205,9 +205,14 @@ class Model:
         return dropped
 
 
-@given(st.lists(STEPS, max_size=60))
-def test_it_frees_what_a_model_frees(steps: list[tuple]) -> None:
-    purgatory, model, everything = Purgatory(), Model(), []
+@given(st.lists(STEPS, max_size=60), st.booleans())
+def test_it_frees_what_a_model_frees(steps: list[tuple], unlinks_at_once: bool) -> None:
+    purgatory, model, everything, freed = Purgatory(), Model(), [], []
+
+    def unlink() -> None:
+        while freed:
+            purgatory.unlink(freed.pop())
+
     for step in steps:
         match step:
             case ("produce", offsets, deadline):
@@ -223,18 +228,28 @@ def test_it_frees_what_a_model_frees(steps: list[tuple]) -> None:
             case ("advance", key, offset):
                 assert set(purgatory.advance(key, offset)) == set(model.advance(key, offset))
             case ("visible", key, offset, size):
-                freed = purgatory.made_visible(key, offset, size)
-                assert set(freed) == set(model.visible(key, offset, size))
+                seen = purgatory.made_visible(key, offset, size)
+                assert set(seen) == set(model.visible(key, offset, size))
+                freed += seen
             case ("wake", key):
                 expected = model.drop(lambda o: isinstance(o, DelayedFetch) and key in o.offsets)
-                assert set(purgatory.wake_fetches(key)) == set(expected)
+                woken = purgatory.wake_fetches(key)
+                assert set(woken) == set(expected)
+                freed += woken
             case ("cancel", index) if index < len(everything):
                 purgatory.cancel(everything[index])
                 model.drop(lambda o: o is everything[index])
             case ("time", now):
                 expected = model.drop(lambda o: o.deadline_ms <= now)
-                assert set(purgatory.expire(now)) == set(expected)
+                expired = purgatory.expire(now)
+                assert set(expired) == set(expected)
+                freed += [each for each in expired if isinstance(each, DelayedFetch)]
+        if unlinks_at_once:
+            unlink()
         waiting = [entry[0] for entry in [*model.produces, *model.fetches]]
         assert purgatory.waiting_count == len(waiting)
         first = min((operation.deadline_ms for operation in waiting), default=None)
         assert purgatory.next_deadline_ms == first
+    unlink()
+    watchers = [operation for watching in purgatory._fetches.values() for operation in watching]
+    assert set(watchers) == {entry[0] for entry in model.fetches}

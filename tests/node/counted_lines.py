@@ -1,0 +1,70 @@
+"""How much runs in one turn of a loop, in lines of Python: no machine is too slow for that."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from oncelog.replication.sliced_work import SLICE_S
+
+LINES_A_SLICE = 2_000
+PACKAGE = str(Path(sys.modules["oncelog"].__file__ or "").parent)
+
+
+class Lines:
+    """How many lines of ours this thread has run; of the longest turn, in which functions."""
+
+    def __init__(self, a_slice: int = LINES_A_SLICE) -> None:
+        self.a_slice = a_slice
+        self.count = self.longest = 0
+        self.busiest: list[tuple[str, int]] = []
+        self._began = 0
+        self._of_turn: Counter[CodeType] = Counter()
+
+    def clock(self) -> float:
+        return self.count * SLICE_S / self.a_slice
+
+    def begin_turn(self) -> None:
+        self._began = self.count
+        self._of_turn.clear()
+
+    def end_turn(self) -> None:
+        lines = self.count - self._began
+        if lines > self.longest:
+            self.longest = lines
+            self.busiest = [(code.co_qualname, n) for code, n in self._of_turn.most_common(3)]
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        return self._line if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    def _line(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+        self.count += 1
+        self._of_turn[frame.f_code] += 1
+        return self._line
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        self.longest, self.busiest = 0, []
+        before = sys.gettrace()
+        sys.settrace(self.trace)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Says when a turn begins and ends."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        super().__init__()
+
+    def _run_once(self) -> None:
+        self._lines.begin_turn()
+        super()._run_once()  # type: ignore[misc]
+        self._lines.end_turn()

@@ -1,0 +1,169 @@
+"""Many clients at once: what each of them asks is short, and what all ask is done in many turns.
+
+Requests of every API, each as long as one that is handled at once may be, become readable in one
+turn of the loop; one append frees many fetches that waited. As in test_large_requests time is
+counted in lines.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.node.api_table import served_apis
+from oncelog.node.dispatch import BODY_AT_ONCE_BYTES_MAX
+from oncelog.node.handlers import fetch, offsets, produce
+from oncelog.wire.framing import encode_request_header
+from oncelog.wire.messages import fetch as fetch_messages
+from oncelog.wire.messages import produce as produce_messages
+from oncelog.wire.messages.apis import API_NAMES
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from oncelog.wire.records import Record, encode_batch
+
+from .counted_lines import CountingLoop, Lines
+from .large_requests import LargeRequest, Names, large_requests
+from .own_broker import OwnBroker, until
+
+CLIENTS = 12
+READERS, PARTITIONS = 300, 10
+LINES_A_SLICE = 40_000  # at 0.1 us the 4 ms that requests may take of a turn
+LINES_MAX = 5 * LINES_A_SLICE
+FETCH_VERSION, PRODUCE_VERSION = 12, 9
+ONE_OF_EACH_WAY = {"Fetch", "SyncGroup", "OffsetCommit", "DeleteTopics"}
+ITEMS = (4_500, 2_000, 1_000, 700, 500, 350, 200, 100, 50)
+PRODUCE, FETCH = 0, 1
+PARTITIONS_MAX = 100  # of a produce that is appended at once
+APIS = served_apis(None, (*produce.apis(), *fetch.apis(), *offsets.apis()))  # type: ignore[arg-type]
+
+
+class Served:
+    """One broker for all tests; it lives while one of them runs its loop."""
+
+    def __init__(self, root: Path) -> None:
+        self.lines = Lines(LINES_A_SLICE)
+        self.runner = asyncio.Runner(loop_factory=lambda: CountingLoop(self.lines))
+        self.runner.run(self._start(root))
+
+    async def _start(self, root: Path) -> None:
+        self.broker = OwnBroker(
+            root,
+            slice_clock=self.lines.clock,
+            settings={
+                "auto.create.topics.enable": "false",
+                "group.initial.rebalance.delay.ms": "0",
+            },
+        )
+        await self.broker.start()
+        topics = [f"topic-{number}" for number in range(3)]
+        for name in topics:
+            await self.broker.create(name, PARTITIONS)
+        await until(lambda: all(self.broker.serves(name, PARTITIONS) for name in topics))
+        topics += [f"unknown-{number}" for number in range(ITEMS[0])]
+        self.names = Names(topics, [name.encode().ljust(16) for name in topics])
+
+    @asynccontextmanager
+    async def clients(self, count: int) -> AsyncIterator[list[socket.socket]]:
+        address = ("127.0.0.1", self.broker._server.port)
+        clients: list[socket.socket] = []
+        for _ in range(count):
+            clients.append(socket.create_connection(address, timeout=60))
+            await asyncio.sleep(0)
+        server = self.broker._server
+        await until(lambda: server.connection_count == count)
+        try:
+            yield clients
+        finally:
+            for client in clients:
+                client.close()
+        await until(lambda: not server.connection_count)
+
+    async def answers(self, clients: list[socket.socket]) -> int:
+        """One of each; how many lines the longest turn had meanwhile."""
+        with self.lines.counted():
+            await asyncio.get_running_loop().run_in_executor(None, _receive, clients)
+        return self.lines.longest
+
+    def stop(self) -> None:
+        self.runner.run(self.broker.stop())
+        self.runner.close()
+
+
+def _frame(key: int, version: int, body: bytes) -> bytes:
+    request = encode_request_header(key, version, 1, "test") + body
+    return len(request).to_bytes(4, "big") + request
+
+
+def _receive(clients: list[socket.socket]) -> None:
+    for client in clients:
+        with client.makefile("rb") as stream:
+            size = int.from_bytes(stream.read(4), "big")
+            assert len(stream.read(size)) == size
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("turns"))
+    yield served
+    served.stop()
+
+
+def _longest_at_once(key: int, version: int, names: Names) -> dict[str, LargeRequest]:
+    """For each array the longest request that is not handled in slices."""
+    found: dict[str, LargeRequest] = {}
+    for items in ITEMS:
+        for request in large_requests(key, version, items, names):
+            is_short = len(request.body) <= BODY_AT_ONCE_BYTES_MAX
+            if is_short and (key != PRODUCE or items <= PARTITIONS_MAX):
+                found.setdefault(request.array, request)
+    return found
+
+
+def _apis() -> Iterator[Any]:
+    """One of each way that requests go; the others where there is time for them."""
+    for api in APIS:
+        marks = [] if API_NAMES[api.key] in ONE_OF_EACH_WAY else [pytest.mark.soak]
+        yield pytest.param(api, id=API_NAMES[api.key], marks=marks)
+
+
+@pytest.mark.parametrize("api", _apis())
+def test_requests_of_many_clients_take_many_turns(served: Served, api: Any) -> None:
+    async def test() -> dict[str, int]:
+        found: dict[str, int] = {}
+        for array, request in _longest_at_once(api.key, api.max_version, served.names).items():
+            async with served.clients(CLIENTS) as clients:
+                for client in clients:
+                    client.sendall(_frame(api.key, api.max_version, request.body))
+                if (lines := await served.answers(clients)) > LINES_MAX:
+                    found[array] = lines
+        return found
+
+    assert served.runner.run(test()) == {}
+
+
+def test_an_append_frees_many_fetches_in_many_turns(served: Served) -> None:
+    wanted = [FetchPartition(index, 0, 1 << 20) for index in range(PARTITIONS)]
+    waiting = FetchRequest(20_000, 1, [FetchTopic("topic-0", None, wanted)])
+    record = encode_batch([Record(0, 0, None, b"value")])
+    appended = ProduceRequest(
+        None, 1, 1_000, [ProduceTopic("topic-0", None, [ProducePartition(0, record)])]
+    )
+
+    async def test() -> int:
+        async with served.clients(READERS + 1) as (writer, *readers):
+            for reader in readers:
+                body = b"".join(fetch_messages.encode_request(waiting, FETCH_VERSION))
+                reader.sendall(_frame(FETCH, FETCH_VERSION, body))
+            purgatory = served.broker._replicas.purgatory
+            await until(lambda: purgatory.waiting_count == READERS)
+            body = b"".join(produce_messages.encode_request(appended, PRODUCE_VERSION))
+            writer.sendall(_frame(PRODUCE, PRODUCE_VERSION, body))
+            lines = await served.answers([writer, *readers])
+            assert not purgatory._fetches
+            return lines
+
+    assert served.runner.run(test()) <= LINES_MAX

@@ -1,0 +1,159 @@
+"""What clients may take of a turn: in time it is done at once, later in the order of arrival."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from oncelog.replication.turn_share import SHARE_S, TurnShare
+
+
+class Clock:
+    """Time that passes where the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 5.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Counted:
+    """A share, and in which turn of the loop what was done; each action takes half of the share."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.share = TurnShare(self.clock)
+        self.turn = 0
+        self.done: list[tuple[str, int]] = []
+
+    def do(self, name: str) -> None:
+        def action() -> None:
+            self.clock.now_s += SHARE_S / 2
+            self.done.append((name, self.turn))
+
+        self.share.do(action)
+
+    async def turns(self, count: int) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+            self.turn += 1
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+def test_what_is_too_much_for_a_turn_is_done_in_the_next_ones_in_order() -> None:
+    async def test() -> None:
+        counted = Counted()
+        for name in "abcde":
+            counted.do(name)
+        await counted.turns(4)
+        assert counted.done == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("e", 1)]
+
+    run(test())
+
+
+def test_what_comes_later_waits_behind_what_waits_already() -> None:
+    async def test() -> None:
+        counted = Counted()
+        for name in "abcdef":
+            counted.do(name)
+        await counted.turns(1)  # c and d have taken all of this turn
+        counted.do("g")
+        await counted.turns(4)
+        assert "".join(name for name, _ in counted.done) == "abcdefg"
+
+    run(test())
+
+
+def test_every_turn_has_its_own_share() -> None:
+    async def test() -> None:
+        counted = Counted()
+        for turn in range(4):
+            counted.do("a")
+            counted.do("b")
+            assert counted.done[-2:] == [("a", turn), ("b", turn)]
+            await counted.turns(1)
+
+    run(test())
+
+
+def test_a_task_waits_for_room_and_is_charged_for_what_it_will_do() -> None:
+    async def test() -> None:
+        counted = Counted()
+        share = counted.share
+        await share.room()
+        counted.do("a")
+        counted.do("b")
+        waiting = [asyncio.create_task(share.room()) for _ in range(100)]
+        await counted.turns(1)
+        counted.do("c")
+        woken = 0
+        while "c" not in [name for name, _ in counted.done]:
+            await counted.turns(1)
+            now = sum(task.done() for task in waiting)
+            assert now - woken <= 5
+            woken = now
+        await asyncio.gather(*waiting)
+
+    run(test())
+
+
+def test_what_was_charged_is_no_longer_there() -> None:
+    async def test() -> None:
+        counted = Counted()
+        counted.do("a")
+        counted.share.charge(SHARE_S)
+        counted.do("b")
+        assert counted.done == [("a", 0)]
+        await counted.turns(2)
+        assert len(counted.done) == 2
+
+    run(test())
+
+
+def test_a_failure_hurts_nobody_behind_it() -> None:
+    async def test() -> None:
+        counted, failures = Counted(), []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: failures.append(context)
+        )
+
+        def fail() -> None:
+            raise ValueError("a defect")
+
+        counted.do("a")
+        counted.do("b")
+        counted.share.do(fail)
+        counted.do("c")
+        await counted.turns(3)
+        assert [name for name, _ in counted.done] == ["a", "b", "c"]
+        assert len(failures) == 1
+
+    run(test())
+
+
+def test_a_task_that_is_cancelled_takes_nobodys_place() -> None:
+    async def test() -> None:
+        counted = Counted()
+
+        async def wait() -> None:
+            counted.do("a")
+            counted.do("b")
+            await counted.share.room()
+
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        assert [name for name, _ in counted.done] == ["a", "b"]
+        waiting.cancel()
+        counted.do("c")
+        counted.do("d")
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await counted.turns(3)
+        assert [name for name, _ in counted.done] == ["a", "b", "c", "d"]
+
+    run(test())
