@@ -1,15 +1,15 @@
 """The cluster's metadata as tables, with the indexes that make each question cheap.
 
 Two rules keep this file simple. Everything is written through the `put_` and `remove_` methods
-below, which keep the indexes right and note what changed. And an index is a dict used as an
-ordered set: nothing here ever depends on the order of a Python set.
+below, which keep the indexes right and note what changed. And an index is ordered: nothing here
+ever depends on the order of a Python set.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from .cluster_model import NO_LEADER, Broker, Changes, Partition, PartitionKey, Topic
+from .partition_set import PartitionSet
 
 # What applies when neither the cluster's dynamic nor its static configuration says anything.
 BUILT_IN_DEFAULTS: Mapping[str, str] = {
@@ -21,8 +21,7 @@ BUILT_IN_DEFAULTS: Mapping[str, str] = {
 WHOLE_CLUSTER = ""  # the name of the broker resource that stands for all brokers
 
 _ABSENT = Partition(replicas=(), isr=(), leader=NO_LEADER)
-_Index = dict[int, dict[PartitionKey, None]]
-_Keys = partial(defaultdict[int, list[PartitionKey]], list)
+_Index = dict[int, PartitionSet]  # by node
 
 
 class ClusterTables:
@@ -47,8 +46,8 @@ class ClusterTables:
         self._held: _Index = {}
         self._in_isr: _Index = {}
         self._in_elr: _Index = {}
-        self._imbalanced: dict[PartitionKey, None] = {}
-        self._reassigning: dict[PartitionKey, None] = {}
+        self._imbalanced = PartitionSet()
+        self._reassigning = PartitionSet()
         self._changes = Changes()
 
     # -- questions
@@ -163,15 +162,14 @@ class ClusterTables:
         del alike[name]
         if not alike:
             del self._names_by_metric[metric_name(name)]
-        for index, partition in enumerate(topic.partitions):
-            self._enter((name, index), partition, None)
+        for index_of in (self._led, self._held, self._in_isr, self._in_elr):
+            for node, partitions in list(index_of.items()):
+                partitions.discard_topic(name)
+                if not partitions:
+                    del index_of[node]
+        self._imbalanced.discard_topic(name)
+        self._reassigning.discard_topic(name)
         self._changes.topics_deleted.append((name, topic.topic_id))
-
-    def remove_last_partitions(self, name: str, count: int) -> None:
-        """Let a topic that is about to be removed have fewer partitions, but still some."""
-        partitions = self.topics[name].partitions
-        for index in reversed(range(len(partitions) - count, len(partitions))):
-            self._enter((name, index), partitions.pop(), None)
 
     def put_partition(self, key: PartitionKey, partition: Partition) -> None:
         """Replace a partition, or append the next one of its topic."""
@@ -230,33 +228,33 @@ class ClusterTables:
 
     def _enter_all(self, topic: Topic) -> None:
         """As `_enter` for each partition of a new topic, which must be there as a whole at once."""
-        held, in_isr, led = _Keys(), _Keys(), _Keys()
+        held, in_isr, led = (defaultdict[int, list[int]](list) for _ in range(3))
         for index, partition in enumerate(topic.partitions):
-            key = topic.name, index
             for node in partition.replicas:
-                held[node].append(key)
+                held[node].append(index)
             for node in partition.isr:
-                in_isr[node].append(key)
-            led[partition.leader].append(key)
+                in_isr[node].append(index)
+            led[partition.leader].append(index)
+        for index_of, entered in ((self._held, held), (self._in_isr, in_isr), (self._led, led)):
+            for node, indexes in entered.items():
+                index_of.setdefault(node, PartitionSet()).add_all(topic.name, indexes)
+        for index, partition in enumerate(topic.partitions):
             if partition.elr or partition.is_imbalanced or partition.is_reassigning:
-                self._enter(key, None, partition)
-        for index_of, keys in ((self._held, held), (self._in_isr, in_isr), (self._led, led)):
-            for node, entered in keys.items():
-                index_of.setdefault(node, {}).update(dict.fromkeys(entered))
+                self._enter((topic.name, index), None, partition)
 
-    def _enter(self, key: PartitionKey, old: Partition | None, new: Partition | None) -> None:
+    def _enter(self, key: PartitionKey, old: Partition | None, new: Partition) -> None:
         """Bring the indexes from the old value of a partition to the new one."""
-        was, now = old or _ABSENT, new or _ABSENT
+        was, now = old or _ABSENT, new
         if was.replicas != now.replicas:
             _move(self._held, key, was.replicas, now.replicas)
         if was.isr != now.isr:
             _move(self._in_isr, key, was.isr, now.isr)
         if was.elr != now.elr:
             _move(self._in_elr, key, was.elr, now.elr)
-        if old is None or new is None or old.leader != new.leader:
-            _move(self._led, key, (old.leader,) if old else (), (new.leader,) if new else ())
-        _mark(self._imbalanced, key, new is not None and new.is_imbalanced)
-        _mark(self._reassigning, key, new is not None and new.is_reassigning)
+        if old is None or old.leader != new.leader:
+            _move(self._led, key, (old.leader,) if old else (), (new.leader,))
+        _mark(self._imbalanced, key, new.is_imbalanced)
+        _mark(self._reassigning, key, new.is_reassigning)
 
 
 def metric_name(topic: str) -> str:
@@ -270,19 +268,19 @@ def _move(
     for node in before:
         if node not in after:
             of_node = index[node]
-            del of_node[key]
+            of_node.discard(key)
             if not of_node:
                 del index[node]
     for node in after:
         if node not in before:
-            index.setdefault(node, {})[key] = None
+            index.setdefault(node, PartitionSet()).add(key)
 
 
-def _mark(marked: dict[PartitionKey, None], key: PartitionKey, is_marked: bool) -> None:
+def _mark(marked: PartitionSet, key: PartitionKey, is_marked: bool) -> None:
     if is_marked:
-        marked[key] = None
+        marked.add(key)
     else:
-        marked.pop(key, None)
+        marked.discard(key)
 
 
 def _integer(text: str, otherwise: int) -> int:

@@ -137,9 +137,6 @@ def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Steps[Result]
         assert name is not None
         topic = tables.topics[name]
         items.append(Item(name=name, topic_id=topic.topic_id))
-        while len(topic.partitions) > 2 * PARTITIONS_A_STEP:
-            tables.remove_last_partitions(name, PARTITIONS_A_STEP)
-            yield
         tables.remove_topic(name)
         yield
     return Result(items=tuple(items))
