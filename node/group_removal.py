@@ -128,15 +128,11 @@ class OffsetExpiry:
 
     async def look_at(self, shard: GroupShard) -> None:
         """Remove what may go from one shard. Raises what `GroupCoordinator.append` raises."""
-        seen = 0
         for group_id in list(shard.groups):
             where = shard.offsets.committed(group_id)
             for start in range(0, len(where) or 1, BATCH_RECORDS):
-                if seen >= OFFSETS_AT_ONCE:
-                    seen = 0
-                    await asyncio.sleep(0)
+                await self._coordinator.work.share.room()
                 some = where[start : start + BATCH_RECORDS]
-                seen += len(some) + 1
                 # A commit that is on its way to the replicas is newer than what the table has.
                 for _ in range(SETTLING_MAX):
                     if not shard.waiters:

@@ -31,7 +31,7 @@ from .replica_manager import ReplicaManager, no_fault_point
 
 logger = logging.getLogger(__name__)
 COMMIT_WAIT_MS = 1_000  # a partition that lags must not keep other transactions waiting for long
-APPENDS_PER_TURN = 64  # then others get the event loop
+APPENDS_A_STEP = 16  # about half a millisecond
 REQUESTS_MAX = 1_024  # of peers, under way at once
 
 
@@ -86,22 +86,26 @@ class MarkerWriter:
         Waits for the replicas at most `wait_ms`. INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and
         TRANSACTION_COORDINATOR_FENCED end the sending; the others are worth repeating.
         """
+        work = self._replicas.work
+        outcomes = await work.finish("WriteTxnMarkers", self._appending(request))
+        await self._until_committed(outcomes, wait_ms)
+        errors = await work.finish("WriteTxnMarkers", _errors(outcomes))
+        return WriteMarkersReply(tuple(errors))
+
+    # -- one marker
+
+    def _appending(self, request: WriteMarkers) -> Steps[list[list["_Written | int"]]]:
         outcomes: list[list[_Written | int]] = []
-        appended = 0
+        counter = StepCounter(APPENDS_A_STEP)
         for marker in request.markers:
             of_marker: list[_Written | int] = []
             outcomes.append(of_marker)
             epochs = marker.leader_epochs or repeat(ANY_EPOCH)
             for (topic, index), leader_epoch in zip(marker.partitions, epochs, strict=False):
                 of_marker.append(self._append(marker, topic, index, leader_epoch))
-                appended += 1
-                if appended % APPENDS_PER_TURN == 0:
-                    await asyncio.sleep(0)
-        await self._until_committed(outcomes, wait_ms)
-        errors = await self._replicas.work.finish("WriteTxnMarkers", _errors(outcomes))
-        return WriteMarkersReply(tuple(errors))
-
-    # -- one marker
+                if counter.ends_step():
+                    yield
+        return outcomes
 
     def _append(
         self, marker: TransactionMarker, topic: str, index: int, leader_epoch: int

@@ -126,8 +126,8 @@ async def delete_groups(context: RequestContext, header: RequestHeader, request:
     results: list[dict[str, Any]] = []
     for start in range(0, len(group_ids), DELETED_AT_ONCE):
         some = group_ids[start : start + DELETED_AT_ONCE]
+        await context.broker.work.share.room()
         results += await asyncio.gather(*(_delete(context.broker, each) for each in some))
-        await asyncio.sleep(0)
     return {"results": results}
 
 

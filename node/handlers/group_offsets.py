@@ -31,7 +31,6 @@ from .offset_commits import coordinator_error
 BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
 NO_OFFSET = NO_EPOCH = -1
 OFFSETS_A_STEP = 100
-GROUPS_A_TURN = 64
 
 
 async def offset_fetch(context: RequestContext, header: RequestHeader, request: Any) -> Values:
@@ -42,9 +41,8 @@ async def offset_fetch(context: RequestContext, header: RequestHeader, request: 
     if version >= BATCHED_FROM:
         answers = []
         for group in request.groups:
+            await broker.work.share.room()
             answers.append(await _fetch(broker, group.group_id, group.topics, version, stable))
-            if len(answers) % GROUPS_A_TURN == 0:
-                await asyncio.sleep(0)
         return {"groups": answers}
     values = await _fetch(broker, request.group_id, request.topics, version, stable)
     return _single(request, version, values)

@@ -142,14 +142,17 @@ class _Commit:
             records.append(Record(len(records), self.now_ms, key, encode_offset_value(value)))
         return (yield from encoding_batch(records, **producer)) if records else b""
 
-    def check_room(self, table: OffsetTable) -> None:
+    def checking_room(self, table: OffsetTable) -> Steps[None]:
         """Refuse new offsets where there are too many. Raises InvalidCommitOffsetSize."""
-        if table.size + len(self.offsets) > OFFSETS_MAX and not all(
-            table.has(self.group_id, offset.topic, offset.partition) for offset in self.offsets
-        ):
-            raise InvalidCommitOffsetSize(
-                f"This partition of {OFFSETS_TOPIC} holds {table.size} offsets already"
-            )
+        if table.size + len(self.offsets) <= OFFSETS_MAX:
+            return
+        for number, offset in enumerate(self.offsets, 1):
+            if not table.has(self.group_id, offset.topic, offset.partition):
+                raise InvalidCommitOffsetSize(
+                    f"This partition of {OFFSETS_TOPIC} holds {table.size} offsets already"
+                )
+            if number % OFFSETS_A_STEP == 0:
+                yield
 
     def fail(self, number: int) -> Values:
         """The same error of all partitions that exist."""
@@ -173,6 +176,7 @@ async def offset_commit(context: RequestContext, header: RequestHeader, request:
     batch = await broker.work.finish("OffsetCommit", encoding)
     try:
         shard = broker.groups.shard_for(commit.group_id)
+        await broker.work.finish("OffsetCommit", commit.checking_room(shard.offsets))
         shard.check_offset_commit(
             commit.group_id,
             request.member_id,
@@ -181,7 +185,6 @@ async def offset_commit(context: RequestContext, header: RequestHeader, request:
             is_transactional=False,
             api_version=header.api_version,
         )
-        commit.check_room(shard.offsets)
         if batch:
             await broker.groups.append(shard, batch)
     except KafkaError as error:
@@ -209,6 +212,8 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
     try:
         if not commit.group_id:
             raise InvalidGroupId
+        shard = broker.groups.shard_for(commit.group_id)
+        await broker.work.finish("TxnOffsetCommit", commit.checking_room(shard.offsets))
         partition, guard = await _verified(broker, request, version)
         shard = broker.groups.shard_for(commit.group_id)
         shard.check_offset_commit(
@@ -219,7 +224,6 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
             is_transactional=True,
             api_version=version,
         )
-        commit.check_room(shard.offsets)
         _check_connection(context, request, version)  # again: it may have become late
         if batch:
             partition.transactional_ids[request.producer_id] = request.transactional_id
