@@ -261,7 +261,9 @@ class Connection(asyncio.BufferedProtocol):
                 else:
                     self._send_now(answer)
                     self._release(size_bytes)
+                server.share.ended()
         except CloseConnection as reason:
+            server.share.ended()
             self.close(str(reason))
 
     def _may_overtake_answers(self, api: Api | None) -> bool:

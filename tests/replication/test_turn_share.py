@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.replication.turn_share import SHARE_S, TurnShare
+from oncelog.replication.turn_share import IDLE_S, SHARE_S, TurnShare
 
 
 class Clock:
@@ -77,6 +77,7 @@ def test_every_turn_has_its_own_share() -> None:
             counted.do("b")
             assert counted.done[-2:] == [("a", turn), ("b", turn)]
             await counted.turns(1)
+            counted.clock.now_s += 2 * IDLE_S
 
     run(test())
 
