@@ -36,6 +36,7 @@ from ...wire.errors import (
     error_for,
 )
 from ...wire.messages import produce
+from ...wire.messages.large_produce import PARTITIONS_MAX
 from ...wire.messages.produce import ProduceRequest
 from ...wire.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from ...wire.steps import made
@@ -139,6 +140,7 @@ class ProduceLine:
     async def _run(self) -> None:
         try:
             while self._waiting:
+                await self._context.broker.work.share.room()
                 first = self._waiting[0]
                 if isinstance(first, LargeProduce):
                     await self._take_apart(first)
@@ -181,12 +183,18 @@ class ProduceLine:
                 )
 
     def _next_question(self) -> tuple[int, Producer | None, dict[HostedPartition, int]]:
-        """How many can be appended after the next question; of whom; which guards they got."""
+        """How many can be appended after the next question; of whom; which guards they got.
+
+        No more of them than may be appended in one turn.
+        """
         asked_for: Producer | None = None
         guards: dict[HostedPartition, int] = {}
-        count = 0
+        count = partitions = 0
         for waiting in self._waiting:
             if isinstance(waiting, LargeProduce) or waiting.verdicts is None:
+                break
+            partitions += sum(len(topic.partitions) for topic in waiting.request.topics)
+            if count and partitions > PARTITIONS_MAX:
                 break
             producer = waiting.producer
             if producer is not None and not waiting.is_abandoned:
@@ -208,6 +216,7 @@ class ProduceLine:
         verdicts = dict(known)
         for _ in range(QUESTIONS_MAX):
             verdicts |= await self._ask(producer, guards)
+            await self._context.broker.work.share.room()
             fresh: dict[HostedPartition, int] = {}
             for waiting in islice(self._waiting, count):
                 assert isinstance(waiting, _Waiting)

@@ -370,6 +370,22 @@ def test_a_burst_of_produces_is_asked_about_together(tmp_path: Path) -> None:
     run(tmp_path, test, partitions=6)
 
 
+def test_a_burst_of_many_partitions_is_asked_about_in_parts(tmp_path: Path) -> None:
+    """What is asked about together is appended in one turn of the loop."""
+
+    async def test(broker: LeadingBroker) -> None:
+        connection, each = broker.connect(), PARTITIONS_MAX // 2
+        answers = [
+            broker.produce(connection, {start + n: batch(0) for n in range(each)})
+            for start in range(0, 3 * each, each)
+        ]
+        for answer in answers:
+            assert set((await answer.errors()).values()) == {E.NONE}
+        assert [len(question[3]) for question in broker.verifier.questions] == [2 * each, each]
+
+    run(tmp_path, test, partitions=PARTITIONS_MAX * 3 // 2)
+
+
 def test_producers_that_share_a_connection_are_asked_about_one_after_the_other(
     tmp_path: Path,
 ) -> None:
