@@ -22,6 +22,7 @@ IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysync
 SHELLS = {
     "replication/background_task.py",
     "replication/sliced_work.py",
+    "replication/turn_share.py",
     "replication/transport.py",
     "replication/peer_handlers.py",
     "replication/peer_requests.py",
