@@ -43,11 +43,12 @@ from ...wire.steps import made
 from ..dispatch import PendingAnswer, RequestContext
 from ..hosted_partition import HostedPartition
 from .large_produce import LargeProduce
-from .produce_append import Append, Encode, append_all, refuse_all
+from .produce_append import Encode, append_all, refuse_all
 from .record_checks import NONE_CHECKED, Verdicts, check_in_slices
 from .transactional_producer import (
     ADDS_PARTITIONS_FROM,
     Producer,
+    noting_owner,
     staleness,
     transactional_header,
 )
@@ -356,20 +357,6 @@ def unverified(
             if guard is not None:
                 guards[partition] = guard
     return guards
-
-
-def noting_owner(append: Append, producer: Producer) -> Append:
-    """An append that remembers whose transaction is open then (`orphan_transactions`)."""
-
-    def noting(
-        partition: HostedPartition, records: memoryview, header: BatchHeader, acks: int
-    ) -> AppendInfo:
-        info = append(partition, records, header, acks)
-        if header.attributes & TRANSACTIONAL_BIT:
-            partition.transactional_ids[header.producer_id] = producer.transactional_id
-        return info
-
-    return noting
 
 
 def client_error(error: int, version: int) -> KafkaError:

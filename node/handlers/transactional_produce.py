@@ -7,9 +7,9 @@ transactional id and plain batches is plain, one with a transactional batch and 
 from ...wire.messages.produce import ProduceRequest
 from ..dispatch import Buffer, CloseConnection, PendingAnswer, RequestContext
 from .produce_append import append_all
-from .produce_line import ProduceLine, noting_owner, unverified
+from .produce_line import ProduceLine, unverified
 from .record_checks import Verdicts
-from .transactional_producer import producer_of, staleness
+from .transactional_producer import noting_owner, producer_of, staleness
 
 
 def handle(

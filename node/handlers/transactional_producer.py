@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
+from ...storage.partition_log import AppendInfo
 from ...wire.errors import (
     InvalidProducerIdMapping,
     KafkaError,
@@ -11,6 +12,8 @@ from ...wire.errors import (
 from ...wire.messages.produce import ProduceRequest
 from ...wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer, decode_header
 from ..dispatch import RequestContext
+from ..hosted_partition import HostedPartition
+from .produce_append import Append
 
 ADDS_PARTITIONS_FROM = 12  # Produce 12 adds its partitions to the transaction (KIP-890)
 
@@ -75,3 +78,17 @@ def staleness(context: RequestContext, producer: Producer) -> str:
         f"a produce of {producer.transactional_id!r} (producer {producer_id}, epoch {epoch}) came "
         "on a connection older than that producer's newest"
     )
+
+
+def noting_owner(append: Append, producer: Producer) -> Append:
+    """An append that remembers whose transaction is open then (`orphan_transactions`)."""
+
+    def noting(
+        partition: HostedPartition, records: memoryview, header: BatchHeader, acks: int
+    ) -> AppendInfo:
+        info = append(partition, records, header, acks)
+        if header.attributes & TRANSACTIONAL_BIT:
+            partition.transactional_ids[header.producer_id] = producer.transactional_id
+        return info
+
+    return noting
