@@ -5,12 +5,14 @@ machine only while all others have everything (docs/ARCHITECTURE.md, "What survi
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from oncelog.deploy.history_recorder import Recorder
+from oncelog.replication.messages import PeerMessage
 
 from .disk_faults import DiskFaults
 from .fault_schedule import MUTE
-from .invariants import controls
+from .invariants import controls, unusable
 from .outcome import Fault
 from .virtual_cluster import VirtualCluster
 from .virtual_loop import ProcessLoop
@@ -18,6 +20,9 @@ from .virtual_node import VirtualClient, VirtualNode
 
 GROUP_TOPIC = "__consumer_offsets"
 STUTTER_S = (0.05, 0.25)
+# Of which kind requests are kept: of any, or of one that is rare among all of them.
+MARKERS = PeerMessage.WRITE_TRANSACTION_MARKERS
+KEPT = (0, MARKERS, MARKERS, PeerMessage.VERIFY_TRANSACTION, PeerMessage.ALTER_PARTITION)
 BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 
 
@@ -56,14 +61,16 @@ class Conductor(DiskFaults):
             if node.loop is not None:
                 node.loop.slowness = 1.0
                 node.loop.resume()
-            if node.is_hurt or node.was_hurt:
+            if node.is_hurt or (node.was_hurt and _needs_restart(node)):
                 node.kill()
             node.start()
 
     def is_whole(self) -> bool:
         """Whether every replica of every partition is alive and in sync."""
         nodes = self.cluster.nodes.values()
-        if any(not node.is_serving or node.is_hurt or node.was_hurt for node in nodes):
+        if any(not node.is_serving or node.is_hurt for node in nodes):
+            return False
+        if any(node.was_hurt and _needs_restart(node) for node in nodes):
             return False
         state = next((n.broker.state for n in nodes if n.broker and controls(n)), None)
         if state is None:
@@ -229,7 +236,7 @@ class Conductor(DiskFaults):
 
     def _hold_client(self, fault: Fault) -> bool:
         for source, target in self._links(fault.target):
-            self.cluster.sockets.hold(source, target, fault.seconds)
+            self.cluster.sockets.hold(source, target, fault.seconds, fault.amount or 1.0)
         return True
 
     def _reset_links(self, fault: Fault) -> bool:
@@ -253,7 +260,7 @@ class Conductor(DiskFaults):
         self._later(fault.seconds, end)
 
     def _keep(self, fault: Fault) -> bool:
-        """Single requests of a node come late, most of them when their connection is gone."""
+        """Some requests of a node come late, most of them when their connection is gone."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -265,7 +272,8 @@ class Conductor(DiskFaults):
                 self._later(after_s, cluster.exchange.reset, source, target)
 
         until = cluster.timeline.now + fault.seconds
-        cluster.wires.keep(source, int(fault.amount), until, on_kept)
+        kind = cluster.random.choice(KEPT)
+        cluster.wires.keep(source, kind, int(fault.amount), until, on_kept)
         return True
 
     def _one_way(self, fault: Fault) -> bool:
@@ -314,6 +322,13 @@ class Conductor(DiskFaults):
         self.cluster.disks.wipe(node.node_id)
         self._later(fault.seconds, node.start)
         return True
+
+
+def _needs_restart(node: VirtualNode) -> bool:
+    """Whether it says so of some of its logs; else it must go on as it is."""
+    broker: Any = node.broker
+    replicas = getattr(broker, "_replicas", None) or ()
+    return any(hosted.log.is_failed for hosted in replicas) or bool(unusable(node))
 
 
 def _leads_shard(node: VirtualNode) -> bool:

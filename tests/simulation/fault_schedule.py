@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "cut-clients": (6, 0.2, 5.0),
     "slow-links": (5, 0.5, 5.0),
     "hold-link": (5, 0.2, 1.0),
-    "hold-client": (20, 0.3, 9.0),
+    "hold-client": (20, 0.3, 5.0),
     "reset-links": (4, 0.0, 0.0),
     "reset-clients": (5, 0.0, 0.0),
     "noise": (5, 1.0, 6.0),
@@ -130,7 +130,8 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
             client = rng.choice(CLIENTS)
             theirs = rng.choice([nodes, nodes, [rng.choice(nodes)]])
             is_back = rng.random() < 1 / 3
-            return ",".join(f"{i}>{client}" if is_back else f"{client}>{i}" for i in theirs), 0.0
+            links = (f"{i}>{client}" if is_back else f"{client}>{i}" for i in theirs)
+            return ",".join(links), round(rng.uniform(0.1, 0.6), 2)  # of the connections there
         case "slow-links":
             return _cut(rng, nodes), round(rng.choice([0.02, 0.1, 0.4]), 3)
         case "keep":

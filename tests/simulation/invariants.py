@@ -7,6 +7,7 @@ leader lacks records   a leader of the newest epoch has everything that was ever
 member lacks records   so has every live member of its in-sync set
 replicas differ        the same bytes at the same place below the committed end, on every node
 failed by a read       who lacks room or descriptors while it only reads may try again
+not opened             a replica can be opened, where its disk is sound
 deaf and not fenced    a broker that hears nobody is soon taken out of office
 hole in a log          offsets follow one another in a log that is not compacted
 applied differs        every Raft entry is the same on every node, in every incarnation
@@ -54,6 +55,7 @@ class Invariants:
         # How far replicas have been read, since their nodes started: what a kill or a power cut has
         # changed below the old mark is looked at again.
         self._compared: dict[tuple[int, int, bytes, int], int] = {}
+        self._unusable: dict[tuple[int, int], set[tuple[str, int]]] = {}  # by process
         self._is_first_to_apply = False
         self._deaf_one: tuple[int, int, float] = (0, 0, 0.0)  # the node, the controller, since when
         self._entries: dict[int, tuple[int, int]] = {}  # group -> (second, entries in it)
@@ -89,6 +91,7 @@ class Invariants:
             if node.loop is not None and node.broker is not None:
                 self._raft(node)
                 self._partitions(node)
+                self._not_opened(node)
         if self.looks % 4 == 0:
             self._members()
         if self.looks % 8 == 0:
@@ -193,6 +196,13 @@ class Invariants:
         if calls & READS:
             self._violated("failed by a read", f"{hosted} on {node.node_id}: {failure}")
 
+    def _not_opened(self, node: VirtualNode) -> None:
+        known = self._unusable.setdefault((node.node_id, node.starts), set())
+        for topic, index in unusable(node) - known:
+            known.add((topic, index))
+            if not node.is_hurt:
+                self._violated("not opened", f"{topic}-{index} on {node.node_id}")
+
     def _deaf(self) -> None:
         """Look at a node that hears none of the others, while nothing else is wrong."""
         now, nodes, wires = self.cluster.timeline.now, self.cluster.nodes, self.cluster.wires
@@ -295,6 +305,12 @@ class Invariants:
             self._compared[place] = following.base_offset
             is_more = True
         return is_more
+
+
+def unusable(node: VirtualNode) -> set[tuple[str, int]]:
+    """The replicas that this process could not open."""
+    roles = getattr(node.broker, "_roles", None)
+    return set() if roles is None else roles._unusable
 
 
 def controls(node: VirtualNode) -> bool:

@@ -1,9 +1,9 @@
 """Transactional clients as there were before KIP-360, which give up soon.
 
 Whoever waits only a little for an answer asks again on a new connection; what it gave up may still
-be on its way. After a batch that was not answered in time it aborts by EndTxn, and asks for a new
-epoch only when it goes on: until then whatever comes late bears an epoch that counts. Every
-transaction stays open for a moment. What it does is in the history, as of all clients.
+be on its way. After a batch that no try brought in it aborts by EndTxn, and asks for a new epoch
+only when it goes on: until then whatever comes late bears an epoch that counts. Every transaction
+stays open for a moment. What it does is in the history, as of all clients.
 """
 
 import asyncio
@@ -38,6 +38,8 @@ GIVEN_UP_S = 4.0  # then a client leaves its transaction as it is
 OPEN_S = 0.1  # a transaction, after each batch
 BEFORE_A_NEW_EPOCH_S = 1.0
 LIFE = (3, 40)  # transactions
+TRIES = (1, 5)  # of a batch: some give up at once, others keep their epoch for long
+BATCHES_MAX = 3  # of a transaction, for each of its partitions
 
 
 async def transact(
@@ -73,6 +75,7 @@ class _OldClient:
         self._recorder, self._settings, self._dice, self._name = recorder, settings, dice, name
         self._view = ClusterView(bootstrap, timeout_ms=1_000)
         self._timeout_ms = dice.choice(TIMEOUTS_MS)
+        self._tries_max = dice.choice(TRIES)
         self._process = recorder.new_process()
         self._identity = (-1, -1)
         self._next: dict[int, int] = {}
@@ -114,7 +117,7 @@ class _OldClient:
         try:
             partitions = dice.sample(range(count), dice.randint(1, count))
             await self._add(partitions)
-            for partition in partitions:
+            for partition in partitions * dice.randint(1, BATCHES_MAX):
                 is_whole = await self._send(partition, transaction)
                 if not is_whole:
                     break
@@ -152,26 +155,28 @@ class _OldClient:
             producer_epoch=self._identity[1],
             base_sequence=sequence,
         )
+        tries = 0
         wanted = ProduceTopic(APPEND, None, [ProducePartition(partition, batch)])
         request = ProduceRequest(self._name, -1, 10_000, [wanted])
         body = produce.encode_request(request, PRODUCE_VERSION)
-        try:
-            connection = await self._view.leader_of(APPEND, partition)
-            answer = await connection.send(
-                PRODUCE, PRODUCE_VERSION, body, timeout_ms=self._timeout_ms
-            )
-        except KafkaError as problem:
-            recorder.send_ended(row, Outcome.INFO, error=type(problem).__name__)
+        while True:
+            tries += 1
+            try:
+                connection = await self._view.leader_of(APPEND, partition)
+                answer = await connection.send(
+                    PRODUCE, PRODUCE_VERSION, body, timeout_ms=self._timeout_ms
+                )
+                (one,) = produce.decode_response(answer, PRODUCE_VERSION).topics[0].partitions
+                if not one.error_code:
+                    recorder.send_ended(row, Outcome.OK, offset=one.base_offset)
+                    return True
+                error, outcome = error_for(one.error_code), outcome_of_send(one.error_code, tries)
+            except KafkaError as problem:
+                error, outcome = problem, Outcome.INFO
             await self._look_again()
-            return False
-        (one,) = produce.decode_response(answer, PRODUCE_VERSION).topics[0].partitions
-        code = one.error_code
-        error = type(error_for(code)).__name__ if code else None
-        offset = -1 if code else one.base_offset
-        recorder.send_ended(row, outcome_of_send(code or None), offset=offset, error=error)
-        if code:
-            await self._look_again()
-        return not code
+            if not error.retriable or tries >= self._tries_max:
+                recorder.send_ended(row, outcome, error=type(error).__name__)
+                return False
 
     async def _commit(self, transaction: Begun) -> None:
         self._recorder.commit_invoked(transaction)

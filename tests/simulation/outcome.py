@@ -43,6 +43,7 @@ class Shape:
     nodes: 1, 3, 4 or 5. seconds: of the safety phase, in which faults happen. faults: how many the
     seed's schedule has. pace: 1 is a busy cluster; at 10 every client pauses ten times as long.
     durable: flush.messages=1 everywhere, so that power may be cut on all nodes at once.
+    old_clients: so many in each of the two processes of clients.
     size: so many partitions and transactional ids are made at a time. step_cpu_ms: what one step of
     a node's loop may take of the processor; 0: anything. broker: further keys of server.properties.
     kinds: which faults may be drawn; empty: all.
@@ -53,6 +54,7 @@ class Shape:
     faults: int = 12
     pace: float = 1.0
     transaction_shards: int = 2
+    old_clients: int = 1
     durable: bool = False
     size: int = 0
     step_cpu_ms: int = 250
@@ -103,24 +105,32 @@ NAMED = {
         durable=True,  # so that power may go at any time, and on all machines
         kinds=(
             "disk-full", "sync-error", "slow-disk", "kill", "kill-all", "crash-io", "power",
-            "power-io", "power-all",
+            "power-io", "power-all", "cut", "pause",
         ),
+        # Logs are cut where leaders change, and by then the disk says what was cut off is synced.
+        broker=(("log.flush.offset.checkpoint.interval.ms", "4000"),),
     ),
     "links": Shape(
-        seconds=15.0,
-        faults=30,
+        seconds=20.0,
+        faults=24,
+        old_clients=3,
         kinds=(
             "cut", "cut-clients", "one-way", "slow-links", "hold-link", "hold-client", "keep",
-            "reset-links", "reset-clients", "noise", "kill", "pause",
+            "reset-links", "reset-clients", "noise", "kill",
         ),
     ),
     "disks": Shape(
         seconds=25.0,
-        faults=20,
+        faults=14,
         pace=2.0,
+        # Logs are cut where leaders change: while they are flushed, and below what is synced.
+        broker=(
+            ("log.flush.interval.messages", "10"),
+            ("log.flush.offset.checkpoint.interval.ms", "2500"),
+        ),
         kinds=(
-            "disk-full", "disk-errors", "sync-error", "slow-disk", "flip", "kill", "crash-io",
-            "power", "power-io",
+            "disk-full", "disk-errors", "sync-error", "slow-disk", "flip", "crash-io", "power",
+            "power-io", "cut", "stop",
         ),
     ),
     # So large that a step shows what grows with a number, and small enough to play.

@@ -144,3 +144,20 @@ def test_a_deaf_node_is_fenced_and_a_finding_if_it_is_not(
     deaf = Fault(at_s=0.5, kind="one-way", target="2", seconds=20.0, amount=DEAF)
     outcome = run_seed(1, shape=Shape(seconds=22.0, pace=24.0), faults=[deaf])
     assert outcome.names == ({"deaf and not fenced"} if switch else set())
+
+
+def test_a_replica_that_a_sound_disk_did_not_open_is_a_finding() -> None:
+    """Once a process; what failed while the disk did is none, then or later."""
+    cluster = TwoNodes()
+    invariants = cluster.watched()
+    failed: set[tuple[str, int]] = {("t", 0)}
+    broker = SimpleNamespace(_roles=SimpleNamespace(_unusable=failed))
+    node: Any = SimpleNamespace(node_id=1, starts=1, is_hurt=True, broker=broker)
+    invariants._not_opened(node)
+    node.is_hurt = False
+    invariants._not_opened(node)
+    assert invariants.found == []
+    failed.add(("t", 1))
+    for _ in range(2):
+        invariants._not_opened(node)
+    assert [name for name, _ in invariants.found] == ["not opened"]

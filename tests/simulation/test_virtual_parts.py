@@ -173,7 +173,7 @@ def test_what_was_held_arrives_before_the_end_of_its_connection(way: str) -> Non
     pair = Pair()
     _, stream = pair.connect()
     pair.timeline.run(1)
-    next(iter(pair.sockets.endpoints)).held_until = pair.timeline.now + 5.0
+    pair.sockets.hold(101, 1, 5.0)
     stream.transport.write(b"late")
     pair.timeline.run(1)
     getattr(stream.transport, way)()

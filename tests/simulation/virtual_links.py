@@ -223,7 +223,7 @@ class VirtualLinks(PeerHandlers):
             return  # it is gone and we do not know it yet
         kept_until = None
         if message[0] == What.REQUEST and not bulk:
-            kept_until = self._exchange.wires.kept_until(self.node_id, peer)
+            kept_until = self._exchange.wires.kept_until(self.node_id, peer, message[1])
         arrival = kept_until or self._arrival(peer, (peer, bulk, True), message, in_order)
         if arrival is None:
             dialled.under_way[bulk] -= 1

@@ -18,7 +18,6 @@ from .wires import Wires
 WINDOW_BYTES = 256 * 1024
 HIGH_WATER_BYTES = 64 * 1024
 SYN_RETRY_S = 0.5
-HELD = 0.6  # of the connections between two processes, by `hold`
 
 
 class Listener:
@@ -279,12 +278,12 @@ class Sockets:
             if {endpoint.loop.number, endpoint.far} == {one, other}:
                 endpoint.reset_later()
 
-    def hold(self, source: int, target: int, seconds: float) -> None:
-        """What is sent on some connections that exist now arrives this much later."""
+    def hold(self, source: int, target: int, seconds: float, share: float = 1.0) -> None:
+        """What is sent on a share of the connections that exist now arrives this much later."""
         rng = self.timeline.random
         for endpoint in self.endpoints:
             is_between = (endpoint.loop.number, endpoint.far) == (source, target)
-            if is_between and rng.random() < HELD:
+            if is_between and rng.random() < share:
                 endpoint.held_until = self.timeline.now + seconds
 
     def _healed(self) -> None:

@@ -23,7 +23,7 @@ class Wires:
         self.repetition = 0.0
         self.disorder = 0.0
         self.silent: set[int] = set()  # machines without power
-        self._kept: dict[int, tuple[int, float, Callable[[int], None]]] = {}  # see `keep`
+        self._kept: dict[int, tuple[int, int, float, Callable[[int], None]]] = {}  # see `keep`
         self.on_heal: list[Callable[[], None]] = []
 
     @staticmethod
@@ -67,20 +67,22 @@ class Wires:
             else:
                 self._slow.pop(link, None)
 
-    def keep(self, source: int, count: int, until: float, on_kept: Callable[[int], None]) -> None:
-        """Keep the next requests of a node back; those behind them overtake them."""
-        self._kept[source] = count, until, on_kept
+    def keep(
+        self, source: int, kind: int, count: int, until: float, on_kept: Callable[[int], None]
+    ) -> None:
+        """Keep the next requests of a node back; those behind them overtake them. kind 0: any."""
+        self._kept[source] = kind, count, until, on_kept
 
-    def kept_until(self, source: int, target: int) -> float | None:
-        """Until when this message is kept back; None: it is not."""
-        if source not in self._kept:
+    def kept_until(self, source: int, target: int, kind: int) -> float | None:
+        """Until when this request is kept back; None: it is not."""
+        if source not in self._kept or self._kept[source][0] not in (0, kind):
             return None
-        count, until, on_kept = self._kept.pop(source)
+        kind, count, until, on_kept = self._kept.pop(source)
         now = self._timeline.now
         if until <= now:
             return None
         if count > 1:
-            self._kept[source] = count - 1, until, on_kept
+            self._kept[source] = kind, count - 1, until, on_kept
         on_kept(target)
         return self._timeline.random.uniform(now, until)
 

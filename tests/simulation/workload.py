@@ -98,8 +98,9 @@ class Workload:
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
-                more_dice = random.Random(dice.getrandbits(64))
-                group.create_task(transact(*given, more_dice, f"old-{name}"))
+                for number in range(self.cluster.shape.old_clients):
+                    more_dice = random.Random(dice.getrandbits(64))
+                    group.create_task(transact(*given, more_dice, f"old-{name}-{number}"))
                 group.create_task(load(*given, dice, number=int(name[1:]), workloads=workloads))
 
         self.tasks[name] = client.run(work())

@@ -58,8 +58,6 @@ def leave_to_chance(names: list[str], cpu_s: float, first: int, is_kept: bool) -
     """Print what random simulation finds."""
     known = {result.switch: result for result in results.read()}
     for name in names:
-        if SWITCHES[name].scenario.startswith("raft-"):
-            continue  # these have a simulation of their own, which is random
         chance = by_chance(SWITCHES[name], cpu_s=cpu_s, first=first)
         print(f"{name}: {chance} {', '.join(chance.found)}", flush=True)
         if is_kept and name in known:

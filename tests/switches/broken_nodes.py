@@ -7,6 +7,8 @@ from typing import Any
 from oncelog.node.checkpoint_writer import CheckpointWriter
 from oncelog.node.logs import DirectoryJob, Logs
 from oncelog.storage import disk_guard
+from oncelog.storage.disk_guard import DiskGuard
+from oncelog.storage.log_directory import LogDirectory
 
 from .patching import replaced
 
@@ -23,6 +25,15 @@ def shared_tables() -> AbstractContextManager[Any]:
         return outcomes
 
     return replaced(Logs, "carry_out", carry_out)
+
+
+def latched_directory() -> AbstractContextManager[Any]:
+    """A disk that failed once for something small is never asked again."""
+
+    def disk(self: Any) -> DiskGuard:
+        return vars(self).setdefault("_guard", DiskGuard(str(self.path)))
+
+    return replaced(LogDirectory, "_disk", disk)
 
 
 def latched_log() -> AbstractContextManager[Any]:

@@ -19,6 +19,7 @@ class Switch:
     install: Install
     scenario: str
     found_as: frozenset[str]
+    shape: str = ""  # in which random simulation finds it; none: the seeds' own
 
     @property
     def plays_on_processes(self) -> bool:
@@ -31,9 +32,10 @@ class Switch:
         return self.scenario.startswith("random")
 
 
-def _switch(name: str, install: Install, scenario: str, *found_as: str) -> Switch:
+def _switch(name: str, install: Install, scenario: str, *found_as: str, shape: str = "") -> Switch:
     breaks = (install.__doc__ or "").strip().removesuffix(".")
-    return Switch(name, breaks, install, scenario, frozenset(found_as))
+    shape = shape or scenario.partition("random-")[2]
+    return Switch(name, breaks, install, scenario, frozenset(found_as), shape)
 
 
 _ALL = (
@@ -41,7 +43,7 @@ _ALL = (
     _switch("no-window", broken_logs.no_window, "lost-answer", "probe-failed"),
     _switch("no-epoch-check", broken_logs.no_epoch_check, "zombie", "zombie-write", "G1a"),
     _switch("no-coordinator-epoch", broken_logs.no_coordinator_epoch, "late-marker",
-            "unseen", "lost-write", "torn-transaction"),
+            "unseen", "lost-write", "torn-transaction", "coordinator-epoch-fell"),
     _switch("first-marker-only", broken_decisions.first_marker_only, "two-partitions",
             "lso-stuck", "torn-transaction"),
     _switch("no-stable-offset", broken_logs.no_stable_offset, "open-transaction",
@@ -60,15 +62,19 @@ _ALL = (
     _switch("unchecked-snapshot", broken_logs.unchecked_snapshot, "flipped-bit",
             "derived-file", "probe-failed"),
     _switch("forgotten-vote", broken_decisions.forgotten_vote, "raft-elections", "two leaders"),
-    _switch("no-sync", broken_decisions.no_sync, "raft-power-cuts", "lost", "without", "damaged"),
+    _switch("no-sync", broken_decisions.no_sync, "raft-power-cuts",
+            "lost", "without", "damaged",
+            "node ended", "applied differs", "unseen", "lost-write", shape="power"),
     _switch("no-flush", broken_logs.no_flush, "power-cut", "unseen", "lost-write"),
     _switch("no-connection-fence", broken_decisions.no_connection_fence, "late-end",
-            "G1a", "torn-transaction"),
+            "G1a", "torn-transaction", shape="links"),
     _switch("reused-producer-ids", broken_decisions.reused_producer_ids, "two-producers",
             "inconsistent-offsets", "unseen"),
     _switch("same-epoch-after-timeout", broken_decisions.same_epoch_after_timeout, "timeout",
             "torn-transaction", "unseen"),
     _switch("shared-tables", broken_nodes.shared_tables, "random", "unhandled"),
+    _switch("latched-directory", broken_nodes.latched_directory, "random-disks",
+            "not opened", "node ended"),
     _switch("latched-log", broken_nodes.latched_log, "random", "failed by a read"),
     _switch("late-recovery-point", broken_nodes.late_recovery_point, "random-power",
             "value lost", "leader lacks records", "member lacks records"),

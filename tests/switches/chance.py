@@ -2,39 +2,47 @@
 
 The directed scenarios prove that the judge knows a bug when it sees one; this tells how likely the
 schedules that are drawn by lot are to meet it: a measure of the simulation, not a test. The shapes
-are the seeds' own.
+are the seeds' own, or that of a class of faults.
 """
 
 import time
 from dataclasses import dataclass
 
+from ..simulation.outcome import NAMED
 from ..simulation.run import run_seed
 from .catalogue import Switch
 
 FIRST = 100_000  # seeds that nothing else uses
+RANDOM_APART = 1_000_000  # the first seeds of the plays of a scenario that is random
 
 
 @dataclass(frozen=True, slots=True)
 class Chance:
     """`seeds`: how many were tried, from `first` on; the last found it, unless `found` is empty."""
 
+    shape: str
     first: int
     seeds: int
     cpu_s: float
     found: tuple[str, ...]
 
     def __str__(self) -> str:
+        where = f"{self.shape}: " if self.shape else ""
         if self.found:
-            return f"seed {self.seeds} of {self.first}.., {self.cpu_s:.0f} s"
-        return f"not with {self.seeds} seeds"
+            return f"{where}seed {self.seeds} of {self.first}.., {self.cpu_s:.0f} s"
+        return f"{where}not with {self.seeds} seeds"
 
 
 def by_chance(switch: Switch, *, cpu_s: float, first: int = FIRST) -> Chance:
-    """Try seed after seed until it is found, or so much time of the processor is spent."""
+    """Try seed after seed until it is found under a right name, or so much time of the processor
+    is spent.
+    """
+    shape = NAMED[switch.shape] if switch.shape else None
     started, seeds = time.process_time(), 0
     while True:
-        outcome = run_seed(first + seeds, install=switch.install)
+        outcome = run_seed(first + seeds, shape=shape, install=switch.install)
+        found = outcome.names & switch.found_as
         seeds += 1
         spent_s = time.process_time() - started
-        if outcome.names or spent_s > cpu_s:
-            return Chance(first, seeds, spent_s, tuple(sorted(outcome.names)))
+        if found or spent_s > cpu_s:
+            return Chance(switch.shape, first, seeds, spent_s, tuple(sorted(found)))

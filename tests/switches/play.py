@@ -27,6 +27,7 @@ from ..simulation.virtual_cluster import VirtualCluster
 from . import scenarios_logs, scenarios_raft, scenarios_transactions
 from .broken_node import nodes_with
 from .catalogue import Switch
+from .chance import RANDOM_APART
 from .real_stage import RealCluster
 from .simulated_stage import SimulatedCluster
 from .stage import ClusterOnStage, Stage
@@ -36,7 +37,7 @@ CLUSTER_SCENARIOS: dict[str, Scenario] = scenarios_logs.SCENARIOS | scenarios_tr
 RAFT_SCENARIOS: dict[str, Callable[[int], object]] = dict(scenarios_raft.SCENARIOS)
 # Random simulation, with the seeds' own shapes or with one for a class of faults.
 RANDOM_SCENARIOS: dict[str, Shape | None] = {"random": None} | {
-    f"random-{name}": NAMED[name] for name in ("disks", "links", "power")
+    f"random-{name}": shape for name, shape in NAMED.items()
 }
 RAFT_SEEDS_MAX = 60
 RANDOM_SEEDS_MAX = 200
@@ -92,7 +93,7 @@ def _play_raft(switch: Switch, is_on: bool, seed: int) -> tuple[dict[str, str], 
 
 def _play_at_random(switch: Switch, is_on: bool, seed: int) -> tuple[dict[str, str], int]:
     shape = RANDOM_SCENARIOS[switch.scenario]
-    first = seed * 1_000_000
+    first = seed * RANDOM_APART
     for number in range(first, first + RANDOM_SEEDS_MAX) if is_on else (seed,):
         outcome = run_seed(number, shape=shape, install=switch.install if is_on else None)
         found = {words.partition(": ")[0]: words for words in outcome.violations}

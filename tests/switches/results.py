@@ -50,7 +50,7 @@ def attempt(
     on: Found = {}
     off: Found = {}
     caught: set[str] = set()
-    count, longest_s = 0, 0.0
+    count, longest_s, by_chance = 0, 0.0, ""
     for seed in range(1, seeds + 1):
         one = _played(switch, True, on_processes, seed)
         names = one.caught_by(switch)
@@ -58,6 +58,8 @@ def attempt(
         count += bool(names)
         on |= one.found
         longest_s = max(longest_s, one.seconds)
+        if switch.is_left_to_chance and names:
+            by_chance = by_chance or _by_chance(switch, one)
         # A scenario of Raft tries many seeds: the one that met the bug has to be clean without it.
         same = seed if one.seed is None else one.seed
         off |= _played(switch, False, on_processes, same).found
@@ -70,8 +72,18 @@ def attempt(
         count,
         round(longest_s, 1),
         not off,
+        by_chance,
     )
     return result, on, off
+
+
+def _by_chance(switch: Switch, played: "Played") -> str:
+    """A random scenario is chance itself."""
+    from .chance import RANDOM_APART, Chance  # brings a whole simulation with it
+
+    assert played.seed is not None
+    number = played.seed % RANDOM_APART
+    return str(Chance(switch.shape, played.seed - number, number + 1, played.seconds, ("",)))
 
 
 def _played(switch: Switch, is_on: bool, on_processes: bool, seed: int) -> "Played":

@@ -118,7 +118,8 @@ them all.
 *s*: the longest play, with its verdict; *without it*: what was found in the same scenario, with the
 same seeds, without the bug; *by chance*: which seed of random simulation finds it, of seeds that
 nothing was tuned on, and after how many seconds of the processor (`--chance S`): a measure of the
-simulation, and no proof. The scenario `random` is that simulation itself.
+simulation, and no proof. Where a shape is named the seeds have that one (docs/simulation.md), else
+their own. The scenario `random` is that simulation itself.
 
 ## The checks
 
