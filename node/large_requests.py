@@ -45,13 +45,14 @@ class LargeRequests:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size_bytes, turn))
         self._let_in()
-        if not turn.done():
-            await self._wait(client, turn)
         try:
+            if not turn.done():
+                await self._wait(client, turn)
             yield
-        finally:
-            self.in_work_bytes -= size_bytes
-            self._let_in()
+        finally:  # a cancelled request may have been given its turn without having heard of it
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.in_work_bytes -= size_bytes
+                self._let_in()
 
     @staticmethod
     async def _wait(client: Client, turn: "asyncio.Future[None]") -> None:

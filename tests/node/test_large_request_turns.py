@@ -114,6 +114,22 @@ async def test_a_place_is_free_when_its_request_fails() -> None:
 
 
 @on_a_loop
+async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled() -> None:
+    """Its client has gone in the very turn in which the request before it ended."""
+    line = LargeRequests(100)
+    async with AsyncExitStack() as first:
+        await first.enter_async_context(line.turn(Client(), 100))
+        cancelled, last = Asking(line, 100), Asking(line, 100)
+        await settle()
+    cancelled.task.cancel()
+    await settle()
+    assert not cancelled.began
+    assert last.began
+    await last.end()
+    assert not line.in_work_bytes
+
+
+@on_a_loop
 async def test_clients_that_ask_for_much_and_go_leave_little_behind() -> None:
     """Their bytes count no more, but 100,000 entries each were decoded and answered."""
     broker = FakeBroker(1)
