@@ -88,7 +88,9 @@ def load_log(
     recovery = _Recovery(directory, config, segments, snapshots, log_start_offset, now_ms)
     if lost_pages or (machine_restarted and not clean_shutdown):
         snapshots.remove_unreadable()
-        dirty_from = segments.floor(recovery_point) or segments.first
+        # With the segment that ends at the point: a flush leaves out the indexes of the active one,
+        # which it may have been.
+        dirty_from = segments.floor(recovery_point - 1) or segments.first
         damaged = yield from _first_damaged(segments, until=dirty_from)
         yield from recovery.read_from(damaged or dirty_from, whole_to=recovery_point)
     else:
@@ -101,7 +103,7 @@ def load_log(
             except (CorruptIndex, CorruptTransactionIndex):
                 damaged = active
             except CorruptMessage:  # what was written is not there after all
-                unsynced = None if clean_shutdown else segments.floor(recovery_point)
+                unsynced = None if clean_shutdown else segments.floor(recovery_point - 1)
                 damaged = unsynced or active
         if damaged is not None:
             yield from recovery.read_from(damaged, whole_to=LONG_MAX)
@@ -329,7 +331,7 @@ def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | 
 
 def _drop_caches(segments: SegmentList, recovery_point: int) -> None:
     """Let what is read be what lies on the disk: pages that could not be written count as clean."""
-    for segment in segments.from_floor(recovery_point):
+    for segment in segments.from_floor(recovery_point - 1):
         segment.file.drop_cache()
 
 

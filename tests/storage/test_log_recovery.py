@@ -613,3 +613,23 @@ def test_a_log_that_begins_is_the_same_as_one_recovered_from_nothing(tmp_path, s
         found.append((offsets, list(log.leader_epochs.entries), files))
     assert found[0] == found[1]
     assert found[0][0] == (start, start, start + 3)
+
+
+def test_an_abort_of_a_segment_that_was_just_closed_is_found_after_a_power_cut(tmp_path):
+    """A flush leaves the indexes of the active segment out; the power ends before the next one."""
+    config = LogConfig(segment_bytes=400)
+    log = open_log(tmp_path / "t-0", config=config)
+    lead(log, 3, producer=7, transactional=True)
+    end_transaction(log, 7, ControlType.ABORT)
+    log.flush()
+    recovery_point = log.recovery_point
+    before = derived(log)
+    lead(log, 5)
+    first, active = log.segments
+    assert active.base_offset == recovery_point == 4
+    first.transaction_index.path.unlink()
+    active.file.truncate(0)
+    again = open_log(
+        tmp_path / "t-0", config=config, recovery_point=recovery_point, machine_restarted=True
+    )
+    assert derived(again) == before
