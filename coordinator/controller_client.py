@@ -25,6 +25,7 @@ from .commands import (
     AllocateProducerIds,
     AlterPartition,
     Command,
+    FailReplicas,
     RegisterBroker,
     encode_command,
     has_items,
@@ -46,6 +47,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 OPERATION_ID_BYTES = 16
 # These are recognised by what they say; another block of producer ids does no harm.
 _NEEDS_NO_ID = (RegisterBroker, AlterPartition, AllocateProducerIds)
+_OF_BROKERS = (*_NEEDS_NO_ID, FailReplicas)  # the others are a client's, and wait in its line
 
 
 class ControllerClient:
@@ -170,11 +172,12 @@ class ControllerClient:
     async def _submit(self, command: Command, deadline_ms: int) -> Result:
         is_known = isinstance(command, _NEEDS_NO_ID)
         operation_id = b"" if is_known else self._random_bytes(OPERATION_ID_BYTES)
-        if not is_known:  # it is a client's
+        is_of_client = not isinstance(command, _OF_BROKERS)
+        if is_of_client:
             await self._work.share.room()
         payload = encode_command(command, operation_id)
         answer = await self._request(MESSAGE_OF[type(command)], payload, deadline_ms)
-        if not is_known:
+        if is_of_client:
             await self._work.share.room()
         return decode_result(answer)
 

@@ -102,7 +102,9 @@ class OffsetTable:
         groups = self._pending.get(producer_id, {})
         counter = StepCounter(ENTRIES_A_STEP)
         for group_id in list(groups):
-            for where, offset in list(groups[group_id].items()):
+            pending = groups[group_id]
+            while pending:
+                where, offset = pending.popitem()
                 self.size -= 1
                 self._close(group_id, where, producer_id)
                 newest = self._committed.get(group_id, {}).get(where)
@@ -110,7 +112,7 @@ class OffsetTable:
                     self._put(group_id, where, offset)
                 if counter.ends_step():
                     yield
-            del groups[group_id]
+            groups.pop(group_id, None)
         self._pending.pop(producer_id, None)
 
     def _put(self, group_id: str, where: TopicPartition, offset: CommittedOffset) -> None:
