@@ -195,7 +195,7 @@ def test_the_loop_goes_on_while_a_log_is_cut(tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-def test_a_new_leader_is_told_of_an_end_that_stays(tmp_path: Path, how: str) -> None:
+def test_the_end_offset_sent_to_a_new_leader_is_not_truncated(tmp_path: Path, how: str) -> None:
     """It counts what a follower says it has: that must not be cut by an order of the old leader."""
 
     async def test(node: Follower) -> None:

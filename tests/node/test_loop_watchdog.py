@@ -197,7 +197,7 @@ asyncio.run(main())
 """
 
 
-def test_a_stop_whose_end_another_thread_is_told_of_first_is_no_stall() -> None:
+def test_a_stop_is_no_stall_when_another_thread_handles_its_sigcont() -> None:
     answer = subprocess.run(
         [sys.executable, "-c", CONTINUED_LATE], capture_output=True, text=True, timeout=DEADLINE_S
     )

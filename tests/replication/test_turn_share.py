@@ -116,7 +116,7 @@ def test_what_was_charged_is_no_longer_there() -> None:
     run(test())
 
 
-def test_a_failure_hurts_nobody_behind_it() -> None:
+def test_an_action_that_fails_does_not_stop_those_behind_it() -> None:
     async def test() -> None:
         counted, failures = Counted(), []
         asyncio.get_running_loop().set_exception_handler(
@@ -137,7 +137,7 @@ def test_a_failure_hurts_nobody_behind_it() -> None:
     run(test())
 
 
-def test_a_task_that_is_cancelled_takes_nobodys_place() -> None:
+def test_a_cancelled_task_does_not_use_up_the_share() -> None:
     async def test() -> None:
         counted = Counted()
 

@@ -87,7 +87,7 @@ class Server:
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     st.booleans(),
 )
-def test_who_knows_the_password_gets_in_and_nobody_else(mechanism, name, password, is_right):
+def test_only_the_right_password_is_authenticated(mechanism, name, password, is_right):
     server = Server(mechanism, password if is_right else password + "!", b"salt", 4096)
     scram = ScramClient(mechanism, name, Secret(password), "nonce")
     wanted = scram.respond(server.first(scram.start()))

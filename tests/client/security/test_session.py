@@ -88,7 +88,7 @@ def test_nothing_overtakes_a_renewal_that_takes_long():
     asyncio.run(work())
 
 
-def test_a_user_who_was_dropped_meanwhile_is_told_so():
+def test_reauthentication_of_a_deleted_user_is_an_authentication_error():
     async def work() -> None:
         async with Listener(lifetime_ms=100).running() as listener:
             connection = await connect(listener)
