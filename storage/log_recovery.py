@@ -53,6 +53,7 @@ class LoadedLog(NamedTuple):
     log_end_offset: int
     is_cut: bool  # batches were left out: nothing may grow in their place before a flush
     is_synced: bool = False  # it is as a clean end has left it: all on the disk, names and indexes
+    indexed_from: int = LONG_MAX  # from here on indexes were made anew, maybe below what is synced
 
 
 def load_log(
@@ -92,6 +93,8 @@ def load_log(
         # which it may have been.
         dirty_from = segments.floor(recovery_point - 1) or segments.first
         damaged = yield from _first_damaged(segments, until=dirty_from)
+        if damaged is not None:
+            recovery.indexed_from = damaged.base_offset
         yield from recovery.read_from(damaged or dirty_from, whole_to=recovery_point)
     else:
         active = segments.active
@@ -106,6 +109,7 @@ def load_log(
                 unsynced = None if clean_shutdown else segments.floor(recovery_point - 1)
                 damaged = unsynced or active
         if damaged is not None:
+            recovery.indexed_from = damaged.base_offset
             yield from recovery.read_from(damaged, whole_to=LONG_MAX)
     loaded = yield from recovery.finish()
     if lost_pages:
@@ -154,6 +158,7 @@ class _Recovery:
         self.saved_epochs: tuple[EpochStart, ...] = ()
         self.is_as_closed = False
         self.is_cut = False
+        self.indexed_from = LONG_MAX
 
     def resume(self, active: Segment, *, was_killed: bool) -> Steps[None]:
         """Read what lies behind the newest snapshot, and behind the last index entry below it.
@@ -243,6 +248,7 @@ class _Recovery:
             log_end_offset,
             self.is_cut,
             self.is_as_closed and not is_changed,
+            self.indexed_from,
         )
 
     def _load_state(self, end_offset: int) -> Steps[None]:

@@ -124,14 +124,14 @@ class PartitionLog(TransactionalLog):
             directory,
             config,
             loaded,
-            recovery_point=flushed_to,
+            recovery_point=min(flushed_to, loaded.indexed_from),
             disk=disk,
             now_ms=now_ms,
             fault_point=fault_point,
         )
         log.topic, log.partition, log.topic_id = topic, partition, topic_id
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-        if loaded.is_cut:
+        if loaded.is_cut or loaded.indexed_from < flushed_to:
             log.flush()
         return log
 

@@ -633,3 +633,30 @@ def test_an_abort_of_a_segment_that_was_just_closed_is_found_after_a_power_cut(t
         tmp_path / "t-0", config=config, recovery_point=recovery_point, machine_restarted=True
     )
     assert derived(again) == before
+
+
+@pytest.mark.parametrize("machine_restarted", [False, True])
+def test_indexes_that_recovery_made_again_outlive_a_power_cut(
+    tmp_path, monkeypatch, machine_restarted
+):
+    """One was missing below the recovery point, so all above it are new files; the power goes."""
+    directory, synced = tmp_path / "t-0", set()
+    log = open_log(directory)
+    write_history(log, steps=200)
+    log.flush()
+    before, recovery_point = derived(log), log.recovery_point
+    log.segments.first.paths()[1].unlink()
+    for path in directory.iterdir():
+        os.utime(path, (1, 1))  # of what is on the disk
+    for name in ("fsync", "fdatasync"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda fd, real=real: (synced.add(os.readlink(f"/proc/self/fd/{fd}")), real(fd))
+        )
+    options = {"recovery_point": recovery_point, "machine_restarted": machine_restarted}
+    assert derived(open_log(directory, **options)) == before
+    for path in directory.glob("*index"):
+        if path.stat().st_mtime > 1 and str(path) not in synced:
+            path.write_bytes(b"")  # the name was there, and nothing behind it
+    again = open_log(directory, recovery_point=recovery_point, machine_restarted=True)
+    assert derived(again) == before
