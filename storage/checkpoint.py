@@ -9,12 +9,14 @@ import os
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .corrupt_file import CorruptFile
 from .leader_epochs import EpochStart
 
+TEMPORARY_SUFFIX = ".tmp"
 CHECKPOINT_VERSION = 0
 META_PROPERTIES_VERSION = 1
 PARTITION_METADATA_VERSION = 0
@@ -46,21 +48,26 @@ def write_atomically(
 
     Without `fsync` it still survives a crash of the process, but maybe not one of the machine.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     fault_point("checkpoint.before-write")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-        if fsync:
-            fault_point("checkpoint.before-fsync")
-            os.fsync(fd)
-            fault_point("checkpoint.after-fsync")
-    finally:
-        os.close(fd)
-    fault_point("checkpoint.before-rename")
-    os.replace(temporary, path)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(fd, view) :]
+            if fsync:
+                fault_point("checkpoint.before-fsync")
+                os.fsync(fd)
+                fault_point("checkpoint.after-fsync")
+        finally:
+            os.close(fd)
+        fault_point("checkpoint.before-rename")
+        os.replace(temporary, path)
+    except OSError:  # what half of it took of a full disk is given back
+        with suppress(OSError):
+            temporary.unlink()
+        raise
     fault_point("checkpoint.after-rename")
     if fsync:
         sync_directory(path.parent)

@@ -6,10 +6,12 @@ executor, and on the loop again a rename, if the segment is as it was.
 """
 
 import os
+from contextlib import suppress
 from functools import partial
 
 from ..wire.record_batch import BatchHeader
 from ..wire.steps import Steps
+from .checkpoint import TEMPORARY_SUFFIX
 from .producer_recovery import aborted_entry, load_producers, take_in, walk_headers
 from .segment import Segment
 from .segment_list import SegmentList
@@ -25,18 +27,27 @@ class IndexMending:
         self._size_bytes = segment.size_bytes
         self._content = encode(transactions)
         self._path = segment.transaction_index.path
-        self._temporary = self._path.with_name(self._path.name + ".tmp")
+        self._temporary = self._path.with_name(self._path.name + TEMPORARY_SUFFIX)
 
     def write(self) -> None:
         """Bring it to the disk under another name (blocks). Raises OSError."""
-        fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            view = memoryview(self._content)
-            while view:
-                view = view[os.write(fd, view) :]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            fd = os.open(self._temporary, flags, 0o644)
+            try:
+                view = memoryview(self._content)
+                while view:
+                    view = view[os.write(fd, view) :]
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError:
+            self._discard()
+            raise
+
+    def _discard(self) -> None:
+        with suppress(OSError):
+            self._temporary.unlink()
 
     def swap_in(self, segments: SegmentList) -> None:
         """Let the segment have it, unless it was cut, cleaned or dropped. Raises OSError."""
@@ -45,6 +56,8 @@ class IndexMending:
         if is_there and segment is not segments.active and segment.size_bytes == self._size_bytes:
             os.replace(self._temporary, self._path)
             segment.transaction_index = TransactionIndex(self._path, segment.base_offset)
+        else:
+            self._discard()
 
 
 def mending(

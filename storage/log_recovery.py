@@ -23,7 +23,13 @@ from typing import NamedTuple
 from ..wire.errors import CorruptMessage, InconsistentTopicId, InvalidRecord
 from ..wire.record_batch import BatchHeader
 from ..wire.steps import Steps
-from .checkpoint import CorruptCheckpoint, LeaderEpochCheckpoint, PartitionMetadata, encode_uuid
+from .checkpoint import (
+    TEMPORARY_SUFFIX,
+    CorruptCheckpoint,
+    LeaderEpochCheckpoint,
+    PartitionMetadata,
+    encode_uuid,
+)
 from .disk_guard import OUT_OF_RESOURCES
 from .flush_job import FLUSH_FAILED
 from .index import CorruptIndex
@@ -310,6 +316,8 @@ def _open_segments(
         stem, suffix = os.path.splitext(name)
         if suffix in stems and stem.isdecimal():
             stems[suffix].add(stem)
+        elif suffix == TEMPORARY_SUFFIX:  # of a process that was killed while it wrote
+            (directory / name).unlink()
     logs = stems.pop(".log")
     for suffix, found in stems.items():
         for stem in found - logs:

@@ -186,3 +186,22 @@ def test_retention_goes_on_when_there_is_room_for_names(logs, monkeypatch):
         assert on_disk == {segment.base_offset for segment in log.segments}
     log.delete_old_segments(NOW_MS)
     assert log.log_start_offset > 6
+
+
+def test_half_a_file_that_found_no_room_takes_none(logs, monkeypatch):
+    """Each snapshot has a name of its own: none would take the place of the half of another."""
+    log = logs.open()
+    logs.lead(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", no_room)
+        log.roll(NOW_MS)
+    assert not log.is_failed and not list(log.directory.glob("*.tmp"))
+
+
+def test_what_a_killed_process_had_begun_to_write_is_gone_with_the_next_start(logs):
+    log = logs.open()
+    logs.lead(log)
+    for name in (f"{7:020d}.snapshot.tmp", f"{0:020d}.txnindex.tmp"):
+        (log.directory / name).write_bytes(b"half")
+    again = logs.open()
+    assert again.log_end_offset == 1 and not list(log.directory.glob("*.tmp"))

@@ -87,3 +87,4 @@ def test_an_index_of_what_is_gone_is_not_used(log, use):
     else:
         log.index_mended(mending)
     assert (path.read_bytes() if path.exists() else None) == before
+    assert use == "delete" or not list(log.directory.glob("*.tmp"))

@@ -651,7 +651,9 @@ def test_indexes_that_recovery_made_again_outlive_a_power_cut(
     for name in ("fsync", "fdatasync"):
         real = getattr(os, name)
         monkeypatch.setattr(
-            os, name, lambda fd, real=real: (synced.add(os.readlink(f"/proc/self/fd/{fd}")), real(fd))
+            os,
+            name,
+            lambda fd, real=real: (synced.add(os.readlink(f"/proc/self/fd/{fd}")), real(fd)),
         )
     options = {"recovery_point": recovery_point, "machine_restarted": machine_restarted}
     assert derived(open_log(directory, **options)) == before
