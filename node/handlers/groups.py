@@ -246,7 +246,12 @@ def leave_group(context: RequestContext, header: RequestHeader, request: Any) ->
         if start:
             yield
         leaving = list(map(_leaving, request.members[start : start + LEAVING_A_STEP]))
-        errors = _leave(context.broker, request.group_id, leaving)
+        try:
+            errors = _leave(context.broker, request.group_id, leaving)
+        except KafkaError as error:
+            if not members:
+                raise
+            errors = [error.number] * len(leaving)  # the others have left
         members += map(_left, leaving, errors)
     return {"error_code": ErrorCode.NONE, "members": members}
 

@@ -177,6 +177,7 @@ async def offset_commit(context: RequestContext, header: RequestHeader, request:
     try:
         shard = broker.groups.shard_for(commit.group_id)
         await broker.work.finish("OffsetCommit", commit.checking_room(shard.offsets))
+        shard = broker.groups.shard_for(commit.group_id)  # again: it may have resigned meanwhile
         shard.check_offset_commit(
             commit.group_id,
             request.member_id,

@@ -14,6 +14,7 @@ from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.coordinator.groups.records import OffsetValue, encode_offset_key, encode_offset_value
 from oncelog.node.group_removal import OffsetExpiry, forget_deleted_topics
 from oncelog.node.group_shard import ShardState
+from oncelog.node.handlers import offset_commits
 from oncelog.node.handlers.group_admin import DELETE_GROUPS, GROUPS_A_STEP, LIST_GROUPS
 from oncelog.node.handlers.group_offsets import OFFSETS_A_STEP, offset_fetch
 from oncelog.replication.sliced_work import SlicedWork
@@ -412,5 +413,55 @@ def test_a_few_members_leave_at_once(tmp_path: Path, members: int, is_at_once: b
         assert answer.is_there == is_at_once
         errors = [each.error_code for each in (await answer.value()).members]
         assert errors == [ErrorCode.UNKNOWN_MEMBER_ID] * members
+
+    run(tmp_path, test)
+
+
+def test_members_that_left_before_a_resignation_are_told_so(tmp_path: Path) -> None:
+    """They would ask the next coordinator, which does not know them any more."""
+
+    async def test(broker: Broker) -> None:
+        broker.services.work = broker.replicas.work
+        leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
+        answer = broker.send(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
+        await asyncio.sleep(0)
+        broker.resign()
+        told = await answer.value()
+        assert told.error_code == ErrorCode.NONE
+        errors = [each.error_code for each in told.members]
+        count = errors.index(ErrorCode.NOT_COORDINATOR)
+        assert count in (50, 100)
+        assert errors[:count] == [ErrorCode.UNKNOWN_MEMBER_ID] * count
+        assert errors[count:] == [ErrorCode.NOT_COORDINATOR] * (120 - count)
+
+    run(tmp_path, test)
+
+
+def test_a_commit_is_not_judged_by_groups_that_have_gone_with_a_resignation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its member would take itself for fenced."""
+
+    async def test(broker: Broker) -> None:
+        in_steps(broker)
+        await broker.groups.append(broker.shard, commits(OFFSETS))
+        monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each has to be looked for
+        indexes = [{"partition_index": n, "committed_offset": 6} for n in range(OFFSETS)]
+        values = {
+            "group_id": "g",
+            "generation_id_or_member_epoch": 3,
+            "member_id": "m",
+            "topics": [{"name": "t", "partitions": indexes}],
+        }
+        checking = offset_commits._Commit.checking_room
+
+        def resigning(commit: Any, table: Any) -> Steps[None]:
+            broker.resign()
+            yield from checking(commit, table)
+
+        monkeypatch.setattr(offset_commits._Commit, "checking_room", resigning)
+        answer = await broker.ask(OFFSET_COMMIT, 8, values)
+        errors = {each.error_code for each in answer.topics[0].partitions}
+        assert errors == {ErrorCode.NOT_COORDINATOR}
 
     run(tmp_path, test)
