@@ -114,7 +114,7 @@ class LogMaintenance:
         now_ms = self._replicas.clock.wall_ms()
         for partition in written:
             log = partition.log
-            if log.is_failed:
+            if log.is_failed or self._replicas.get_by_id(partition.key) is not partition:
                 self._dirty_bytes -= self._dirty.pop(partition, 0)
                 self._timed.discard(partition)
                 continue

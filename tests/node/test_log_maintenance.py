@@ -132,3 +132,37 @@ def test_others_have_turns_while_retention_takes_many_segments(tmp_path: Path) -
         return max(before - after for before, after in itertools.pairwise(sizes))
 
     assert asyncio.run(run()) <= SEGMENTS_AT_ONCE
+
+
+def test_a_replica_that_left_is_not_held_on_to(tmp_path: Path) -> None:
+    """Of a topic of many partitions each log is retired in its turn, and was looked at before."""
+
+    async def run() -> None:
+        directory = LogDirectory(
+            tmp_path / "data", cluster_id="c", node_id=1, boot_id="b", new_directory_id=bytes(16)
+        )
+        broker = LeadingBroker(tmp_path, partitions=2)
+        config: Any = SimpleNamespace(
+            replica_high_watermark_checkpoint_interval_ms=60_000,
+            log_flush_offset_checkpoint_interval_ms=60_000,
+            log_flush_start_offset_checkpoint_interval_ms=60_000,
+            log_retention_check_interval_ms=60_000,
+        )
+        with ThreadPoolExecutor(1) as executor:
+            maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
+            staying, leaving = broker.replicas
+            for partition in (staying, leaving):
+                records = memoryview(bytearray(encode_batch([Record(0, 1, None, b"v")])))
+                header = decode_header(records)
+                partition.log.append_as_leader(records, header, leader_epoch=1, now_ms=1)
+                broker.replicas.written.add(partition)
+            await until(lambda: len(maintenance._dirty) == 2)
+            broker.replicas.remove(leaving)
+            await until(lambda: not broker.replicas.written)
+            leaving.log.retire()
+            assert list(maintenance._dirty) == [staying]
+            assert maintenance._dirty_bytes == staying.log.unwritten_bytes
+            await maintenance.stop()
+        directory.release()
+
+    asyncio.run(run())
