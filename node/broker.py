@@ -340,6 +340,7 @@ class Broker:
         )
         self._replicas.storage_failed = self._storage_failures.report
         self._roles.log_unusable = self._storage_failures.report_key
+        self._roles.log_usable = self._storage_failures.withdraw
         self._isr_proposer = IsrProposer(
             self._replicas,
             self._propose,

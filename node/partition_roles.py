@@ -62,6 +62,7 @@ class PartitionRoles:
     ) -> None:
         self.broker_epoch = -1
         self.log_unusable: Callable[[bytes, int], None] = lambda topic_id, index: None
+        self.log_usable: Callable[[bytes, int], None] = lambda topic_id, index: None
         self._node_id = node_id
         self._state = state
         self._replicas = replicas
@@ -265,7 +266,9 @@ class PartitionRoles:
                 log.retire()
                 self._remove_log(key)
             else:
-                self._unusable.discard(key)
+                if key in self._unusable:
+                    self._unusable.discard(key)
+                    self.log_usable(topic_id, key[1])
                 self._logs.opened(log, topic)
                 self._replicas.add(HostedPartition(*key, topic_id, log))
                 self._settle(key)

@@ -40,6 +40,14 @@ class StorageFailures:
         if self._task is None or self._task.done():
             self._task = background_task("failed replicas", self._run())
 
+    def withdraw(self, topic_id: bytes, index: int) -> None:
+        """It could be opened after all: a report that comes late would take it out."""
+        if self._unreported.pop((topic_id, index), self) is self:
+            return
+        if self._task is not None:  # maybe in the middle of asking
+            self._task.cancel()
+            self._task = background_task("failed replicas", self._run())
+
     async def stop(self) -> None:
         """Report no more."""
         if self._task is not None:

@@ -196,8 +196,9 @@ def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_other_from
 
         monkeypatch.setattr(PartitionLog, "opening", classmethod(without_files))
         async with running(tmp_path) as broker:
-            unusable = []
+            unusable, usable = [], []
             broker._roles.log_unusable = lambda topic_id, index: unusable.append(index)
+            broker._roles.log_usable = lambda topic_id, index: usable.append(index)
             await broker.create("a", 3)
             await until(lambda: broker._replicas.get("a", 2) is not None)
             await until(lambda: opened["a-1"] > 2)
@@ -210,6 +211,7 @@ def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_other_from
                 await broker.delete("a")
             else:
                 await until(lambda: broker.serves("a", 3))
+                assert usable == [1]
                 return
             await broker.create("a", 3, topic_id=NEW_ID)
             await until(lambda: broker.serves("a", 3))
