@@ -7,6 +7,7 @@ for a single %x01, and fails then: what it said is the better explanation, so it
 import base64
 import binascii
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class OauthbearerClient:
 def _refusal(challenge: bytes) -> str:
     try:
         said = json.loads(challenge)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
         return "the broker refused the token"
@@ -116,9 +117,18 @@ def expiry_of(token: str) -> float | None:
 
     Nothing is verified: that is the brokers' to do. We only want to come with a new one in time.
     """
-    claims = claims_of(token)
-    expires = claims.get("exp")
-    return float(expires) if isinstance(expires, int | float) else None
+    return seconds_of(claims_of(token).get("exp"))
+
+
+def seconds_of(value: Any) -> float | None:
+    """A number of seconds that somebody else has sent; None for what can be none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:  # an int of hundreds of digits
+        return None
+    return seconds if math.isfinite(seconds) else None
 
 
 def claims_of(token: str) -> dict[str, Any]:
@@ -129,6 +139,6 @@ def claims_of(token: str) -> dict[str, Any]:
     try:
         padded = parts[1] + "=" * (-len(parts[1]) % 4)
         claims = json.loads(base64.urlsafe_b64decode(padded))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, RecursionError):
         return {}
     return claims if isinstance(claims, dict) else {}

@@ -30,6 +30,7 @@ class Asking(Protocol):
 
     host: str
     port: int
+    timeout_ms: int
 
     async def call(self, api_key: int, values: dict[str, Any]) -> Any:
         """A request and its answer."""
@@ -90,7 +91,7 @@ class Security:
         assert sasl is not None
         token: Token | None = None
         if self.tokens is not None:
-            token = await self.tokens.token()
+            token = await self.tokens.token(connection.timeout_ms)
             mechanism = OauthbearerClient(token, sasl.extensions)
         elif sasl.mechanism in HASHES:
             nonce = secrets.token_urlsafe(NONCE_BYTES)
@@ -159,8 +160,9 @@ class SaslSession:
         try:
             await self.begin()
             self.renewals += 1
-        except KafkaError as problem:
-            self._connection.fail(f"it could not be authenticated anew ({problem})", problem)
+        except Exception as problem:  # whatever it was: in the middle of it nothing else goes
+            known = problem if isinstance(problem, KafkaError) else None
+            self._connection.fail(f"it could not be authenticated anew ({problem})", known)
             raise
 
 

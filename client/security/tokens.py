@@ -1,31 +1,37 @@
 """Access tokens for OAUTHBEARER: fetched when needed, kept, and renewed before they end.
 
 One source serves all connections of a client, and asks once for all that wait. A token is used for
-the first four fifths of its life (as Kafka's sasl.login.refresh.window.factor); the last fifth is
-for a session to be renewed in. Functions and HTTP run in a thread, so that the loop goes on.
+the first four fifths of its life (as Kafka's sasl.login.refresh.window.factor); in the last fifth
+another one is asked for, and until it comes, or while it does not, this one is used on. Functions
+and HTTP run in a thread, so that the loop goes on. Who waits for one does not wait for ever: it
+gives up, and finds the same question under way, or its answer, when it tries again.
 """
 
 import asyncio
 import base64
+import contextlib
 import http.client
 import inspect
 import json
+import socket
 import ssl
+import threading
 import time
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from ...wire.errors import NetworkException, SaslAuthenticationFailed
+from ...wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
 from ..failures import SslAuthenticationFailed
 from .config import TokenConfig
-from .oauthbearer import Token, expiry_of
+from .oauthbearer import Token, expiry_of, seconds_of
 from .secret import Secret
 from .tls import https_context
 
 WINDOW = 0.8
 ANSWER_BYTES_MAX = 1 << 20
 SPARE_S = 5.0  # a token that ends so soon is not shown to a broker any more
-RETRY_S = 1.0  # after an endpoint that gave no answer, while the token is good
+RETRY_S = 1.0  # after a failure, while the token is good
+SUCCESSOR_WAIT_S = 1.0  # of who could use the token that there is
 UNKNOWN_LIFE_S = 60.0  # of a token that does not say when it ends
 
 
@@ -34,32 +40,53 @@ class TokenSource:
 
     def __init__(self, config: TokenConfig) -> None:
         self._config = config
-        self._lock = asyncio.Lock()
         self._token: Token | None = None
         self._renew_s = 0.0  # wall clock, as tokens are
+        self._fetching: asyncio.Task[Token] | None = None
 
-    async def token(self) -> Token:
+    async def token(self, timeout_ms: int = 60_000) -> Token:
         """A token that will do for a while.
 
-        Raises NetworkException when the endpoint does not answer, SaslAuthenticationFailed when it
-        refuses or when the function fails.
+        Raises NetworkException when none has come in time, SaslAuthenticationFailed when the
+        endpoint refuses or the function fails, ValueError for a file of CAs that is none.
         """
-        async with self._lock:
-            now_s = time.time()
-            if self._token is not None and now_s < self._renew_s:
-                return self._token
-            try:
-                self._token = await self._fetch()
-            except NetworkException:
-                known = self._token
-                if known is None or known.expires_s is None or now_s > known.expires_s - SPARE_S:
-                    raise
-                self._renew_s = now_s + RETRY_S  # it is good for a while yet
-                return known
-            ends_s = self._token.expires_s
-            life_s = UNKNOWN_LIFE_S if ends_s is None else ends_s - now_s
-            self._renew_s = now_s + WINDOW * life_s
+        now_s = time.time()
+        if self._token is not None and now_s < self._renew_s:
             return self._token
+        known = self._token if self._is_good(now_s) else None
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.get_running_loop().create_task(self._renew())
+            self._fetching.add_done_callback(_seen)
+        limit_s = timeout_ms / 1000
+        done, _ = await asyncio.wait(
+            (self._fetching,), timeout=limit_s if known is None else min(limit_s, SUCCESSOR_WAIT_S)
+        )
+        if done and not self._fetching.cancelled():
+            return self._fetching.result()
+        if known is not None:
+            return known
+        source = "endpoint" if self._config.provider is None else "provider"
+        raise NetworkException(f"the token {source} has given no token in {timeout_ms} ms")
+
+    def _is_good(self, now_s: float) -> bool:
+        ends_s = None if self._token is None else self._token.expires_s
+        return ends_s is not None and now_s <= ends_s - SPARE_S
+
+    async def _renew(self) -> Token:
+        now_s = time.time()
+        try:
+            self._token = await self._fetch()
+        except (KafkaError, ValueError):
+            now_s = time.time()
+            known = self._token
+            if known is None or not self._is_good(now_s):
+                raise
+            self._renew_s = now_s + RETRY_S
+            return known
+        ends_s = self._token.expires_s
+        life_s = UNKNOWN_LIFE_S if ends_s is None else ends_s - now_s
+        self._renew_s = now_s + WINDOW * life_s
+        return self._token
 
     def invalidate(self, token: Token) -> None:
         """A broker refused it: the next connection asks for another one."""
@@ -92,15 +119,13 @@ def given_token(given: Any) -> Token:
         given, expires_s = given
     if isinstance(given, Secret):
         given = given.reveal()
-    is_time = expires_s is None or (
-        isinstance(expires_s, int | float) and not isinstance(expires_s, bool)
-    )
+    is_time = expires_s is None or seconds_of(expires_s) is not None
     if not isinstance(given, str) or not given or not is_time:
         raise SaslAuthenticationFailed(
             "sasl.oauthbearer.token.provider has to return the token as text, or (token, "
             "wall-clock seconds of its end)"
         )
-    return Token(Secret(given), expiry_of(given) if expires_s is None else float(expires_s))
+    return Token(Secret(given), expiry_of(given) if expires_s is None else seconds_of(expires_s))
 
 
 def request_token(config: TokenConfig) -> Token:
@@ -117,13 +142,19 @@ def request_token(config: TokenConfig) -> Token:
         )
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=connect_s)
+    hanging_up, is_late = None, threading.Event()
     try:
         connection.connect()
-        connection.sock.settimeout(read_s)
+        connection.sock.settimeout(read_s)  # of each part; all of it twice as long
+        hanging_up = threading.Timer(2 * read_s, _hang_up, (connection.sock, is_late))
+        hanging_up.daemon = True
+        hanging_up.start()
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", path, token_form(config), token_headers(config))
         answer = connection.getresponse()
         body = answer.read(ANSWER_BYTES_MAX)
+        if is_late.is_set():
+            raise TimeoutError("it took too long")
     except ssl.SSLCertVerificationError as problem:
         said = problem.verify_message.rstrip(".")
         raise SslAuthenticationFailed(
@@ -135,8 +166,17 @@ def request_token(config: TokenConfig) -> Token:
             f"the token endpoint {endpoint} gave no answer ({problem or type(problem).__name__})"
         ) from None
     finally:
+        if hanging_up is not None:
+            hanging_up.cancel()
         connection.close()
     return read_token(answer.status, body, endpoint, config.client_id, time.time())
+
+
+def _hang_up(connected: socket.socket, is_late: threading.Event) -> None:
+    """Whoever reads there reads no more; without the words of TLS, for which that may be busy."""
+    is_late.set()
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 def token_form(config: TokenConfig) -> str:
@@ -167,14 +207,14 @@ def read_token(status: int, body: bytes, endpoint: str, client_id: str, now_s: f
     """
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     answer: dict[str, Any] = said if isinstance(said, dict) else {}
     token = answer.get("access_token")
     if status == http.HTTPStatus.OK and isinstance(token, str) and token:
         expires_s = expiry_of(token)
-        life_s = answer.get("expires_in")
-        if expires_s is None and isinstance(life_s, int | float):
+        life_s = seconds_of(answer.get("expires_in"))
+        if expires_s is None and life_s is not None:
             expires_s = now_s + life_s
         return Token(Secret(token), expires_s)
     words = ": ".join(str(answer[key])[:200] for key in ("error", "error_description")
@@ -192,3 +232,8 @@ def read_token(status: int, body: bytes, endpoint: str, client_id: str, now_s: f
         "sasl.oauthbearer.client.credentials.client.id and .client.secret, "
         "sasl.oauthbearer.scope, and the address"
     )
+
+
+def _seen(task: "asyncio.Task[Token]") -> None:
+    if not task.cancelled():
+        task.exception()  # whoever waits has raised it, or has given up

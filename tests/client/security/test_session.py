@@ -122,6 +122,29 @@ def test_a_connection_that_is_lost_in_a_renewal_may_be_tried_again():
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("problem", [ValueError("no file of CAs"), OverflowError()])
+def test_a_renewal_that_fails_in_any_way_closes_the_connection(problem):
+    """Else it would fail every request to come, in the middle of an exchange, and stay open."""
+
+    async def work() -> None:
+        async with Listener(lifetime_ms=100).running() as listener:
+            made = security()
+            connection = await Connection.open(
+                listener.host, listener.port, timeout_ms=5_000, security=made
+            )
+
+            async def failing(connection: object) -> int:
+                raise problem
+
+            made.authenticate = failing  # type: ignore[method-assign]
+            await asyncio.sleep(0.1)
+            with pytest.raises(type(problem)):
+                await connection.call(METADATA, ALL_TOPICS)
+            assert not connection.is_open
+
+    asyncio.run(work())
+
+
 def test_a_password_is_derived_once_for_all_connections_and_elsewhere(monkeypatch):
     calls: list[threading.Thread] = []
     compute = Derive.compute

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from oncelog.client.failures import SslAuthenticationFailed
+from oncelog.client.security import tokens
 from oncelog.client.security.config import TokenConfig
 from oncelog.client.security.oauthbearer import Token
 from oncelog.client.security.secret import Secret
@@ -154,14 +155,14 @@ def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
     async def work() -> None:
         nonlocal now_s
         source = TokenSource(TokenConfig(provider=provider))
-        tokens = await asyncio.gather(*(source.token() for _ in range(5)))
-        assert {t.value.reveal() for t in tokens} == {"token1"}
+        same = await asyncio.gather(*(source.token() for _ in range(5)))
+        assert {t.value.reveal() for t in same} == {"token1"}
         now_s += 79
         assert (await source.token()).value.reveal() == "token1"
         now_s += 2
         second = await source.token()
         assert second.value.reveal() == "token2"
-        source.invalidate(tokens[0])  # of the first nobody speaks any more
+        source.invalidate(same[0])  # of the first nobody speaks any more
         assert await source.token() is second
         source.invalidate(second)
         assert (await source.token()).value.reveal() == "token3"
@@ -189,6 +190,118 @@ def test_an_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeypatch):
         assert (await source.token()).value.reveal() == "second"
 
     asyncio.run(work())
+
+
+def test_a_function_that_fails_for_a_while_does_no_harm(monkeypatch):
+    """As with an endpoint: Kafka's clients use a token on until it ends, and ask again."""
+    now_s = 1_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    asked: list[float] = []
+    is_away = False
+
+    def provider() -> tuple[str, float]:
+        asked.append(now_s)
+        if is_away:
+            raise OSError("no route to the provider")
+        return f"token{len(asked)}", now_s + 100
+
+    async def work() -> None:
+        nonlocal now_s, is_away
+        source = TokenSource(TokenConfig(provider=provider))
+        first = await source.token()
+        is_away = True
+        now_s += 85
+        assert await source.token() is first
+        assert await source.token() is first and len(asked) == 2
+        now_s += 11
+        with pytest.raises(SaslAuthenticationFailed, match="failed with OSError"):
+            await source.token()
+        is_away = False
+        assert (await source.token()).value.reveal() == "token4"
+
+    asyncio.run(work())
+
+
+def test_who_waits_for_a_token_gives_up_in_time_and_the_question_goes_on():
+    calls: list[str] = []
+    may_end = threading.Event()
+
+    def provider() -> str:
+        calls.append("asked")
+        assert may_end.wait(10)
+        return "token"
+
+    async def work() -> None:
+        source = TokenSource(TokenConfig(provider=provider))
+        gone = asyncio.create_task(source.token())
+        await asyncio.sleep(0)
+        gone.cancel()
+        for _ in range(3):
+            with pytest.raises(NetworkException, match="token provider has given no token in 10"):
+                await source.token(10)
+        may_end.set()
+        assert (await source.token(10_000)).value.reveal() == "token"
+
+    asyncio.run(work())
+    assert calls == ["asked"], "threads that wait for the same would take all of the executor"
+
+
+def test_a_token_is_used_while_a_function_takes_long_over_the_next_one(monkeypatch):
+    monkeypatch.setattr(tokens, "SUCCESSOR_WAIT_S", 0.01)
+    may_end = threading.Event()
+    may_end.set()
+
+    def provider() -> tuple[str, float]:
+        assert may_end.wait(10)
+        return "token", time.time() + 30
+
+    async def work() -> None:
+        source = TokenSource(TokenConfig(provider=provider))
+        first = await source.token()
+        may_end.clear()
+        source._renew_s = 0.0  # its last fifth has begun
+        assert await source.token() is first
+        may_end.set()
+        while await source.token() is first:
+            await asyncio.sleep(0.001)
+
+    asyncio.run(work())
+
+
+def test_an_endpoint_that_answers_by_drops_is_hung_up_on(server):
+    def drops(self: _Answering) -> None:
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"HTTP/1.1 200 ")
+            for _ in range(500):
+                self.wfile.write(b"O")
+                time.sleep(0.02)
+
+    began_s = time.monotonic()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_Answering, "do_POST", drops)
+        with pytest.raises(NetworkException, match="gave no answer"):
+            request_token(config(server, read_timeout_ms=100))
+    assert time.monotonic() - began_s < 5
+
+
+def jwt(claims: str) -> str:
+    return f"a.{base64.urlsafe_b64encode(claims.encode()).decode().rstrip('=')}.c"
+
+
+@pytest.mark.parametrize("number", ["1EEE", "Infinity", "NaN", "true", '"3600"', "null"])
+def test_an_end_that_is_no_time_is_none(server, number):
+    number = number.replace("E", "0" * 200)
+    assert given_token(jwt(f'{{"exp": {number}}}')).expires_s is None
+    server.answer = (200, f'{{"access_token": "t", "expires_in": {number}}}'.encode(), {})
+    assert request_token(config(server)).expires_s is None
+
+
+def test_an_answer_that_is_too_deep_is_none(server):
+    deep = "[" * 100_000
+    assert given_token(jwt(deep)).expires_s is None
+    server.answer = (200, deep.encode(), {})
+    with pytest.raises(SaslAuthenticationFailed, match="without an access_token"):
+        request_token(config(server))
 
 
 def test_the_loop_goes_on_while_a_function_thinks():
