@@ -42,6 +42,8 @@ class Setting:
         """The value in its kind. Raises ValueError with a sentence."""
         if value is None:
             return None
+        if isinstance(value, bytes | bytearray):  # as text it would be b'...'
+            raise ValueError(f"{self.name} is given as text, not as bytes")
         if self.kind is bool:
             return self._boolean(value)
         if self.kind is int:

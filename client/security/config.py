@@ -223,8 +223,7 @@ def _oauthbearer(s: Any, jaas: dict[str, str]) -> SaslConfig:
     if provider is not None:
         tokens = TokenConfig(provider=provider)
         return SaslConfig(mechanism=OAUTHBEARER, tokens=tokens, extensions=extensions)
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _can_be_asked(url):
         raise ValueError(
             "sasl.oauthbearer.token.endpoint.url looks like https://login.example.org/token"
         )
@@ -256,6 +255,17 @@ def _oauthbearer(s: Any, jaas: dict[str, str]) -> SaslConfig:
     return SaslConfig(
         mechanism=OAUTHBEARER, username=client_id, tokens=tokens, extensions=extensions
     )
+
+
+def _can_be_asked(url: str) -> bool:
+    """Whether HTTP has a way to ask there; who asks has settings of its own."""
+    try:
+        parts = urlsplit(url)
+        is_address = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:  # no port, no address
+        return False
+    is_text = url.isascii() and url.isprintable() and " " not in url
+    return parts.scheme in ("http", "https") and is_address and is_text
 
 
 def _one(name: str, plain: Any, of_jaas: Any) -> Any:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 _PART = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)", re.DOTALL)
+_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # Python knows more of them
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 GUARDED = ("ssl.", "sasl.", "security.", "https.", "enable.ssl.")
 
@@ -34,7 +35,7 @@ def _logical_lines(text: str) -> Iterable[str]:
     """Lines without comments and blank ones, continued ones as one."""
     pending = ""
     is_continued = False
-    for raw in text.splitlines():
+    for raw in _END_OF_LINE.split(text.removeprefix("\ufeff")):
         line = raw.lstrip(" \t\f")
         if not is_continued and (not line or line[0] in "#!"):
             continue
@@ -54,7 +55,10 @@ def _unescaped(text: str) -> str:
             return chr(int(found[1], 16))
         return _ESCAPES.get(found[2], found[2])
 
-    return _PART.sub(plain, text)
+    # Java writes what needs more than 16 bits as two.
+    return (
+        _PART.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    )
 
 
 def known_settings(

@@ -50,7 +50,10 @@ def https_context(ca_file: str | None) -> ssl.SSLContext:
 def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:
     try:
         if config.ca_pem is not None:
-            context.load_verify_locations(cadata=config.ca_pem)
+            text = config.ca_pem.encode(
+                "ascii", "ignore"
+            )  # between certificates anything may stand
+            context.load_verify_locations(cadata=text.decode())
         elif config.ca_file is None:
             context.load_default_certs()
         elif Path(config.ca_file).is_dir():

@@ -205,3 +205,28 @@ def test_any_text_is_parsed_or_refused(text):
         parse_jaas(Secret(text))
     except ValueError as problem:
         assert str(problem).startswith("sasl.jaas.config")
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "sasl.username", "sasl.mechanism"])
+def test_bytes_are_no_text(name):
+    """As text they would be another password, and a wrong one."""
+    with pytest.raises(ValueError, match=f"{name} is given as text, not as bytes") as failure:
+        config({**SCRAM, name: b"geheim"})
+    assert "geheim" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://login.example.org:99999/token",
+        "https://login.example.org:port/token",
+        "https://login.example.org/to ken",
+        "https://login.example.org/tök",
+        "https://[::1/token",
+        "https://app:geheim@login.example.org/token",
+    ],
+)
+def test_an_address_of_tokens_that_cannot_be_asked_is_refused_at_once(url):
+    with pytest.raises(ValueError, match=r"endpoint\.url looks like https") as failure:
+        config({**OAUTH, **CREDENTIALS, "sasl.oauthbearer.token.endpoint.url": url})
+    assert "geheim" not in str(failure.value)

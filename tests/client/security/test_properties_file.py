@@ -78,3 +78,22 @@ def test_what_java_writes_is_read_back(pairs):
 @given(st.text())
 def test_any_text_is_read(text):
     assert isinstance(parse_properties(text), dict)
+
+
+def test_characters_beyond_16_bits_are_two_as_java_writes_them():
+    assert parse_properties(r"sasl.password=a\ud83d\ude00z") == {"sasl.password": "a\U0001f600z"}
+
+
+@pytest.mark.parametrize("character", "\x0b\x1c\x1d\x1e\x85\u2028\u2029")
+def test_only_javas_ends_of_lines_end_one(character):
+    text = f"sasl.password=ge{character}heim\rsasl.username=alice\r\nclient.id=c"
+    assert parse_properties(text) == {
+        "sasl.password": f"ge{character}heim",
+        "sasl.username": "alice",
+        "client.id": "c",
+    }
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_name():
+    """Else the first setting, often security.protocol, would be one that is not used here."""
+    assert parse_properties("\ufeffsecurity.protocol=SSL") == {"security.protocol": "SSL"}

@@ -223,3 +223,8 @@ def test_other_failures_of_tls_may_be_tried_again():
 )
 def test_the_bytes_of_an_alert(start, is_alert):
     assert is_tls(start) is is_alert
+
+
+def test_words_between_certificates_may_be_in_any_language(files):
+    text = f"Aussteller: Müller\n{files.ca.cert_pem.bytes().decode()}"
+    assert make_context(TlsConfig(ca_pem=text)).cert_store_stats()["x509_ca"] == 1
