@@ -156,12 +156,18 @@ class MarkerWriter:
         self, outcomes: Sequence[Sequence["_Written | int"]], wait_ms: int
     ) -> None:
         required = await self._replicas.work.finish("WriteTxnMarkers", _required(outcomes))
-        if not required:
+        # While we looked, in steps, some may have got there: they may not move any more.
+        waiting: dict[Hashable, int] = {
+            partition: end
+            for partition, end in required.items()
+            if partition.leader is not None and partition.leader.high_watermark < end
+        }
+        if not waiting:
             return
         done = asyncio.get_running_loop().create_future()
         deadline_ms = self._replicas.clock.monotonic_ms() + wait_ms
         operation = DelayedProduce(
-            dict(required), deadline_ms, lambda _: done.done() or done.set_result(None)
+            waiting, deadline_ms, lambda _: done.done() or done.set_result(None)
         )
         self._replicas.wait_produce(operation)
         try:
@@ -210,9 +216,9 @@ def _errors(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[list[tuple[
     return errors
 
 
-def _required(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[dict[Hashable, int]]:
+def _required(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[dict[HostedPartition, int]]:
     """Up to where each partition must be committed."""
-    required: dict[Hashable, int] = {}
+    required: dict[HostedPartition, int] = {}
     counter = StepCounter()
     for of_marker in outcomes:
         for each in of_marker:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from oncelog.coordinator.transactions.messages import (
 from oncelog.node.transaction_markers import MarkerWriter
 from oncelog.replication.messages import MalformedPeerMessage, PeerMessage
 from oncelog.replication.peer_codec import decode_message, encode_message
+from oncelog.replication.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
 
 from .leading_broker import LeadingBroker, batch, cancelled, settle
@@ -228,6 +230,35 @@ def test_many_markers_of_one_request(tmp_path: Path) -> None:
         assert kinds == ["COMMIT", "ABORT"] * 150
 
     run(tmp_path, test, partitions=2)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_what_is_committed_while_many_markers_are_looked_at_is_not_waited_for(
+    tmp_path: Path, turns: int
+) -> None:
+    """Its high watermark does not move any more: all were answered after COMMIT_WAIT_MS only."""
+
+    async def test(broker: LeadingBroker) -> None:
+        broker.replicas.work = SlicedWork(count(0, 0.003).__next__)  # a step a turn
+        partitions = tuple(("t", index) for index in range(3))
+        request = WriteMarkers(
+            tuple(TransactionMarker(pid, 0, 1, True, partitions) for pid in range(50))
+        )
+        writing = asyncio.create_task(broker.markers.write(request, wait_ms=60_000))
+        async with asyncio.timeout(10):
+            while broker.log(2).log_end_offset < 50:
+                await asyncio.sleep(0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            broker.replicate(0)
+            while not broker.replicas.purgatory.waiting_count:
+                await asyncio.sleep(0)
+            broker.replicate(1)
+            broker.replicate(2)
+            reply = await writing
+        assert reply.errors == ((E.NONE,) * 3,) * 50
+
+    run(tmp_path, test, partitions=3, **REPLICATED)
 
 
 def test_faults_can_strike_before_and_after_the_append(tmp_path: Path) -> None:
