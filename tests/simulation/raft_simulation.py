@@ -1,9 +1,10 @@
 """A whole Raft cluster in one process under virtual time, and what must hold in it.
 
-Checked all the time: one leader a term; every index holds the same command on every node and in
-every incarnation; nothing applied is taken back; a leader that serves has every acknowledged
-command. Checked at the end, after everything is healed: acknowledged commands are there, once;
-refused ones are not; every submitter got an answer; all nodes agree; every group takes commands.
+Checked all the time: one vote of a node a term, as it was sent; one leader a term; every index
+holds the same command on every node and in every incarnation; nothing applied is taken back; a
+leader that serves has every acknowledged command. Checked at the end, after everything is healed:
+acknowledged commands are there, once; refused ones are not; every submitter got an answer; all
+nodes agree; every group takes commands.
 """
 
 import logging
@@ -17,6 +18,7 @@ import msgpack
 
 from oncelog.coordinator.raft import DefinitelyNot, RaftEngine, RaftGroup, RaftSettings
 from oncelog.coordinator.raft.library import LEADER
+from oncelog.coordinator.raft.messages import Vote, VoteRequest, decode_frame
 from oncelog.replication.sliced_work import Steps
 
 from .virtual_world import Network, NodeExecutor, NodeLoop, NodeWork, VirtualDisk, World
@@ -35,6 +37,8 @@ SETTINGS = RaftSettings(
     snapshot_chunk_bytes=700,
     apply_batch_max=16,
 )
+AFTER_A_JOB_S = 0.01
+NOTICED_S = (0.003, 0.3)  # a kernel that lives resets connections at once
 
 
 class Violation(BaseException):
@@ -47,6 +51,7 @@ class History:
 
     applied: dict[tuple[int, int], tuple[int, bytes]] = field(default_factory=dict)
     leaders: dict[tuple[int, int], int] = field(default_factory=dict)
+    votes: dict[tuple[int, int, int], int] = field(default_factory=dict)  # as they were sent
     submitted: set[bytes] = field(default_factory=set)
     acknowledged: set[bytes] = field(default_factory=set)
     refused: set[bytes] = field(default_factory=set)
@@ -114,6 +119,7 @@ class Cluster:
         self.fatal: list[str] = []
         self._submitters: dict[bytes, Node] = {}
         self._count = 0
+        self._is_healed = False
         for i in self.ids:
             self.start(i)
 
@@ -156,12 +162,32 @@ class Cluster:
         self.disks[i].crash(power=power)
         if wipe:
             self.disks[i].wipe()
+        noticed_s = self.random.choice(NOTICED_S)
         for j in self.nodes:
             if self.random.random() < 0.7:
-                delay = self.random.uniform(0, 0.3)
+                delay = self.random.uniform(0, noticed_s)
                 self.world.at(self.world.now + delay, self._link, j, i, False)
 
+    def crash_after(self, i: int, jobs: int, *, power: bool, down_s: float) -> None:
+        """The process dies within AFTER_A_JOB_S of its disk's next so many jobs, and is back soon.
+        What it has said by then is under way, or others have it.
+        """
+        node, delay = self.nodes[i], self.random.uniform(0, AFTER_A_JOB_S)
+
+        def die() -> None:
+            if self.nodes.get(i) is node and not self._is_healed:
+                self.crash(i, power=power)
+                self.world.at(self.world.now + down_s, come_back)
+
+        def come_back() -> None:
+            if i not in self.nodes:
+                self.start(i)
+
+        node.executor.jobs_left = jobs
+        node.executor.on_last_job = lambda: self.world.at(self.world.now + delay, die)
+
     def heal(self) -> None:
+        self._is_healed = True
         self.network.cut.clear()
         self.network.loss = self.network.repetition = self.network.disorder = 0.0
         self.network.delay_max = 0.002
@@ -284,7 +310,17 @@ class Cluster:
 
     def _send(self, source: int, target: int, frame: bytes) -> bool:
         self.world.note("send", source, target, frame)
+        for g, message in decode_frame(frame):
+            if isinstance(message, Vote):
+                self._check_vote(g, message.term, source, target)
+            elif isinstance(message, VoteRequest):
+                self._check_vote(g, message.term, source, source)
         return self.network.send(source, target, frame)
+
+    def _check_vote(self, g: int, term: int, voter: int, candidate: int) -> None:
+        known = self.history.votes.setdefault((g, term, voter), candidate)
+        if known != candidate:
+            raise Violation(f"node {voter} votes for {known} and {candidate} in {g}, term {term}")
 
     def _deliver(self, source: int, target: int, frame: bytes) -> None:
         node = self.nodes.get(target)

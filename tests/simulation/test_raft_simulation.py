@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-from .raft_simulation import Cluster
+from oncelog.coordinator.raft.messages import Vote, encode_frame
+
+from .raft_simulation import Cluster, Violation
 
 
 def run_schedule(seed: int) -> Cluster:
@@ -14,7 +16,7 @@ def run_schedule(seed: int) -> Cluster:
     cluster = Cluster(seed, size=size)
     network = cluster.network
     network.loss, network.repetition = rng.choice([0, 0, 0.02, 0.1]), rng.choice([0, 0.05])
-    network.disorder, network.delay_max = rng.choice([0, 0.2]), rng.choice([0.002, 0.01, 0.04])
+    network.disorder, network.delay_max = rng.choice([0, 0.2]), rng.choice([0.002, 0.01, 0.04, 0.1])
     for _ in range(30):
         for _ in range(rng.randrange(12)):
             i, g = rng.choice([*cluster.nodes, 0]), rng.choice(cluster.groups)
@@ -54,6 +56,8 @@ def act(cluster: Cluster, rng: random.Random) -> None:
         power = rng.random() < 0.5
         for i in victims:
             cluster.crash(i, power=power)
+        if rng.random() < 0.5:  # those left vote: some die while they do
+            crash_soon(cluster, rng, list(cluster.nodes))
     elif choice < 0.61 and cluster.all_vote():
         cluster.crash(rng.choice(alive), wipe=True)
     elif choice < 0.66:
@@ -61,9 +65,19 @@ def act(cluster: Cluster, rng: random.Random) -> None:
         leader = cluster.leader(g)
         if leader is not None:
             cluster.nodes[leader].engine.groups[g].begin_transfer(rng.choice(ids), lambda _: None)
+    elif choice < 0.76:
+        crash_soon(cluster, rng, alive)
     for i in ids:
         if i not in cluster.nodes and rng.random() < 0.4:
             cluster.start(i)
+
+
+def crash_soon(cluster: Cluster, rng: random.Random, nodes: list[int]) -> None:
+    """Crashes in the midst of what they do; a service manager starts them again."""
+    for i in rng.sample(nodes, rng.randrange(len(nodes) + 1)):
+        jobs = rng.randrange(1, rng.choice([2, 4, 12]))
+        down_s = rng.choice([0.0, 0.002, 0.1])
+        cluster.crash_after(i, jobs, power=rng.random() < 0.5, down_s=down_s)
 
 
 def run_power_cuts(seed: int) -> Cluster:
@@ -111,6 +125,14 @@ def test_nothing_acknowledged_is_lost_whatever_happens(first: int) -> None:
             error.add_note(f"seed {seed}")
             raise
     assert acknowledged > 200, "the schedules hardly did anything"
+
+
+def test_a_node_that_votes_for_two_in_a_term_is_found() -> None:
+    cluster = Cluster(0)
+    for term, candidate in ((7, 2), (7, 2), (8, 3)):
+        cluster._send(1, candidate, encode_frame([(0, Vote(term))]))
+    with pytest.raises(Violation, match="node 1 votes for 2 and 3 in 0, term 7"):
+        cluster._send(1, 3, encode_frame([(0, Vote(7))]))
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

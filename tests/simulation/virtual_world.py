@@ -129,6 +129,8 @@ class NodeExecutor:
         self._world, self._loop, self._disk = world, loop, disk
         self._under_way: dict[int, Callable[[], Any]] = {}
         self._count = 0
+        self.jobs_left = 0  # until `on_last_job`; 0: it is not waited for
+        self.on_last_job: Callable[[], object] | None = None
 
     def submit(self, job: Callable[[], Any]) -> _Future:
         rng = self._world.random
@@ -148,8 +150,13 @@ class NodeExecutor:
         self._disk.operations_left = None
 
     def _finish(self, number: int, future: _Future) -> None:
-        if self._loop.is_alive:
-            future.run(self._under_way.pop(number))
+        if not self._loop.is_alive:
+            return
+        future.run(self._under_way.pop(number))
+        self.jobs_left -= self.jobs_left > 0
+        if self.on_last_job is not None and not self.jobs_left:
+            self.on_last_job, call = None, self.on_last_job
+            call()
 
 
 class NodeWork:
