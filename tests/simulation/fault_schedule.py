@@ -35,8 +35,8 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "stop": (5, 0.3, 3.0),
     "kill-client": (4, 0.1, 2.0),
     "wipe": (1, 0.2, 2.0),
-    "keep": (8, 0.3, 13.0),
-    "one-way": (5, 0.2, 28.0),
+    "keep": (14, 0.3, 13.0),
+    "one-way": (9, 0.2, 60.0),
     "disk-errors": (7, 0.3, 8.0),
     "flip": (2, 0.2, 2.0),
 }
@@ -101,8 +101,8 @@ def draw(seed: int, shape: Shape) -> list[Fault]:
         if found and rng.random() < FOLLOWING:
             before = rng.choice(found)
             at_s = before.at_s + rng.uniform(0.0, before.seconds + FOLLOWS_WITHIN_S)
-            if kind != "reset-links" and _is_node(target) and _is_node(before.target):
-                target = before.target
+            if kind != "reset-links" and _is_node(target):
+                target = _hit_by(before, rng) or target
         at_s = round(at_s, 3)
         found.append(Fault(at_s=at_s, kind=kind, target=target, seconds=seconds, amount=amount))
     return sorted(found, key=lambda fault: (fault.at_s, fault.kind, fault.target))
@@ -110,6 +110,14 @@ def draw(seed: int, shape: Shape) -> list[Fault]:
 
 def _is_node(target: str) -> bool:
     return target.isdigit() or target in ROLES
+
+
+def _hit_by(fault: Fault, rng: random.Random) -> str:
+    """A node or role that a fault hits, or that it cuts off from others; empty if there is none."""
+    if _is_node(fault.target):
+        return fault.target
+    ends = {end for link in fault.target.split(",") for end in link.split(">") if end.isdigit()}
+    return rng.choice(sorted(ends)) if fault.kind in OF_LINKS and ends else ""
 
 
 def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:

@@ -57,7 +57,8 @@ class Invariants:
         self._compared: dict[tuple[int, int, bytes, int], int] = {}
         self._unusable: dict[tuple[int, int], set[tuple[str, int]]] = {}  # by process
         self._is_first_to_apply = False
-        self._deaf_one: tuple[int, int, float] = (0, 0, 0.0)  # the node, the controller, since when
+        self._deaf_one: tuple[int, int, int] = (0, 0, 0)  # the node, the controller, its term
+        self._deaf_since = 0.0
         self._entries: dict[int, tuple[int, int]] = {}  # group -> (second, entries in it)
 
     @contextlib.contextmanager
@@ -204,23 +205,25 @@ class Invariants:
                 self._violated("not opened", f"{topic}-{index} on {node.node_id}")
 
     def _deaf(self) -> None:
-        """Look at a node that hears none of the others, while nothing else is wrong."""
+        """Look at a node that hears none of the others, while these can decide of it."""
         now, nodes, wires = self.cluster.timeline.now, self.cluster.nodes, self.cluster.wires
-        cut = {(a, b) for a in nodes for b in nodes if wires.is_cut(a, b)}
-        deaf = next((i for i in nodes if {(j, i) for j in nodes if j != i} == cut), 0)
-        controller = next((n.node_id for n in self.cluster.serving if controls(n)), deaf)
-        is_sound = len(self.cluster.serving) == len(nodes) > 2 and not wires.loss
-        if not is_sound or (deaf, controller) != self._deaf_one[:2]:
-            self._deaf_one = deaf, controller, now
-        if deaf in (0, controller):
+        deaf = next((i for i in nodes if all(wires.is_cut(j, i) for j in nodes if j != i)), 0)
+        controller = next((n for n in self.cluster.serving if controls(n)), None)
+        if controller is None or deaf in (0, controller.node_id):
+            self._deaf_one = (0, 0, 0)
             return
+        broker: Any = controller.broker
+        mine, one = controller.node_id, (deaf, controller.node_id, broker._group.term)
+        sound = {n.node_id for n in self.cluster.serving if _has_sound_disk(n)}
+        prompt = {i for i in sound if wires.is_prompt(mine, i) and wires.is_prompt(i, mine)}
+        can_decide = mine in sound and len(prompt - {deaf}) > len(nodes) / 2 and not wires.loss
+        if not can_decide or one != self._deaf_one:
+            self._deaf_one, self._deaf_since = one, now
         session_s = nodes[deaf].config.broker_session_timeout_ms / 1_000
-        if now - self._deaf_one[2] < DEAF_SESSIONS_MAX * session_s:
+        if now - self._deaf_since < DEAF_SESSIONS_MAX * session_s:
             return
-        for node in nodes.values():
-            broker: Any = node.broker
-            if node.node_id != deaf and not broker.state.brokers[deaf].is_fenced:
-                self._violated("deaf and not fenced", f"{deaf}, says {node.node_id}")
+        if not broker.state.brokers[deaf].is_fenced:
+            self._violated("deaf and not fenced", f"{deaf}, says {mine}")
 
     def _members(self) -> None:
         nodes = self.cluster.nodes
@@ -311,6 +314,10 @@ def unusable(node: VirtualNode) -> set[tuple[str, int]]:
     """The replicas that this process could not open."""
     roles = getattr(node.broker, "_roles", None)
     return set() if roles is None else roles._unusable
+
+
+def _has_sound_disk(node: VirtualNode) -> bool:
+    return node.loop is not None and node.loop.slowness == 1.0 and not node.disk.is_failing
 
 
 def controls(node: VirtualNode) -> bool:

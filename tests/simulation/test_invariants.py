@@ -142,7 +142,8 @@ def test_a_deaf_node_is_fenced_and_a_finding_if_it_is_not(
     if switch:
         monkeypatch.setattr(controller, "DEAF_SESSIONS", 1_000)
     deaf = Fault(at_s=0.5, kind="one-way", target="2", seconds=20.0, amount=DEAF)
-    outcome = run_seed(1, shape=Shape(seconds=22.0, pace=24.0), faults=[deaf])
+    pause = Fault(at_s=9.0, kind="pause", target="2", seconds=1.0)  # the others can decide
+    outcome = run_seed(1, shape=Shape(seconds=22.0, pace=24.0), faults=[deaf, pause])
     assert outcome.names == ({"deaf and not fenced"} if switch else set())
 
 

@@ -279,12 +279,15 @@ class Sockets:
                 endpoint.reset_later()
 
     def hold(self, source: int, target: int, seconds: float, share: float = 1.0) -> None:
-        """What is sent on a share of the connections that exist now arrives this much later."""
+        """What is sent on a share of the connections that exist now arrives so much later at most.
+
+        Each has its own time, as each has its own retransmission timer.
+        """
         rng = self.timeline.random
         for endpoint in self.endpoints:
             is_between = (endpoint.loop.number, endpoint.far) == (source, target)
             if is_between and rng.random() < share:
-                endpoint.held_until = self.timeline.now + seconds
+                endpoint.held_until = self.timeline.now + seconds * rng.random()
 
     def _healed(self) -> None:
         rng = self.timeline.random

@@ -69,8 +69,8 @@ class Workload:
         topics = {**self.settings.topics, PROBE_TOPIC: self.cluster.shape.nodes}
         rng = random.Random(f"topics of {self.cluster.seed}")
         configs = {
-            "internal.segment.bytes": rng.choice(["2000", "6000", "12000"]),
-            "index.interval.bytes": rng.choice(["100", "1000", "4096"]),
+            "internal.segment.bytes": rng.choice(["1000", "4000", "12000"]),
+            "index.interval.bytes": rng.choice(["100", "400", "4096"]),
         }
         async with Admin(self.cluster.bootstrap) as admin:
             for name, partitions in topics.items():

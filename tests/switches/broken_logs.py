@@ -7,7 +7,9 @@ from typing import Any
 from crc32c import crc32c
 
 from oncelog.coordinator.transactions import decisions, service
+from oncelog.node.hosted_partition import ANY_EPOCH
 from oncelog.node.replica_manager import ReplicaManager
+from oncelog.node.transaction_markers import MarkerWriter
 from oncelog.replication import replica_server
 from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.replica_server import judge_position
@@ -73,6 +75,19 @@ def no_coordinator_epoch() -> AbstractContextManager[Any]:
             return ACCEPTED
 
     return replaced(producer_state, "judge_marker", judge)
+
+
+def no_prepare_index() -> AbstractContextManager[Any]:
+    """A marker of the same epochs counts whichever transaction it was decided for."""
+    sound = MarkerWriter._append
+
+    def append(self: Any, marker: Any, topic: str, index: int, _leader_epoch: int) -> Any:
+        return sound(self, marker, topic, index, ANY_EPOCH)
+
+    return together(
+        replaced(producer_state, "check_marker_is_due", lambda *_: None),
+        replaced(MarkerWriter, "_append", append),
+    )
 
 
 def no_stable_offset() -> AbstractContextManager[Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from oncelog.coordinator import controller
 from oncelog.node.checkpoint_writer import CheckpointWriter
 from oncelog.node.logs import DirectoryJob, Logs
 from oncelog.storage import disk_guard
@@ -48,3 +49,8 @@ def late_recovery_point() -> AbstractContextManager[Any]:
         return True
 
     return replaced(CheckpointWriter, "reach", reach)
+
+
+def deaf_leader() -> AbstractContextManager[Any]:
+    """A broker that is heard leads on, however long it has heard nobody."""
+    return replaced(controller, "DEAF_SESSIONS", 1_000_000)

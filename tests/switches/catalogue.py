@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from . import broken_decisions, broken_logs, broken_nodes
 from .patching import Install
 
+RAFT_ALONE = "raft"  # its own simulation, without brokers
+
 
 @dataclass(frozen=True, slots=True)
 class Switch:
@@ -19,7 +21,7 @@ class Switch:
     install: Install
     scenario: str
     found_as: frozenset[str]
-    shape: str = ""  # in which random simulation finds it; none: the seeds' own
+    shape: str = ""  # in which random simulation finds it; none: the seeds' own; or RAFT_ALONE
 
     @property
     def plays_on_processes(self) -> bool:
@@ -61,7 +63,8 @@ _ALL = (
             "offset-gap", "input-lost"),
     _switch("unchecked-snapshot", broken_logs.unchecked_snapshot, "flipped-bit",
             "derived-file", "probe-failed"),
-    _switch("forgotten-vote", broken_decisions.forgotten_vote, "raft-elections", "two leaders"),
+    _switch("forgotten-vote", broken_decisions.forgotten_vote, "raft-elections",
+            "two leaders", "votes for", shape=RAFT_ALONE),
     _switch("no-sync", broken_decisions.no_sync, "raft-power-cuts",
             "lost", "without", "damaged",
             "node ended", "applied differs", "unseen", "lost-write", shape="power"),
@@ -72,11 +75,15 @@ _ALL = (
             "inconsistent-offsets", "unseen"),
     _switch("same-epoch-after-timeout", broken_decisions.same_epoch_after_timeout, "timeout",
             "torn-transaction", "unseen"),
+    _switch("no-prepare-index", broken_logs.no_prepare_index, "random-links",
+            "ended-early", "marker-against-decision", "torn-transaction", "dirty-read", "G1a",
+            "unseen", "lost-write"),
     _switch("shared-tables", broken_nodes.shared_tables, "random", "unhandled"),
     _switch("latched-directory", broken_nodes.latched_directory, "random-disks",
             "not opened", "node ended"),
     _switch("latched-log", broken_nodes.latched_log, "random", "failed by a read"),
     _switch("late-recovery-point", broken_nodes.late_recovery_point, "random-power",
             "value lost", "leader lacks records", "member lacks records"),
+    _switch("deaf-leader", broken_nodes.deaf_leader, "random", "deaf and not fenced"),
 )  # fmt: skip
 SWITCHES = {switch.name: switch for switch in _ALL}

@@ -2,15 +2,19 @@
 
 The directed scenarios prove that the judge knows a bug when it sees one; this tells how likely the
 schedules that are drawn by lot are to meet it: a measure of the simulation, not a test. The shapes
-are the seeds' own, or that of a class of faults.
+are the seeds' own, or that of a class of faults; elections have the simulation of Raft alone.
 """
 
 import time
 from dataclasses import dataclass
 
+from oncelog.coordinator.raft.outcomes import CorruptJournal
+
 from ..simulation.outcome import NAMED
+from ..simulation.raft_simulation import Violation
 from ..simulation.run import run_seed
-from .catalogue import Switch
+from ..simulation.test_raft_simulation import run_schedule
+from .catalogue import RAFT_ALONE, Switch
 
 FIRST = 100_000  # seeds that nothing else uses
 RANDOM_APART = 1_000_000  # the first seeds of the plays of a scenario that is random
@@ -37,12 +41,23 @@ def by_chance(switch: Switch, *, cpu_s: float, first: int = FIRST) -> Chance:
     """Try seed after seed until it is found under a right name, or so much time of the processor
     is spent.
     """
-    shape = NAMED[switch.shape] if switch.shape else None
     started, seeds = time.process_time(), 0
     while True:
-        outcome = run_seed(first + seeds, shape=shape, install=switch.install)
-        found = outcome.names & switch.found_as
+        found = _found(switch, first + seeds)
         seeds += 1
         spent_s = time.process_time() - started
         if found or spent_s > cpu_s:
             return Chance(switch.shape, first, seeds, spent_s, tuple(sorted(found)))
+
+
+def _found(switch: Switch, seed: int) -> set[str]:
+    """The right names, or words, under which one seed finds it."""
+    if switch.shape != RAFT_ALONE:
+        shape = NAMED[switch.shape] if switch.shape else None
+        return run_seed(seed, shape=shape, install=switch.install).names & switch.found_as
+    with switch.install():
+        try:
+            run_schedule(seed)
+        except (Violation, CorruptJournal) as violation:
+            return {words for words in switch.found_as if words in str(violation)}
+    return set()

@@ -119,7 +119,7 @@ them all.
 same seeds, without the bug; *by chance*: which seed of random simulation finds it, of seeds that
 nothing was tuned on, and after how many seconds of the processor (`--chance S`): a measure of the
 simulation, and no proof. Where a shape is named the seeds have that one (docs/simulation.md), else
-their own. The scenario `random` is that simulation itself.
+their own; `raft` is the simulation of Raft alone. The scenario `random` is that simulation itself.
 
 ## The checks
 
