@@ -151,10 +151,12 @@ class ProduceLine:
                 verdicts = {}
                 if producer is not None and guards:
                     verdicts = await self._settle(count, producer, guards)
+                is_in_parts = False
                 for _ in range(count):
                     waiting = self._waiting[0]
                     assert isinstance(waiting, _Waiting)
-                    if waiting.is_part:
+                    is_in_parts |= waiting.is_part
+                    if is_in_parts:  # what stands behind a part is a few turns later, too
                         await self._finish_part(waiting, verdicts)
                     else:
                         self._finish(waiting, verdicts)

@@ -538,3 +538,29 @@ def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_path: 
         assert broker.verifier.questions[-1][3] == (("t", last),)
 
     run(tmp_path, test, partitions=partitions)
+
+
+def test_a_marker_between_a_large_produce_and_the_next_makes_that_ask_again(tmp_path: Path) -> None:
+    """Both were in one question, and slices of the first took turns behind its answer."""
+    last = PARTITIONS_MAX + 50
+    marking: list[asyncio.Task[list[int]]] = []
+
+    async def test(broker: LeadingBroker) -> None:
+        append = broker.replicas.append
+
+        def appended(partition: Any, *arguments: Any, **options: Any) -> Any:
+            info = append(partition, *arguments, **options)
+            if partition.index == last - 1 and not marking:
+                marking.append(broker.mark(7, 0, last, prepare_index=5))
+            return info
+
+        broker.replicas.append = appended  # type: ignore[method-assign]
+        connection = broker.connect()
+        large = broker.produce(connection, {index: batch(0) for index in range(last)})
+        small = broker.produce(connection, {last: batch(0)})
+        assert await large.errors() == dict.fromkeys(range(last), E.NONE)
+        assert await small.errors() == {last: E.NONE}
+        assert await marking[0] == [E.NONE]
+        assert [entry[3] for entry in broker.contents(last)] == ["COMMIT", 0]
+
+    run(tmp_path, test, partitions=last + 1)
