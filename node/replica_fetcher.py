@@ -230,6 +230,8 @@ class ReplicaFetcher:
             assert isinstance(partition, HostedPartition)
             if slot in self._busy or not _still_follows(slot, partition):
                 continue
+            if answer.slot != slot.number:  # of a session that was lost; the log may be another now
+                continue
             self._busy.add(slot)
             try:
                 yield from self._carry_out(slot, answer, partition)

@@ -199,3 +199,69 @@ def test_producers_are_made_again_in_slices_after_a_truncation(tmp_path: Path) -
         assert len(follower.links.polls) > polls
 
     run(tmp_path, test)
+
+
+def test_an_answer_of_a_session_that_was_lost_cuts_nothing(tmp_path: Path) -> None:
+    """It stood behind a large one; meanwhile the log was cut, and has acknowledged new records."""
+
+    async def test(follower: Follower) -> None:
+        log = PartitionLog.open(
+            tmp_path / "t-1",
+            topic="t",
+            partition=1,
+            topic_id=TOPIC_ID,
+            config=LogConfig(),
+            now_ms=1,
+        )
+        for offset in range(10):
+            record = Record(offset, 1_700_000_000_000, b"k", b"old")
+            old = encode_batch([record], base_offset=offset, leader_epoch=1)
+            log.append_as_follower(old, now_ms=1)
+        other = HostedPartition("t", 1, TOPIC_ID, log)
+        follower.replicas.add(other)
+        other.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
+        follower.fetchers.follow(other)
+        polls = follower.links.polls
+        fetcher = next(iter(follower.fetchers._fetchers.values()))
+        fetcher._session.reset()
+        fetcher.resume()
+        await follower.until(lambda: len(polls[-1][0].added) == 2)
+
+        def answer(added: dict[int, dict[str, Any]], poll: int = -1) -> None:
+            request, answered = polls[poll]
+            slots = [each.slot for each in (*request.added, *request.moved)]
+            answers = [
+                SlotAnswer(slots[at], high_watermark=0, log_start_offset=0, **fields)
+                for at, fields in added.items()
+            ]
+            epoch = request.session_epoch
+            response = ReplicaFetchResponse(7, epoch, broker_epoch=9, answers=answers)
+            header, buffers = encode_fetch_response(response)
+            answered((header, [memoryview(bytes(each)) for each in buffers]))
+
+        def at_of(partition: int) -> int:
+            return [each.partition for each in polls[-1][0].added].index(partition)
+
+        cut = {"diverging_epoch": 1, "diverging_end_offset": 5}
+        answer({at_of(0): {"records": batches(0, 8 * BATCHES)}, at_of(1): cut})
+        await follower.until(lambda: follower.log.log_end_offset > 0)
+        fetcher._session.reset()
+        fetcher.resume()
+        await follower.until(lambda: len(polls[-1][0].added) == 2)
+        answer({at_of(1): cut})
+        await follower.until(lambda: polls[-1][0].moved)
+        assert [each.fetch_offset for each in polls[-1][0].moved] == [5] == [log.log_end_offset]
+        answer({}, -2)
+        answer({0: {"records": batches(5, 5)}})
+        await follower.until(lambda: log.log_end_offset == 10)
+        assert follower.log.log_end_offset < 8 * BATCHES
+        ends = set()
+        await follower.until(
+            lambda: ends.add(log.log_end_offset) or follower.log.log_end_offset == 8 * BATCHES
+        )
+        for _ in range(20):
+            await asyncio.sleep(0)
+            ends.add(log.log_end_offset)
+        assert ends == {10}
+
+    run(tmp_path, test)
