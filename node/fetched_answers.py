@@ -9,6 +9,7 @@ from ..wire.record_batch import split_batches
 BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: some 0.5 ms
 AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
 SMALL_ANSWER_BYTES = 8 * 1024  # of a partition
+ANSWERS_A_STEP = 16  # small ones
 Answered = tuple[FollowerSlot, SlotAnswer]
 
 
@@ -20,7 +21,9 @@ def in_steps(records: memoryview | bytes) -> Iterator[memoryview]:
 def may_take_long(answers: Iterable[Answered]) -> bool:
     """More than some 2 ms. Large batches are quick: what counts is how many there are."""
     size_bytes = steps = 0
-    for answered in answers:
+    for number, answered in enumerate(answers, 1):
+        if number % ANSWERS_A_STEP == 0:
+            steps += 1
         if _may_cut(answered):
             return True
         records = answered[1].records

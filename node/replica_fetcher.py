@@ -28,7 +28,8 @@ from ..replication.sliced_work import Steps, run_to_end
 from ..replication.transport import PeerTransport
 from ..storage.partition_log import UnexpectedAppendOffset
 from ..wire.errors import KafkaError, KafkaStorageError
-from .fetched_answers import in_steps, longest_last, may_take_long
+from ..wire.steps import StepCounter
+from .fetched_answers import ANSWERS_A_STEP, in_steps, longest_last, may_take_long
 from .hosted_partition import HostedPartition
 from .log_limit import LimitedLog
 from .replica_manager import ReplicaManager
@@ -225,7 +226,10 @@ class ReplicaFetcher:
 
     def _taking(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> Steps[None]:
         """Carry answers out. Each slot's next poll is sent when its answer is dealt with."""
+        counter = StepCounter(ANSWERS_A_STEP)
         for slot, answer in answers:
+            if counter.ends_step():
+                yield
             partition = slot.context
             assert isinstance(partition, HostedPartition)
             if slot in self._busy or not _still_follows(slot, partition):

@@ -28,6 +28,7 @@ from typing import Any
 from .messages import NO_OFFSET, AddedSlot, ReplicaFetchRequest, SlotAnswer
 
 PartitionKey = tuple[bytes, int]  # topic id, partition
+ANSWERS_MAX = 128  # with records, in one response: some 5 ms here, and as much at the follower
 
 
 class LeaderSlot:
@@ -164,6 +165,7 @@ class LeaderSession:
     def collect(self, read: ReadSlot, max_bytes: int) -> list[SlotAnswer]:
         """Answers for the slots whose turn it is, at most about max_bytes of records.
 
+        And at most ANSWERS_MAX: the others have their turn with the next poll, which comes at once.
         read(slot, room_bytes, at_least_one_batch) gives an answer, or None for "nothing new".
         Slots that no room is left for stay first in the row. The first batch of all is read
         whatever its size, or a large batch would block for ever.
@@ -171,7 +173,7 @@ class LeaderSession:
         answers: list[SlotAnswer] = []
         room = max_bytes
         row = self._row
-        while row and room > 0:
+        while row and room > 0 and len(answers) < ANSWERS_MAX:
             slot = row.popleft()
             if not slot.is_dirty:
                 continue  # it was dropped

@@ -129,6 +129,39 @@ def test_a_large_answer_leaves_the_loop_free_and_is_acknowledged_when_it_is_whol
     run(tmp_path, test)
 
 
+def test_answers_of_many_partitions_leave_the_loop_free(tmp_path: Path) -> None:
+    """A thousand with one small batch each: 360 ms in one go, by the first of an epoch."""
+
+    async def test(follower: Follower) -> None:
+        logs = []
+        for index in range(1, 101):
+            log = PartitionLog.open(
+                tmp_path / f"t-{index}", topic="t", partition=index, topic_id=TOPIC_ID,
+                config=LogConfig(), now_ms=1,
+            )  # fmt: skip
+            hosted = HostedPartition("t", index, TOPIC_ID, log)
+            follower.replicas.add(hosted)
+            hosted.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
+            follower.fetchers.follow(hosted)
+            logs.append(log)
+        fetcher = next(iter(follower.fetchers._fetchers.values()))
+        fetcher._session.reset()
+        fetcher.resume()
+        await follower.until(lambda: len(follower.links.polls[-1][0].added) == 101)
+        follower.links.answer(-1, batches(0, 1))
+        ends = [0]
+
+        def are_whole() -> bool:
+            ends.append(sum(log.log_end_offset for log in logs))
+            return ends[-1] == 100
+
+        await follower.until(are_whole)
+        steps = {later - earlier for earlier, later in pairwise(ends)}
+        assert max(steps) <= fetched_answers.ANSWERS_A_STEP
+
+    run(tmp_path, test)
+
+
 def test_a_small_answer_is_taken_at_once(tmp_path: Path) -> None:
     async def test(follower: Follower) -> None:
         follower.links.answer(0, batches(0, 100))

@@ -1,5 +1,7 @@
 """Both ends of a session, and a model of many partitions over a link that loses things."""
 
+from itertools import chain
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,6 +10,7 @@ from oncelog.replication.follower_progress import PeerView
 from oncelog.replication.follower_session import FollowerSession
 from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.messages import (
+    AddedSlot,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     SlotAnswer,
@@ -17,6 +20,7 @@ from oncelog.replication.messages import (
     encode_fetch_response,
 )
 from oncelog.replication.replica_server import PollResponse, ReplicaServer
+from oncelog.replication.replica_session import ANSWERS_MAX, LeaderSession
 from oncelog.wire.errors import ErrorCode
 
 from .memory_log import MemoryLog
@@ -67,6 +71,22 @@ def test_a_poll_waits_at_the_leader_always_and_news_does_not_wait() -> None:
     assert not session.should_send(0)
     session.add(KEYS[1], 1, (0, -1))
     assert session.should_send(0)
+
+
+def test_news_of_very_many_partitions_goes_out_in_parts_each_in_its_turn() -> None:
+    """A follower that was away for a while: all of it in one answer kept both loops."""
+    session = LeaderSession(2, 7, lambda slot: None)
+    count = 2 * ANSWERS_MAX + 10
+    added = [AddedSlot(n, bytes(16), n, 1, 0, -1, 0) for n in range(1, count + 1)]
+    request = ReplicaFetchRequest(7, 0, 12, max_wait_ms=500, max_bytes=1 << 20, added=added)
+    for slot in session.apply(request)[0]:
+        session.mark_dirty(slot)
+    told: list[list[int]] = []
+    while session.has_dirty:
+        answers = session.collect(lambda slot, *_: SlotAnswer(slot.slot, 0, 0, records=b"r"), 1000)
+        told.append([answer.slot for answer in answers])
+    assert list(map(len, told)) == [ANSWERS_MAX, ANSWERS_MAX, 10]
+    assert list(chain(*told)) == list(range(1, count + 1))
 
 
 def test_an_empty_session_sends_nothing() -> None:
