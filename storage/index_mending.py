@@ -42,10 +42,11 @@ class IndexMending:
             finally:
                 os.close(fd)
         except OSError:
-            self._discard()
+            self.discard()
             raise
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """It is not to be used."""
         with suppress(OSError):
             self._temporary.unlink()
 
@@ -57,7 +58,7 @@ class IndexMending:
             os.replace(self._temporary, self._path)
             segment.transaction_index = TransactionIndex(self._path, segment.base_offset)
         else:
-            self._discard()
+            self.discard()
 
 
 def mending(

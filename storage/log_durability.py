@@ -47,6 +47,11 @@ class Durability:
         return self._point.offset
 
     @property
+    def since_cut(self) -> object:
+        """Another one after each cut, by which who waited meanwhile knows of it."""
+        return self._point
+
+    @property
     def is_cut_unsynced(self) -> bool:
         """Whether a power cut may bring back what was cut off; then nothing may be appended."""
         return self._cut_names > self._names_synced

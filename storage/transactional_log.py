@@ -12,6 +12,7 @@ class TransactionalLog(TruncatableLog):
     """The base of PartitionLog."""
 
     damaged: Segment | None = None  # its transaction index cannot be read
+    _mending_since: object = None  # the cut before it was read once more
 
     @property
     def last_stable_offset(self) -> int:
@@ -53,18 +54,24 @@ class TransactionalLog(TruncatableLog):
                 self._roll(self.log_end_offset)
         newer = self.segments.after(segment)
         assert newer is not None
+        since_cut = self._durability.since_cut
         steps = mending(self.segments, self._snapshots, segment, newer.base_offset, self._now_ms)
-        while True:
+        while self._durability.since_cut is since_cut:
             with self._disk.retriable:
                 try:
                     next(steps)
                 except StopIteration as end:
+                    self._mending_since = since_cut
                     return end.value
             yield
+        return None
 
     def index_mended(self, mending: IndexMending) -> None:
         """Use an index that has been written."""
         with self._disk.retriable:
-            mending.swap_in(self.segments)
+            if self._durability.since_cut is self._mending_since:
+                mending.swap_in(self.segments)
+            else:  # other batches may have come, as many bytes as there were
+                mending.discard()
         self._durability.names_changed()
         self.damaged = None

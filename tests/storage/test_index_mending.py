@@ -88,3 +88,39 @@ def test_an_index_of_what_is_gone_is_not_used(log, use):
         log.index_mended(mending)
     assert (path.read_bytes() if path.exists() else None) == before
     assert use == "delete" or not list(log.directory.glob("*.tmp"))
+
+
+def test_an_index_of_a_segment_that_was_cut_and_is_as_long_again_is_not_used(logs):
+    """What was aborted there is committed here, and would be hidden from readers."""
+    log = logs.open()
+
+    def end(kind):
+        guard = log.producer_state.begin_verification(7, 0, 0, now_ms=NOW_MS)
+        logs.lead(
+            log, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True, guard=guard
+        )
+        marker = encode_marker(
+            kind, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS
+        )
+        records = memoryview(bytearray(marker))
+        log.append_as_leader(
+            records, decode_header(records), leader_epoch=0, now_ms=NOW_MS,
+            origin=Origin.COORDINATOR,
+        )  # fmt: skip
+        log.roll(NOW_MS)
+
+    end(ControlType.ABORT)
+    first = log.segments.first
+    size_bytes, path = first.size_bytes, first.transaction_index.path
+    path.write_bytes(b"\x40" * len(path.read_bytes()))
+    with pytest.raises(KafkaStorageError):
+        log.aborted_transactions(0, log.log_end_offset)
+    steps = log.mending_index()
+    mending = run_to_end(steps)
+    log.truncate_to(0)
+    end(ControlType.COMMIT)
+    assert log.segments.first is first and first.size_bytes == size_bytes
+    mending.write()
+    log.index_mended(mending)
+    assert log.aborted_transactions(0, log.log_end_offset) == []
+    assert not list(log.directory.glob("*.tmp"))
