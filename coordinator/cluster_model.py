@@ -18,7 +18,9 @@ class Broker:
     """One registration of a broker process.
 
     `broker_epoch` is the log index of the registration: every incarnation has its own (KIP-903).
-    `boot_id` changes when the machine lost power, and with it what was not yet on disk.
+    `boot_id` changes when the machine lost power, and with it what was not yet on disk;
+    `directory_id` when the data directory was replaced, and with it everything. Registrations
+    of old journals have both in `boot_id`.
     A fenced broker leads nothing and is in no ISR.
     """
 
@@ -31,6 +33,7 @@ class Broker:
     rack: str | None = None
     is_fenced: bool = True
     is_shutting_down: bool = False
+    directory_id: bytes = b""
 
     @property
     def is_active(self) -> bool:
@@ -45,7 +48,8 @@ class Partition:
     replicas: in the order of preference, the first is the preferred leader.
     isr: in sync; empty exactly when there is no leader. elr: eligible leader replicas, which
     left an ISR that was too small to commit anything since, so they hold all that is committed
-    (KIP-966); empty when the ISR has min.insync.replicas members.
+    (KIP-966). last_known_elr: those that would be in the ISR or ELR, had they not lost power or
+    failed since. Both are empty when the ISR has min.insync.replicas members.
     leader_epoch counts the leaders, and the times a replica was dropped; partition_epoch every
     change of this value.
     adding, removing: a reassignment under way (KIP-455).
@@ -61,6 +65,7 @@ class Partition:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     last_known_leader: int = NO_LEADER
+    last_known_elr: tuple[int, ...] = ()
 
     @property
     def is_reassigning(self) -> bool:

@@ -89,7 +89,7 @@ class ClusterTables:
         return iter(self._in_isr.get(node_id, ()))
 
     def partitions_eligible_on(self, node_id: int) -> Iterator[PartitionKey]:
-        """Partitions with the node in their ELR."""
+        """Partitions with the node in their ELR or last known ELR."""
         return iter(self._in_elr.get(node_id, ()))
 
     def imbalanced_partitions(self) -> Iterator[PartitionKey]:
@@ -239,7 +239,12 @@ class ClusterTables:
             for node, indexes in entered.items():
                 index_of.setdefault(node, PartitionSet()).add_all(topic.name, indexes)
         for index, partition in enumerate(topic.partitions):
-            if partition.elr or partition.is_imbalanced or partition.is_reassigning:
+            if (
+                partition.elr
+                or partition.last_known_elr
+                or partition.is_imbalanced
+                or partition.is_reassigning
+            ):
                 self._enter((topic.name, index), None, partition)
 
     def _enter(self, key: PartitionKey, old: Partition | None, new: Partition) -> None:
@@ -249,8 +254,9 @@ class ClusterTables:
             _move(self._held, key, was.replicas, now.replicas)
         if was.isr != now.isr:
             _move(self._in_isr, key, was.isr, now.isr)
-        if was.elr != now.elr:
-            _move(self._in_elr, key, was.elr, now.elr)
+        if was.elr != now.elr or was.last_known_elr != now.last_known_elr:
+            before, after = (*was.elr, *was.last_known_elr), (*now.elr, *now.last_known_elr)
+            _move(self._in_elr, key, before, after)
         if old is None or old.leader != new.leader:
             _move(self._led, key, (old.leader,) if old else (), (new.leader,))
         _mark(self._imbalanced, key, new.is_imbalanced)

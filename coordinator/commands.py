@@ -56,7 +56,7 @@ class RegisterBroker:
 
     expected_broker_epoch: of the registration that this one replaces, -1 when there is none: one
     that comes late, of a process that has died since, replaces nothing. None, in old journals:
-    whatever is there.
+    whatever is there. boot_id, directory_id: see Broker.
     """
 
     node_id: int
@@ -67,6 +67,7 @@ class RegisterBroker:
     rack: str | None = None
     cluster_id: str = ""
     expected_broker_epoch: int | None = None
+    directory_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

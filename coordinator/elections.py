@@ -8,11 +8,14 @@ The whole safety of the cluster's data rests on three facts about a partition.
    whoever leaves an ISR that is, or thereby becomes, that small still holds everything that is
    committed: it is an eligible leader replica (ELR, KIP-966). As soon as the ISR is large enough
    the high watermark may move, and nobody outside the ISR is eligible any more.
-3. A machine that lost power may have lost what it acknowledged: it leaves both lists. Only the
-   very last holder stays, because nobody else has anything better.
+3. A replica that may have lost what it acknowledged (its machine lost power, its log failed)
+   leaves both lists and becomes a last known eligible replica (KIP-966). The last holder stays in
+   the ELR. A replica whose data directory was replaced holds nothing: it leaves all three lists,
+   and stays only when nobody is left in any of them.
 
-Hence a leader is elected from the ISR, and from the ELR when the ISR is empty. Anything else is
-unclean, loses acknowledged records, and happens only where it has been asked for.
+Hence a leader is elected from the ISR; from the ELR when the ISR is empty; and from the last known
+eligible replicas when both are empty. Anything else is unclean, loses acknowledged records, and
+happens only where it has been asked for.
 
 `settle` is the one place where these rules are; every command goes through it. It is a pure
 function of one partition: commands that touch thousands may do so in any order.
@@ -48,12 +51,14 @@ def settle(
     adding: tuple[int, ...] | None = None,
     removing: tuple[int, ...] | None = None,
     untrusted: int = NOBODY,
+    emptied: int = NOBODY,
 ) -> Partition:
     """The partition after a change of its lists or of the brokers; `before` itself if the same.
 
     active: brokers that may lead. min_insync_replicas: as configured, not yet bounded by the
     number of replicas. isr, replicas, adding, removing: the new lists where they change; the
-    given isr has active members only. untrusted: a node that has lost power.
+    given isr has active members only. untrusted: a node that may have lost its newest records.
+    emptied: a node that holds nothing any more.
     """
     isr = before.isr if isr is None else isr
     replicas = before.replicas if replicas is None else replicas
@@ -61,16 +66,17 @@ def settle(
     removing = before.removing if removing is None else removing
     replicas, isr, adding, removing = _complete_reassignment(replicas, isr, adding, removing)
     min_isr = min(min_insync_replicas, len(replicas))
-    elr = _eligible(before, replicas, isr, min_isr, untrusted)
+    elr, last_known_elr = _eligible(before, replicas, isr, min_isr, untrusted, emptied)
 
-    leader = _elect(before, replicas, isr, elr, active=active, election=election)
+    candidates = isr or elr or last_known_elr
+    leader = _elect(before, replicas, candidates, active=active, election=election)
     if leader != NO_LEADER and leader not in isr:
-        is_clean = leader in elr
         isr = (leader,)
+        elr = _others(elr, leader)
+        last_known_elr = _others(last_known_elr, leader)
         # After an unclean election nobody else holds what this leader's log says.
-        elr = tuple(node for node in elr if node != leader) if is_clean else ()
-        if len(isr) >= min_isr:
-            elr = ()
+        if leader not in candidates or len(isr) >= min_isr:
+            elr = last_known_elr = ()
     if leader != NO_LEADER:
         last_known_leader = NO_LEADER
     elif before.leader != NO_LEADER:
@@ -86,6 +92,7 @@ def settle(
         and adding == before.adding
         and removing == before.removing
         and last_known_leader == before.last_known_leader
+        and last_known_elr == before.last_known_elr
     ):
         return before
     starts_epoch = leader != before.leader or _drops_a_replica(before, replicas)
@@ -99,6 +106,7 @@ def settle(
         adding,
         removing,
         last_known_leader,
+        last_known_elr,
     )
 
 
@@ -132,27 +140,37 @@ def _eligible(
     isr: tuple[int, ...],
     min_isr: int,
     untrusted: int,
-) -> tuple[int, ...]:
-    """The ELR that goes with a new ISR, in the order of the replicas."""
+    emptied: int,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ELR and the last known ELR that go with a new ISR, in the order of the replicas."""
     if len(isr) >= min_isr:
-        return ()
-    holders = tuple(
-        node for node in replicas if node not in isr and (node in before.elr or node in before.isr)
+        return (), ()
+    before_eligible = (*before.isr, *before.elr)
+    holders = tuple(n for n in replicas if n not in isr and n in before_eligible)
+    elr = tuple(n for n in holders if n not in (untrusted, emptied))
+    left = tuple(
+        n for n in replicas if n not in (*isr, *elr) and (n in holders or n in before.last_known_elr)
     )
-    trusted = tuple(node for node in holders if node != untrusted)
-    return trusted if trusted or isr else holders
+    last_known_elr = _others(left, emptied)
+    if isr or elr:
+        return elr, last_known_elr
+    if untrusted in holders:  # the last to leave is the likeliest to have the newest records
+        return (untrusted,), _others(last_known_elr, untrusted)
+    return ((), last_known_elr) if last_known_elr else (left, ())
+
+
+def _others(nodes: tuple[int, ...], one: int) -> tuple[int, ...]:
+    return tuple(node for node in nodes if node != one)
 
 
 def _elect(
     before: Partition,
     replicas: tuple[int, ...],
-    isr: tuple[int, ...],
-    elr: tuple[int, ...],
+    candidates: tuple[int, ...],
     *,
     active: Collection[int],
     election: Election,
 ) -> int:
-    candidates = isr or elr
     if election is Election.PREFERRED:
         order = (replicas[0], before.leader, *replicas)
     else:
@@ -161,7 +179,7 @@ def _elect(
         if node in candidates and node in active:
             return node
     if election is Election.UNCLEAN:
-        for node in replicas:
-            if node in active:
+        for node in (*before.last_known_elr, *replicas):
+            if node in active and node in replicas:
                 return node
     return NO_LEADER

@@ -93,10 +93,14 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
             host=command.host,
             port=command.port,
             rack=command.rack,
+            directory_id=command.directory_id,
         )
     )
     lost_power = known is not None and known.boot_id != command.boot_id
-    yield from _withdraw(tables, command.node_id, lost_power=lost_power)
+    lost_directory = known is not None and known.directory_id not in (b"", command.directory_id)
+    yield from _withdraw(
+        tables, command.node_id, lost_power=lost_power, lost_directory=lost_directory
+    )
     return Result(broker_epoch=index)
 
 
@@ -188,14 +192,21 @@ def current_broker(
     return broker, Result()
 
 
-def _withdraw(tables: ClusterTables, node_id: int, *, lost_power: bool = False) -> Steps[None]:
+def _withdraw(
+    tables: ClusterTables, node_id: int, *, lost_power: bool = False, lost_directory: bool = False
+) -> Steps[None]:
     """Take the node, which is no longer active, out of every ISR; and out of every ELR when it
     may have lost data."""
     keys = dict.fromkeys(tables.partitions_in_sync_on(node_id))
-    if lost_power:
+    if lost_power or lost_directory:
         keys |= dict.fromkeys(tables.partitions_eligible_on(node_id))
-    untrusted = node_id if lost_power else NOBODY
-    yield from settle_each(tables, keys, without=node_id, untrusted=untrusted)
+    yield from settle_each(
+        tables,
+        keys,
+        without=node_id,
+        untrusted=node_id if lost_power and not lost_directory else NOBODY,
+        emptied=node_id if lost_directory else NOBODY,
+    )
 
 
 def _refused(error: ErrorCode, message: str) -> Result:

@@ -26,10 +26,11 @@ def settle_each(
     *,
     without: int = NOBODY,
     untrusted: int = NOBODY,
+    emptied: int = NOBODY,
 ) -> Steps[None]:
     """Apply the election rules to partitions whose brokers or settings have changed.
 
-    without: a node that leaves the ISRs. untrusted: a node that leaves the ELRs, too.
+    without: a node that leaves the ISRs. untrusted, emptied: one that leaves the ELRs, too.
     """
     settings: dict[str, tuple[int, Election]] = {}
     for number, key in enumerate(list(keys), 1):
@@ -48,6 +49,7 @@ def settle_each(
             election=election,
             isr=tuple(node for node in before.isr if node != without),
             untrusted=untrusted,
+            emptied=emptied,
         )
         if after is not before:
             tables.put_partition(key, after)

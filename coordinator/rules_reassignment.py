@@ -97,7 +97,8 @@ def _take_back(
     min_isr = min(tables.min_insync_replicas(topic), len(replicas))
     # Replicas that hold all that is committed are dropped only if enough others do. Kafka asks
     # for one; but that one may have lost power a moment ago, and nobody knows yet.
-    drops_holders = any(node not in replicas for node in (*before.isr, *before.elr))
+    holders = (*before.isr, *before.elr) or before.last_known_elr
+    drops_holders = any(node not in replicas for node in holders)
     drops_too_much = drops_holders and len(isr) < min_isr
     if drops_too_much and not (
         election is Election.UNCLEAN and any(tables.is_active(node) for node in replicas)

@@ -121,14 +121,13 @@ class Broker:
         self._transactions.check_shard_count()
         await self._engine.start()
         self._service.start()
-        # A data directory that was replaced holds as little as one that lost its unsynced end.
-        trusted_while = f"{boot_id}/{self._directory.meta.directory_id.hex()}"
         self._liveness = Liveness(
             config,
             self._controller,
             self._group,
             self.state,
-            boot_id=trusted_while,
+            boot_id=boot_id,
+            directory_id=self._directory.meta.directory_id,
             incarnation=self._outside.random_bytes(INCARNATION_BYTES),
         )
         request_log = logging.getLogger("oncelog.requests")

@@ -41,6 +41,7 @@ class Liveness:
         state: ClusterState,
         *,
         boot_id: str,
+        directory_id: bytes,
         incarnation: bytes,
     ) -> None:
         self.broker_epoch = -1
@@ -51,6 +52,7 @@ class Liveness:
         self._group = group
         self._state = state
         self._boot_id = boot_id
+        self._directory_id = directory_id
         self._incarnation = incarnation
         self._wants_shutdown = False
         self._may_stop = asyncio.Event()
@@ -74,6 +76,7 @@ class Liveness:
             rack=self._config.broker_rack or None,
             cluster_id=self._config.cluster_id,
             expected_broker_epoch=-1 if known is None else known.broker_epoch,
+            directory_id=self._directory_id,
         )
         while True:
             try:

@@ -51,7 +51,10 @@ def describe_topic_partitions(
         end = min(len(topic.partitions), start + remaining)
         partitions: list[dict[str, Any]] = []
         for index, partition in enumerate(topic.partitions[start:end], start):
-            elr = {"eligible_leader_replicas": partition.elr, "last_known_elr": []}
+            elr = {
+                "eligible_leader_replicas": partition.elr,
+                "last_known_elr": partition.last_known_elr,
+            }
             values = partition_values(state, index, partition)
             partitions.append(values | {"error_code": ErrorCode.NONE, **elr})
             if counter.ends_step():

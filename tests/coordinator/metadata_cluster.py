@@ -34,6 +34,7 @@ class MetadataCluster:
         self.state = ClusterState()
         self.index = 0
         self.boots: dict[int, int] = {}
+        self.directories: dict[int, int] = {}
         self.racks = racks or {}
         self.do(
             SetClusterId(
@@ -66,9 +67,12 @@ class MetadataCluster:
                 assert after[key][1].leader_epoch == before[key][1].leader_epoch + is_new
         return result
 
-    def register(self, node: int, *, lost_power: bool = False) -> int:
+    def register(
+        self, node: int, *, lost_power: bool = False, lost_directory: bool = False
+    ) -> int:
         """A new process; the broker epoch."""
         self.boots[node] = self.boots.get(node, 0) + lost_power
+        self.directories[node] = self.directories.get(node, 0) + lost_directory
         known = self.state.brokers.get(node)
         result = self.do(
             RegisterBroker(
@@ -79,13 +83,14 @@ class MetadataCluster:
                 9000 + node,
                 self.racks.get(node),
                 expected_broker_epoch=-1 if known is None else known.broker_epoch,
+                directory_id=f"directory-{self.directories[node]}".encode(),
             )
         )
         assert result.error == 0
         return result.broker_epoch
 
-    def start(self, node: int, *, lost_power: bool = False) -> int:
-        epoch = self.register(node, lost_power=lost_power)
+    def start(self, node: int, *, lost_power: bool = False, lost_directory: bool = False) -> int:
+        epoch = self.register(node, lost_power=lost_power, lost_directory=lost_directory)
         assert self.unfence(node).error == 0
         return epoch
 
@@ -180,18 +185,20 @@ def check(
 
 def check_partition(state: ClusterState, name: str, partition: Partition) -> None:
     replicas, isr, elr = set(partition.replicas), set(partition.isr), set(partition.elr)
+    last_known_elr = set(partition.last_known_elr)
     assert len(replicas) == len(partition.replicas) > 0
     assert len(isr) == len(partition.isr) and isr <= replicas
     assert len(elr) == len(partition.elr) and elr <= replicas
-    assert not isr & elr
-    assert isr or elr, "somebody must be able to lead again"
+    assert len(last_known_elr) == len(partition.last_known_elr) and last_known_elr <= replicas
+    assert not isr & elr and not last_known_elr & (isr | elr)
+    assert isr or elr or last_known_elr, "somebody must be able to lead again"
     assert partition.leader in isr or partition.leader == NO_LEADER
     assert (partition.leader == NO_LEADER) == (not isr) == (partition.last_known_leader >= 0)
     for node in isr:
         assert state.brokers[node].is_active, "a fenced or stopping broker is in an ISR"
     topic = state.topics[name]
     if len(isr) >= state.effective_min_insync_replicas(topic, partition):
-        assert not elr
+        assert not elr and not last_known_elr
     assert set(partition.adding) <= replicas and set(partition.removing) <= replicas
 
 
@@ -211,7 +218,7 @@ def check_indexes(state: ClusterState) -> None:
         assert set(state.partitions_held_by(node)) == held
         in_sync = {(name, i) for name, i, p in every if node in p.isr}
         assert set(state.partitions_in_sync_on(node)) == in_sync
-        eligible = {(name, i) for name, i, p in every if node in p.elr}
+        eligible = {(name, i) for name, i, p in every if node in (*p.elr, *p.last_known_elr)}
         assert set(state.partitions_eligible_on(node)) == eligible
         led = {(name, i) for name, i, p in every if p.leader == node}
         assert set(state.partitions_led_by(node)) == led

@@ -62,8 +62,9 @@ class Term:
 class Node:
     node_id: int
     boot: int = 0
+    directory: int = 0
     is_alive: bool = False
-    has_lost_power: bool = False  # since its last registration
+    has_lost_data: bool = False  # since its last registration
     broker_epoch: int = -1
     view: ClusterState = field(default_factory=ClusterState)
     applied: int = 0
@@ -287,9 +288,10 @@ class ModelCluster:
             f"boot-{node.boot}",
             "127.0.0.1",
             9000 + node.node_id,
+            directory_id=f"directory-{node.directory}".encode(),
         )
         node.broker_epoch = self.commit(register).broker_epoch
-        node.has_lost_power = False
+        node.has_lost_data = False
         node.is_alive = True
         node.view = ClusterState()
         node.view.restore(self.state.snapshot())

@@ -1,12 +1,13 @@
 """Do elections ever lose what was acknowledged? Faults around `model_cluster`, and a judge.
 
 Nodes die, are only thought dead, come back at once or late, alone or all together, and now and
-then one loses power and with it a random part of its log. Proposals arrive late, twice, and just
+then one loses power and with it a random part of its log, or all lose it whose logs are synced.
+A node's data directory is replaced by an empty one. Proposals arrive late, twice, and just
 after something happened to whom they are about.
 
 The judge: whoever takes up leading holds everything that any leader's high watermark ever passed.
 
-Loss of power is limited as the guarantee is: one node at a time, with min.insync.replicas of two
+Loss of data is limited as the guarantee is: one node at a time, with min.insync.replicas of two
 or more, while somebody else in the ISR or ELR still has what the node had.
 """
 
@@ -47,7 +48,9 @@ class SafetyModel(ModelCluster):
         self.faults = [
             (self.die, 2),
             (self.lose_power, 1),
+            (self.lose_directory, 0.3),
             (self.everything_dies, 0.1),
+            (self.everything_loses_power, 0.3),
             (self.flicker, 1),
             (self.suspect, 1),
             (self.interfere, 3),
@@ -137,16 +140,36 @@ class SafetyModel(ModelCluster):
 
     def lose_power(self, node: Node | None = None) -> None:
         node = node or self.random.choice(list(self.nodes.values()))
-        if any(other.has_lost_power for other in self.nodes.values()):
-            return
-        if self.min_isr() < 2 or any(
-            {node.node_id} == {*partition.isr, *partition.elr} for partition in self.partitions()
-        ):
-            return
-        node.logs = [log[: self.random.randint(0, len(log))] for log in node.logs]
-        self.die(node)
-        node.has_lost_power = True
-        node.boot += 1
+        if self.may_lose_data(node):
+            node.logs = [log[: self.random.randint(0, len(log))] for log in node.logs]
+            self.die(node)
+            node.has_lost_data = True
+            node.boot += 1
+
+    def lose_directory(self) -> None:
+        node = self.random.choice(list(self.nodes.values()))
+        if self.may_lose_data(node):
+            node.logs = [[] for _ in node.logs]
+            self.die(node)
+            node.has_lost_data = True
+            node.directory += 1
+
+    def may_lose_data(self, node: Node) -> bool:
+        """Another node has what this one holds, and has not lost anything itself."""
+        return (
+            self.min_isr() >= 2
+            and not any(other.has_lost_data for other in self.nodes.values())
+            and all(
+                {node.node_id} != {*partition.isr, *partition.elr}
+                for partition in self.partitions()
+            )
+        )
+
+    def everything_loses_power(self) -> None:
+        """All nodes at once, whose logs are on the disks up to their ends."""
+        self.everything_dies()
+        for node in self.nodes.values():
+            node.boot += 1
 
     def notice(self) -> None:
         dead = [
@@ -181,7 +204,7 @@ class SafetyModel(ModelCluster):
 
     def set_min_isr(self) -> None:
         value = self.random.choice((1, 2, 2, 3))
-        if value < 2 and any(node.has_lost_power for node in self.nodes.values()):
+        if value < 2 and any(node.has_lost_data for node in self.nodes.values()):
             return
         operation = ConfigOperation("min.insync.replicas", SET, str(value))
         self.commit(AlterConfigs((ResourceConfigs(BROKER_RESOURCE, "", (operation,)),)))

@@ -68,7 +68,13 @@ def command_of(cluster: MetadataCluster, kind: int, salt: int) -> Command:
             expected = draw.choice([None, epoch if broker else -1])
             incarnation = draw.randbytes(16)
             return RegisterBroker(
-                node, incarnation, boot, "host", 9000 + node, expected_broker_epoch=expected
+                node,
+                incarnation,
+                boot,
+                "host",
+                9000 + node,
+                expected_broker_epoch=expected,
+                directory_id=draw.choice((b"", b"directory-0", b"directory-0", b"directory-1")),
             )
         case 2 | 3 | 4:
             return UnfenceBroker(node, epoch)

@@ -1,13 +1,16 @@
 """Registrations, deaths, returns, and what they do to partitions (isr rules; KIP-903, 966)."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from oncelog.coordinator.commands import (
+    UNCLEAN,
     AllocateProducerIds,
     BeginControlledShutdown,
     CreateTopics,
+    ElectLeaders,
     FailReplicas,
     FenceBroker,
     NewTopic,
@@ -231,6 +234,89 @@ def test_the_very_last_holder_stays_even_without_its_power() -> None:
     assert lists(cluster) == (-1, (), (3,))
     cluster.unfence(3)
     assert lists(cluster) == (3, (3,), ())
+
+
+def last_known_elr(cluster: MetadataCluster) -> tuple[int, ...]:
+    return cluster.partition().last_known_elr
+
+
+def test_an_empty_directory_is_never_the_last_holder_of_what_others_may_have() -> None:
+    """Its data directory was replaced, and before it registers again all nodes lose power."""
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.register(1, lost_power=True)
+    assert lists(cluster) == (2, (2, 3), ()) and last_known_elr(cluster) == ()
+    cluster.register(2, lost_power=True)
+    assert lists(cluster) == (3, (3,), ()) and last_known_elr(cluster) == (2,)
+    cluster.register(3, lost_power=True, lost_directory=True)
+    assert lists(cluster) == (-1, (), ()) and last_known_elr(cluster) == (2,)
+    for node in (3, 1):
+        cluster.unfence(node)
+        assert lists(cluster) == (-1, (), ())
+    cluster.unfence(2)
+    assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == ()
+
+
+def test_last_known_replicas_are_kept_until_the_isr_commits_without_them() -> None:
+    cluster = MetadataCluster(min_isr=3)
+    cluster.topic()
+    for node in (1, 2):
+        cluster.start(node, lost_power=True)
+    assert lists(cluster) == (3, (3,), ()) and last_known_elr(cluster) == (1, 2)
+    cluster.start(3, lost_directory=True)
+    assert lists(cluster) == (1, (1,), ()) and last_known_elr(cluster) == (2,)
+    cluster.set_isr(1, 3)
+    assert last_known_elr(cluster) == (2,)
+    cluster.set_isr(1, 3, 2)
+    assert lists(cluster) == (1, (1, 3, 2), ()) and last_known_elr(cluster) == ()
+
+
+def test_who_is_last_known_and_loses_its_directory_is_forgotten() -> None:
+    cluster = MetadataCluster(min_isr=3)
+    cluster.topic()
+    for node in (1, 2):
+        cluster.start(node, lost_power=True)
+    cluster.start(1, lost_directory=True)
+    assert last_known_elr(cluster) == (2,)
+    cluster.start(3, lost_directory=True)
+    assert lists(cluster) == (2, (2,), ())
+
+
+def test_when_all_directories_are_lost_the_last_leads() -> None:
+    cluster = MetadataCluster(min_isr=3)
+    cluster.topic()
+    for node in (1, 2):
+        cluster.start(node, lost_power=True)
+    cluster.register(3, lost_directory=True)
+    assert lists(cluster) == (1, (1,), ()) and last_known_elr(cluster) == (2,)
+    for node in (2, 1, 3):
+        cluster.register(node, lost_directory=True)
+    assert lists(cluster) == (-1, (), (1,)) and last_known_elr(cluster) == ()
+    cluster.unfence(1)
+    assert lists(cluster) == (1, (1,), ())
+
+
+def test_an_unclean_election_prefers_the_last_known() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    cluster.set_isr(1, 3)
+    cluster.start(3, lost_power=True)
+    cluster.die(1)
+    assert lists(cluster) == (-1, (), (1,)) and last_known_elr(cluster) == (3,)
+    cluster.do(ElectLeaders(UNCLEAN))
+    assert lists(cluster) == (3, (3,), ()) and last_known_elr(cluster) == ()
+
+
+def test_the_directory_of_an_old_registration_is_not_known() -> None:
+    """Releases before this field told both by the boot id: an upgrade replaces no directory."""
+    cluster = MetadataCluster()
+    cluster.topic()
+    for node in (1, 2, 3):
+        broker = cluster.state.brokers[node]
+        cluster.state.put_broker(replace(broker, directory_id=b""))
+    for node in (1, 2, 3):
+        cluster.start(node, lost_power=True)
+    assert lists(cluster)[0] == 3
 
 
 def test_unclean_elections_happen_where_they_are_allowed_only() -> None:

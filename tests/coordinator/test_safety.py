@@ -1,10 +1,17 @@
 """No election loses acknowledged data; and the model that says so finds the bugs one plants."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from oncelog.coordinator import elections, rules_brokers, rules_configs, rules_partitions
+from oncelog.coordinator import (
+    cluster_tables,
+    elections,
+    rules_brokers,
+    rules_configs,
+    rules_partitions,
+)
 
 from . import model_cluster
 from .model_cluster import Rules, Violation
@@ -86,13 +93,35 @@ def lost_power_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules_brokers, "_withdraw", lambda t, node_id, **_: original(t, node_id))
 
 
+def an_empty_directory_counts_as_lost_power(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node with an empty disk, the last to register after a power cut, leads."""
+    original = rules_brokers._withdraw
+
+    def lenient(tables, node_id, *, lost_power=False, lost_directory=False):
+        return original(tables, node_id, lost_power=lost_power or lost_directory)
+
+    monkeypatch.setattr(rules_brokers, "_withdraw", lenient)
+
+
+def an_empty_directory_stays_last_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that lost power, and then its disk, leads when all others have lost power."""
+    original = cluster_tables.ClusterTables._enter
+
+    def lenient(tables, key, old, new):
+        old = old and replace(old, last_known_elr=())
+        original(tables, key, old, replace(new, last_known_elr=()))
+
+    monkeypatch.setattr(cluster_tables.ClusterTables, "_enter", lenient)
+
+
 def the_eligible_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-966: the ELR must be emptied when the ISR is large enough to commit without it."""
     original = elections._eligible
 
-    def lenient(before, replicas, isr, min_isr, untrusted):
-        found = original(before, replicas, isr, min_isr, untrusted)
-        return found or tuple(n for n in before.elr if n in replicas and n not in (*isr, untrusted))
+    def lenient(before, replicas, isr, min_isr, untrusted, emptied):
+        elr, last_known = original(before, replicas, isr, min_isr, untrusted, emptied)
+        gone = (*isr, untrusted, emptied)
+        return elr or tuple(n for n in before.elr if n in replicas and n not in gone), last_known
 
     monkeypatch.setattr(elections, "_eligible", lenient)
 
@@ -101,8 +130,8 @@ def who_leaves_a_large_isr_is_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-966: only below min.insync.replicas does the high watermark wait for who left."""
     original = elections._eligible
 
-    def lenient(before, replicas, isr, min_isr, untrusted):
-        return original(before, replicas, isr, len(replicas) + 1, untrusted)
+    def lenient(before, replicas, isr, min_isr, untrusted, emptied):
+        return original(before, replicas, isr, len(replicas) + 1, untrusted, emptied)
 
     monkeypatch.setattr(elections, "_eligible", lenient)
 
@@ -130,6 +159,8 @@ PLANTS: list[tuple[Plant, dict[str, float] | None]] = [
     (a_small_isr_commits, None),
     (a_return_is_not_a_death, None),
     (lost_power_is_ignored, None),
+    (an_empty_directory_counts_as_lost_power, {"lose_directory": 2, "everything_loses_power": 2}),
+    (an_empty_directory_stays_last_known, {"lose_directory": 2, "everything_loses_power": 2}),
     (the_eligible_stay_eligible, None),
     (who_leaves_a_large_isr_is_eligible, None),
     (a_smaller_min_isr_has_no_effect_on_the_elr, None),

@@ -40,7 +40,7 @@ def _liveness() -> Liveness:
     config: Any = SimpleNamespace(node_id=1, broker_heartbeat_interval_ms=1000)
     group: Any = SimpleNamespace(applied_index=0)
     controller, state = cast(Any, _Controller()), cast(Any, None)
-    return Liveness(config, controller, group, state, boot_id="", incarnation=b"")
+    return Liveness(config, controller, group, state, boot_id="", directory_id=b"", incarnation=b"")
 
 
 @pytest.mark.parametrize("turns", TURNS)
@@ -77,6 +77,7 @@ def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None =
         group,
         state or cluster.groups[2].state,
         boot_id="b",
+        directory_id=b"",
         incarnation=bytes([number]) * 16,
     )
 
