@@ -148,9 +148,8 @@ def _eligible(
     before_eligible = (*before.isr, *before.elr)
     holders = tuple(n for n in replicas if n not in isr and n in before_eligible)
     elr = tuple(n for n in holders if n not in (untrusted, emptied))
-    left = tuple(
-        n for n in replicas if n not in (*isr, *elr) and (n in holders or n in before.last_known_elr)
-    )
+    once = (*holders, *before.last_known_elr)
+    left = tuple(n for n in replicas if n in once and n not in (*isr, *elr))
     last_known_elr = _others(left, emptied)
     if isr or elr:
         return elr, last_known_elr

@@ -102,12 +102,13 @@ def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Pro
                 seen[position] = header
                 replay.feed(header, content[position : position + header.size_bytes])
                 end = header.next_offset
-                expected = _epoch_at(epochs, header.base_offset)
-                if expected not in (None, header.partition_leader_epoch):
+                expected, is_newest = _epoch_at(epochs, header.base_offset)
+                epoch = header.partition_leader_epoch
+                if expected not in (-1, epoch) and not (is_newest and epoch > expected):
                     yield (
                         "leader-epoch-checkpoint",
-                        f"offset {header.base_offset} was written in leader epoch "
-                        f"{header.partition_leader_epoch}, the file says {expected}",
+                        f"offset {header.base_offset} was written in leader epoch {epoch}, "
+                        f"the file says {expected}",
                     )
         except KafkaError as problem:
             yield log.name, str(problem)
@@ -206,8 +207,10 @@ def _epoch_starts(folder: Path) -> list[tuple[int, int]]:
     return [(int(start), int(epoch)) for epoch, start in (x.split() for x in lines if x.strip())]
 
 
-def _epoch_at(starts: list[tuple[int, int]], offset: int) -> int | None:
-    return max(((s, e) for s, e in starts if s <= offset), default=(0, None))[1]
+def _epoch_at(starts: list[tuple[int, int]], offset: int) -> tuple[int, bool]:
+    """The epoch of an offset by the file, -1 for none; and whether it is the last one there."""
+    before = [epoch for start, epoch in starts if start <= offset]
+    return before[-1] if before else -1, len(before) == len(starts)
 
 
 def _entries(file: Path, layout: struct.Struct) -> Iterator[tuple[int, ...]]:

@@ -19,6 +19,7 @@ from ..wire.record_batch import BatchHeader
 from ..wire.steps import Steps, run_to_end
 from .checkpoint import FaultPoint, LeaderEpochCheckpoint
 from .disk_guard import DiskGuard, disk_errors
+from .flush_job import FlushJob
 from .flushable_log import FlushableLog
 from .log_config import INT_MAX, LogConfig
 from .log_durability import Durability
@@ -183,17 +184,30 @@ class LocalLog(FlushableLog):
             self._snapshot_soon()
 
     def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Remember that an epoch begins. Recovery would find it in the batches, so no sync."""
-        if leader_epoch >= 0 and self.leader_epochs.assign(leader_epoch, start_offset):
-            self._save_epochs()
+        """Remember that an epoch begins; the next flush, snapshot or segment saves it.
 
-    def _save_epochs(self) -> None:
+        Recovery finds it in the batches behind those. A file replaced for each partition would
+        keep a broker that is elected for many: with dirty pages about, a rename waits for the disk.
+        """
+        if leader_epoch >= 0 and self.leader_epochs.assign(leader_epoch, start_offset):
+            self._epochs_changed()
+
+    def _epochs_changed(self) -> None:
         self._latest_epoch = self.leader_epochs.latest_epoch
         self._epochs_unsaved = True
-        with suppress(KafkaStorageError), self._disk.retriable:  # no room: with the next snapshot
-            self._epoch_checkpoint.write(self.leader_epochs.entries, fsync=False)
+
+    def _save_epochs(self) -> None:
+        """Write them down if they have changed; KafkaStorageError where there is no room."""
+        if self._epochs_unsaved:
+            with self._disk.retriable:
+                self._epoch_checkpoint.write(self.leader_epochs.entries, fsync=False)
             self._epochs_unsaved = False
-        self._durability.names_changed()
+            self._durability.names_changed()
+
+    def flush_job(self, *, is_last: bool = False) -> FlushJob:
+        """See the base: recovery does not look for epochs below what was flushed."""
+        self._save_epochs()
+        return super().flush_job(is_last=is_last)
 
     # -- segments ----------------------------------------------------------------------------
 
@@ -204,6 +218,7 @@ class LocalLog(FlushableLog):
             return active
         self._fault_point("log.roll.before-create")
         with self._disk.retriable:
+            self._save_epochs()
             active.become_inactive()
             segment = self._new_segment(base_offset)
         if active.size_bytes == 0:  # begun, but a gap in the offsets is too wide for it
@@ -258,11 +273,8 @@ class LocalLog(FlushableLog):
         Nor does such a start look for epochs below it: they must have been saved before. Where
         there is no room for all that, there is no snapshot.
         """
-        if self._epochs_unsaved:
-            self._save_epochs()
-        if self._epochs_unsaved:
-            return
         with suppress(KafkaStorageError), self._disk.retriable:
+            self._save_epochs()
             self.segments.active.write_out()
             self._fault_point("log.snapshot.before-write")
             self._snapshots.write(end_offset, content)
@@ -355,6 +367,7 @@ class LocalLog(FlushableLog):
         with self._disk:
             if self.log_end_offset not in self._snapshots.offsets and self.log_end_offset:
                 self._take_snapshot()
+            self._save_epochs()
             self.segments.active.become_inactive()
 
     def sync_last(self) -> None:

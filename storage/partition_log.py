@@ -191,9 +191,9 @@ class PartitionLog(TransactionalLog):
         restamp(records, 0, base_offset, leader_epoch)
         self._now_ms = now_ms
         with self._disk:
-            self._write_batch(records, header, base_offset)
             if leader_epoch != self._latest_epoch:
-                self._note_epoch(leader_epoch, base_offset)
+                self._note_epoch(leader_epoch, base_offset)  # a snapshot of the batch saves it
+            self._write_batch(records, header, base_offset)
         return AppendInfo(base_offset, self.log_end_offset - 1, append_time_ms, False)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
@@ -298,7 +298,7 @@ class PartitionLog(TransactionalLog):
             with self._disk:
                 self.log_start_offset = offset
                 if self.leader_epochs.truncate_from_start(offset):
-                    self._save_epochs()
+                    self._epochs_changed()
 
     # -- upkeep ------------------------------------------------------------------------------
 

@@ -8,7 +8,9 @@ leader epoch) has the producers made again for the end that is there, and ends t
 A step that lacks descriptors or room has changed nothing, and may be tried again.
 """
 
-from ..wire.errors import CorruptMessage
+from contextlib import suppress
+
+from ..wire.errors import CorruptMessage, KafkaStorageError
 from ..wire.steps import Steps, run_to_end
 from .index import CorruptIndex
 from .local_log import LocalLog
@@ -31,9 +33,9 @@ class TruncatableLog(LocalLog):
         """Let the log end at `offset` or, where a batch spans it, before that batch."""
         if offset >= self.log_end_offset:
             # An epoch that was assigned here but never written in may contradict the leader's.
-            with self._disk:
-                if self.leader_epochs.truncate_from_end(self.log_end_offset):
-                    self._save_epochs()
+            self._disk.check()
+            if self.leader_epochs.truncate_from_end(self.log_end_offset):
+                self._epochs_changed()
         elif (yield from self._cutting(offset)) and offset < self.log_end_offset:
             self._begin_at(offset)
         yield from self.rebuilding()
@@ -107,7 +109,7 @@ class TruncatableLog(LocalLog):
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._durability.cut(end_offset)
         if self.leader_epochs.truncate_from_end(end_offset):
-            self._save_epochs()
+            self._epochs_changed()
         self._snapshots.remove_above(end_offset)
         self._rebuild_soon()
 
@@ -125,5 +127,7 @@ class TruncatableLog(LocalLog):
             self.high_watermark = min(self.high_watermark, offset)
             self._durability.cut(0)
             self.producer_state, self._rebuild = ProducerStateTable(offset), None
-            if self.leader_epochs.clear() or self._epochs_unsaved:
+            if self.leader_epochs.clear():
+                self._epochs_changed()
+            with suppress(KafkaStorageError):  # recovery would keep the latest one of the file
                 self._save_epochs()

@@ -67,9 +67,7 @@ class MetadataCluster:
                 assert after[key][1].leader_epoch == before[key][1].leader_epoch + is_new
         return result
 
-    def register(
-        self, node: int, *, lost_power: bool = False, lost_directory: bool = False
-    ) -> int:
+    def register(self, node: int, *, lost_power: bool = False, lost_directory: bool = False) -> int:
         """A new process; the broker epoch."""
         self.boots[node] = self.boots.get(node, 0) + lost_power
         self.directories[node] = self.directories.get(node, 0) + lost_directory

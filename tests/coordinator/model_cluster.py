@@ -64,7 +64,7 @@ class Node:
     boot: int = 0
     directory: int = 0
     is_alive: bool = False
-    has_lost_data: bool = False  # since its last registration
+    lost: str = ""  # since its last registration: "records", "directory"
     broker_epoch: int = -1
     view: ClusterState = field(default_factory=ClusterState)
     applied: int = 0
@@ -291,7 +291,7 @@ class ModelCluster:
             directory_id=f"directory-{node.directory}".encode(),
         )
         node.broker_epoch = self.commit(register).broker_epoch
-        node.has_lost_data = False
+        node.lost = ""
         node.is_alive = True
         node.view = ClusterState()
         node.view.restore(self.state.snapshot())

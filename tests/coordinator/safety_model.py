@@ -143,7 +143,7 @@ class SafetyModel(ModelCluster):
         if self.may_lose_data(node):
             node.logs = [log[: self.random.randint(0, len(log))] for log in node.logs]
             self.die(node)
-            node.has_lost_data = True
+            node.lost = "records"
             node.boot += 1
 
     def lose_directory(self) -> None:
@@ -151,14 +151,14 @@ class SafetyModel(ModelCluster):
         if self.may_lose_data(node):
             node.logs = [[] for _ in node.logs]
             self.die(node)
-            node.has_lost_data = True
+            node.lost = "directory"
             node.directory += 1
 
     def may_lose_data(self, node: Node) -> bool:
         """Another node has what this one holds, and has not lost anything itself."""
         return (
             self.min_isr() >= 2
-            and not any(other.has_lost_data for other in self.nodes.values())
+            and not any(other.lost for other in self.nodes.values())
             and all(
                 {node.node_id} != {*partition.isr, *partition.elr}
                 for partition in self.partitions()
@@ -167,9 +167,10 @@ class SafetyModel(ModelCluster):
 
     def everything_loses_power(self) -> None:
         """All nodes at once, whose logs are on the disks up to their ends."""
-        self.everything_dies()
-        for node in self.nodes.values():
-            node.boot += 1
+        if all(node.lost != "records" for node in self.nodes.values()):
+            self.everything_dies()
+            for node in self.nodes.values():
+                node.boot += 1
 
     def notice(self) -> None:
         dead = [
@@ -204,7 +205,7 @@ class SafetyModel(ModelCluster):
 
     def set_min_isr(self) -> None:
         value = self.random.choice((1, 2, 2, 3))
-        if value < 2 and any(node.has_lost_data for node in self.nodes.values()):
+        if value < 2 and any(node.lost for node in self.nodes.values()):
             return
         operation = ConfigOperation("min.insync.replicas", SET, str(value))
         self.commit(AlterConfigs((ResourceConfigs(BROKER_RESOURCE, "", (operation,)),)))

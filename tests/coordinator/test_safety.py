@@ -164,7 +164,7 @@ PLANTS: list[tuple[Plant, dict[str, float] | None]] = [
     (the_eligible_stay_eligible, None),
     (who_leaves_a_large_isr_is_eligible, None),
     (a_smaller_min_isr_has_no_effect_on_the_elr, None),
-    (dropped_replicas_leave_the_leader_epoch, {"reassign": 5, "prefer": 5, "flicker": 2}),
+    (dropped_replicas_leave_the_leader_epoch, {"reassign": 10, "prefer": 10, "flicker": 2}),
     (elections_are_unclean, None),
 ]
 

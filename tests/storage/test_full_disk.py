@@ -192,6 +192,7 @@ def test_half_a_file_that_found_no_room_takes_none(logs, monkeypatch):
     """Each snapshot has a name of its own: none would take the place of the half of another."""
     log = logs.open()
     logs.lead(log)
+    log.flush()
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", no_room)
         log.roll(NOW_MS)

@@ -459,3 +459,18 @@ def test_an_index_with_a_flipped_bit_hides_no_batch(logs, flipped):
         assert header.base_offset <= offset <= header.last_offset
         log.segments.forget()
     assert errors or flipped == (0, 9), "an entry for a larger offset leads to an earlier batch"
+
+
+def test_a_new_leader_epoch_costs_no_file(logs):
+    """A broker is elected for hundreds of partitions at once; a rename may wait for the disk."""
+    log = logs.open()
+    logs.lead(log, epoch=3)
+    log.flush()
+    saved = (log.directory / "leader-epoch-checkpoint").read_text()
+    log.assign_leader_epoch(4)
+    log.assign_leader_epoch(5)
+    assert (log.directory / "leader-epoch-checkpoint").read_text() == saved
+    logs.lead(log, epoch=5)
+    assert logs.open().leader_epochs.entries == ((3, 0), (5, 1))
+    log.roll(0)
+    assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n2\n3 0\n5 1\n"
