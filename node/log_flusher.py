@@ -35,6 +35,7 @@ class LogFlusher:
         self._loop = loop
         self._flushed = flushed
         self._failed = failed
+        self._is_stopped = False
         self._running: set[HostedPartition] = set()
         self._next: dict[HostedPartition, list[Synced]] = {}
 
@@ -43,7 +44,8 @@ class LogFlusher:
         self.executor = executor(FLUSHES_AT_ONCE, "flushes")
 
     def stop(self) -> None:
-        """End the threads; what is under way is waited for."""
+        """End the threads; what is under way is waited for. The rest is for who closes the logs."""
+        self._is_stopped = True
         if self.executor is not None:
             self.executor.shutdown()
 
@@ -62,6 +64,8 @@ class LogFlusher:
 
     def _begin(self, partition: HostedPartition) -> None:
         waiting = self._next.pop(partition)
+        if self._is_stopped:
+            return
         try:
             job = partition.log.flush_job()
         except KafkaStorageError:

@@ -1,6 +1,7 @@
 """Group commit: who asks for a flush, and when, makes no difference to the promises."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,5 +66,38 @@ def test_who_waits_for_a_flush_of_many_segments_waits_for_all(tmp_path: Path) ->
         async with asyncio.timeout(10):
             await done.wait()
         assert points == [80]
+
+    asyncio.run(run())
+
+
+def test_what_is_left_of_a_flush_when_a_broker_stops_is_left_to_the_close(tmp_path: Path) -> None:
+    async def run() -> None:
+        problems: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        log = PartitionLog.open(
+            tmp_path / "t-0",
+            topic="t",
+            partition=0,
+            topic_id=TOPIC_ID,
+            config=LogConfig(segment_bytes=100),
+            now_ms=1,
+        )
+        for offset in range(2 * SEGMENTS_A_JOB):
+            log.append_as_follower(
+                encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset), now_ms=1
+            )
+        flusher = LogFlusher(loop, flushed=lambda _: None, failed=lambda _: None)
+        flusher.start(lambda count, _: ThreadPoolExecutor(count))
+        flusher.flush(HostedPartition("t", 0, TOPIC_ID, log))
+        await asyncio.sleep(0)
+        flusher.stop()
+        async with asyncio.timeout(10):
+            while not log.recovery_point:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        assert not problems
+        log.close()
+        assert log.recovery_point == log.log_end_offset
 
     asyncio.run(run())
