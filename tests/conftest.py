@@ -1,4 +1,4 @@
-"""What all tests share: Kafka's jars for those that want them, and a last word on comparisons."""
+"""What all tests share: Kafka's jars, one worker for a module's cluster, a word on comparisons."""
 
 import shutil
 from typing import Any
@@ -16,6 +16,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Once, before there are workers: they all need Kafka's jars."""
     if is_enabled() and shutil.which("java"):
         archive_classes()
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a module with fixtures of its own together: else each worker sets them up.
+
+    Such a fixture is a cluster, a JVM or a large log more often than not.
+    """
+    for item in items:
+        fixtures: Any = getattr(item, "_fixtureinfo", None)  # pytest gives scopes nowhere else
+        if fixtures is None or item.get_closest_marker("xdist_group"):
+            continue
+        if any(each[-1].scope == "module" for each in fixtures.name2fixturedefs.values() if each):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
