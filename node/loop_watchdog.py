@@ -1,9 +1,10 @@
 """Who kept the event loop: a broker that is deaf for a session is dead to the others.
 
-A timer on the loop looks every TICK_S. When it comes late, one turn of the loop was too long. The
-same timer arms an alarm of the operating system; it goes off in the middle of a long turn, in the
-main thread, and reads off the stack what runs there (`loop_activity`). So a turn above
-STALL_S + TICK_S is always seen, one above STALL_S often, and no thread is needed.
+A timer on the loop looks every TICK_S, while there is little to do every IDLE_TICK_S: each look
+wakes the process up. When it comes late, one turn of the loop was too long. The same timer arms an
+alarm of the operating system; it goes off in the middle of a long turn, in the main thread, and
+reads off the stack what runs there (`loop_activity`). So a turn above STALL_S and a tick is always
+seen, one above STALL_S often, and no thread is needed.
 
 A turn is known by its wall time, by the CPU time of its thread, by how long that thread was ready
 but had no processor (`/proc/self/schedstat`), and by the pauses of the garbage collector. Only
@@ -28,7 +29,8 @@ from .garbage_collection import GarbageCollection
 from .loop_activity import describe
 
 logger = logging.getLogger(__name__)
-TICK_S = 0.05
+TICK_S, IDLE_TICK_S = 0.05, 0.1
+IDLE_SHARE = 0.05  # of the time between two looks
 STALL_S = 0.1
 STALL_LINE = re.compile(r"the event loop was kept for (\d+) ms by ")  # how str(Stall) begins
 FINDING_S = 0.5  # what chaos runs and the pytest plugin take as a defect of the broker
@@ -67,6 +69,7 @@ class LoopWatchdog:
         self.last: Stall | None = None
         self._collection = GarbageCollection()
         self._schedstat = -1
+        self._cpu_s = 0.0
         self._was_stopped = False
         self._unconfirmed: Stall | None = None
         self._activity = ""
@@ -111,11 +114,13 @@ class LoopWatchdog:
 
     def _begin_turn(self) -> None:
         self._was_stopped, self._activity = False, ""  # before the clock is read: a stop may come
-        self._cpu_s, self._waited_s = time.thread_time(), self._processor_wait_s()
+        cpu_s, self._waited_s = time.thread_time(), self._processor_wait_s()
+        tick_s = TICK_S if cpu_s - self._cpu_s > IDLE_SHARE * TICK_S else IDLE_TICK_S
+        self._cpu_s = cpu_s
         self._collected_s = self._collection.paused_s
-        self._due_s = time.monotonic() + TICK_S
-        self._timer = self._loop.call_later(TICK_S, self._tick)
-        signal.setitimer(signal.ITIMER_REAL, TICK_S + STALL_S)
+        self._due_s = time.monotonic() + tick_s
+        self._timer = self._loop.call_later(tick_s, self._tick)
+        signal.setitimer(signal.ITIMER_REAL, tick_s + STALL_S)
 
     def _tick(self) -> None:
         stall = self._stall(time.monotonic() - self._due_s)
