@@ -219,7 +219,7 @@ def control_api(
     async def handle_large(
         context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Buffer]:
-        async with large_requests.turn(context, len(body)):
+        async with large_requests.turn(context, len(body)) as place:
             version, work, name = header.api_version, context.broker.work, API_NAMES[key]
             request = await work.run(name, control.decode_request_steps(key, version, body))
             try:
@@ -227,7 +227,7 @@ def control_api(
                 if isgenerator(values):
                     values = await work.run(name, cast("Steps[Values]", values))
                 elif iscoroutine(values):
-                    values = await values
+                    values = await place.decided(values)
             except KafkaError as error:
                 values = on_error(request, error)
             return await encode_large(context, values, version)

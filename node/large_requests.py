@@ -7,15 +7,19 @@ they have their turn in the order in which they came, a few at a time or one tha
 one whose client has gone before its turn is dropped.
 
 Each API has a line of its own: what waits for the controller keeps no offsets from being committed.
+And where a decision takes long, for want of a controller say, its request steps aside for those
+behind it, which may have less time; so many of them as the memory holds.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 IN_WORK_BYTES_MAX = 512 * 1024  # of requests as they came
+ASIDE_BYTES_MAX = 1024 * 1024  # the same, of those that have stepped aside
+ASIDE_AFTER_S = 2.0
 
 
 class Client(Protocol):
@@ -29,30 +33,59 @@ class ClientGone(Exception):
     """Nobody waits for the answer."""
 
 
+class Place:
+    """Of a request that is in work."""
+
+    def __init__(self, line: "LargeRequests", size_bytes: int) -> None:
+        self._line, self.size_bytes, self.is_aside = line, size_bytes, False
+
+    async def decided(self, decision: Awaitable[Any]) -> Any:
+        """What others decide; the next in line need not wait for it for long."""
+        deciding = asyncio.ensure_future(decision)
+        try:
+            done, _ = await asyncio.wait((deciding,), timeout=ASIDE_AFTER_S)
+            if not done:
+                self._line.step_aside(self)
+            return await deciding
+        finally:
+            deciding.cancel()
+
+
 class LargeRequests:
     """The line of one API."""
 
     def __init__(self, in_work_bytes_max: int = IN_WORK_BYTES_MAX) -> None:
-        self.in_work_bytes = 0
+        self.in_work_bytes = self.aside_bytes = 0
         self._in_work_bytes_max = in_work_bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @asynccontextmanager
-    async def turn(self, client: Client, size_bytes: int) -> AsyncIterator[None]:
+    async def turn(self, client: Client, size_bytes: int) -> AsyncIterator[Place]:
         """Wait for the turn of a request, and hold its place. Raises ClientGone."""
         if client.is_closed:
             raise ClientGone
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size_bytes, turn))
         self._let_in()
+        place = Place(self, size_bytes)
         try:
             if not turn.done():
                 await self._wait(client, turn)
-            yield
+            yield place
         finally:  # a cancelled request may have been given its turn without having heard of it
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if place.is_aside:
+                self.aside_bytes -= size_bytes
+            elif turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.in_work_bytes -= size_bytes
                 self._let_in()
+
+    def step_aside(self, place: Place) -> None:
+        """Let others come meanwhile, unless too many have stepped aside."""
+        if self.aside_bytes + place.size_bytes <= ASIDE_BYTES_MAX:
+            place.is_aside = True
+            self.aside_bytes += place.size_bytes
+            self.in_work_bytes -= place.size_bytes
+            self._let_in()
 
     @staticmethod
     async def _wait(client: Client, turn: "asyncio.Future[None]") -> None:

@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
+from oncelog.node import large_requests
 from oncelog.node.api_table import control_plane_apis
 from oncelog.node.dispatch import Dispatcher, PendingAnswer, RequestContext
 from oncelog.node.handlers.offsets import DELETION_WAIT_MS_MAX
 from oncelog.node.large_requests import IN_WORK_BYTES_MAX, ClientGone, LargeRequests
+from oncelog.wire.errors import RequestTimedOut
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import control
 
 from .fake_broker import FakeBroker
 from .leading_broker import settle
 
-METADATA = 3
+METADATA, CREATE_TOPICS = 3, 19
 
 
 class Client:
@@ -127,6 +129,75 @@ async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled(
     assert last.began
     await last.end()
     assert not line.in_work_bytes
+
+
+@on_a_loop
+async def test_who_waits_for_a_decision_for_long_steps_aside() -> None:
+    """Without a controller one request with much time kept others from being told in theirs."""
+    line = LargeRequests(100)
+    decisions: list[asyncio.Future[str]] = []
+
+    async def ask(size_bytes: int) -> str:
+        async with line.turn(Client(), size_bytes) as place:
+            decisions.append(asyncio.get_running_loop().create_future())
+            return await place.decided(decisions[-1])
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(large_requests, "ASIDE_AFTER_S", 0.01)
+        patched.setattr(large_requests, "ASIDE_BYTES_MAX", 250)
+        asked = [asyncio.ensure_future(ask(100)) for _ in range(4)]
+        async with asyncio.timeout(10):
+            while len(decisions) < 3:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert len(decisions) == 3, "the third may not step aside, or the memory were full"
+        assert (line.in_work_bytes, line.aside_bytes) == (100, 200)
+        decisions[1].set_result("second")
+        assert await asked[1] == "second"
+        assert (line.in_work_bytes, line.aside_bytes) == (100, 100)
+        decisions[2].set_result("third")
+        assert await asked[2] == "third"
+        await settle()
+        assert len(decisions) == 4
+        asked[3].cancel()
+        await settle()
+        assert decisions[3].cancelled()
+        decisions[0].set_exception(RequestTimedOut())
+        with pytest.raises(RequestTimedOut):
+            await asked[0]
+    assert (line.in_work_bytes, line.aside_bytes) == (0, 0)
+
+
+@on_a_loop
+async def test_a_large_request_without_a_controller_keeps_no_other_from_its_answer() -> None:
+    broker = FakeBroker(1)
+    log = logging.getLogger("test")
+    dispatcher = Dispatcher(control_plane_apis(log), log)
+
+    async def submit(command: Any, *, timeout_ms: int) -> Any:
+        await asyncio.sleep(timeout_ms / 1000)
+        raise RequestTimedOut("the cluster has no controller")
+
+    broker.services.controller.submit = submit  # type: ignore[method-assign]
+
+    def ask(timeout_ms: int) -> PendingAnswer:
+        topics = [{"name": f"{n:09}", "num_partitions": 1, "replication_factor": 1,
+                   "assignments": [], "configs": []} for n in range(20_000)]  # fmt: skip
+        values = {"topics": topics, "timeout": timeout_ms, "validate_only": False}
+        frame = encode_request_header(CREATE_TOPICS, 5, 1, "test")
+        view = memoryview(bytearray(frame + control.encode_request(CREATE_TOPICS, 5, values)))
+        context = RequestContext(broker.services, 1, "127.0.0.1")
+        answer = dispatcher.dispatch(context, dispatcher.find(view), view)
+        assert isinstance(answer, PendingAnswer)
+        return answer
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(large_requests, "ASIDE_AFTER_S", 0.05)
+        patient, hasty = ask(600_000), ask(100)
+        async with asyncio.timeout(20):
+            while not hasty.is_done:
+                await asyncio.sleep(0.01)
+    assert not patient.is_done
 
 
 @on_a_loop
