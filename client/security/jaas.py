@@ -1,7 +1,8 @@
 """`sasl.jaas.config` of Java's clients: a login module and its options.
 
 Pure. The form is that of JAAS files: `MODULE required name="value" name='value' name=value;`.
-Within quotes a backslash takes the next character as it is.
+Within quotes a backslash is as in Java's StreamTokenizer: up to three octal digits are a character,
+some letters are control characters, and any other character is itself.
 """
 
 import re
@@ -9,6 +10,8 @@ import re
 from .secret import Secret
 
 _WORD = re.compile(r"[^\s=;\"']+")
+_ESCAPED = re.compile(r"([0-3][0-7]{0,2}|[4-7][0-7]?)|(.)", re.DOTALL)
+_CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 MODULES = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
@@ -71,9 +74,10 @@ def _value(text: str, at: int, name: str) -> tuple[str, int]:
         character = text[at]
         if character == quote:
             return "".join(characters), at + 1
-        if character == "\\" and at + 1 < len(text):
-            at += 1
-            character = text[at]
-        characters.append(character)
         at += 1
+        if character == "\\" and (escaped := _ESCAPED.match(text, at)):
+            octal, other = escaped.groups()
+            character = _CONTROLS.get(other, other) if octal is None else chr(int(octal, 8))
+            at = escaped.end()
+        characters.append(character)
     raise ValueError(f"sasl.jaas.config: the value of {name} is not closed by a quote")

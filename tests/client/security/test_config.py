@@ -172,6 +172,10 @@ def test_a_secret_may_be_given_as_one():
         ("M  required\n  x='it\"s'\n y=plain;", {"x": 'it"s', "y": "plain"}),
         ("M required;", {}),
         ('M OPTIONAL x="";', {"x": ""}),
+        (
+            r'M required x="x\ny\101\477\v\a\b\f\r\tz\q\\\"\0e\18";',  # as Java's StreamTokenizer
+            {"x": "x\nyA'7\v\a\b\f\r\tzq\\\"\0e\x018"},
+        ),
     ],
 )
 def test_the_form_of_jaas(text, options):
