@@ -94,9 +94,10 @@ class HostedPartition:
         now_ms: int,
         lag_time_max_ms: int,
     ) -> None:
-        """Begin a term of leading; now_ms is monotonic. Raises KafkaStorageError."""
-        if self.log.is_cut_unsynced:  # elected within a moment of that: it cannot wait
-            self.log.flush()
+        """Begin a term of leading; now_ms is monotonic. Raises KafkaStorageError.
+
+        Not while the log is cut and that is not on the disk (`log.is_cut_unsynced`).
+        """
         self.log.assign_leader_epoch(record.leader_epoch)
         self.leader = PartitionLeader(
             node_id=node_id,

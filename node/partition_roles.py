@@ -304,6 +304,11 @@ class PartitionRoles:
                 self._replicas.isr_may_change(hosted)
                 return
             self._followers.stop_following(hosted)
+            if hosted.log.is_cut_unsynced:  # elected within a moment of that
+                hosted.wait_for_a_leader(record)
+                key = topic.name, hosted.index
+                self._replicas.flusher.flush(hosted, lambda: self._look_at({key: None}))
+                return
             hosted.lead(
                 record,
                 node_id=self._node_id,

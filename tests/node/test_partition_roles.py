@@ -16,6 +16,7 @@ from oncelog.node import partition_roles
 from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.partition_roles import SETTLED_AT_ONCE_MAX
 from oncelog.storage.checkpoint import PartitionMetadata
+from oncelog.storage.flush_job import FlushJob
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 
@@ -254,5 +255,38 @@ def test_a_leader_that_lacks_a_descriptor_for_a_moment_leads_when_there_is_one(
             await broker.create("a", 1)
             await until(lambda: broker.serves("a", 1))
             assert not failures
+
+    asyncio.run(run())
+
+
+def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop does not wait for that sync: the disk may take seconds."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create("a", 1)
+            await until(lambda: broker.serves("a", 1))
+            epoch = broker._liveness.broker_epoch
+            hosted = broker._replicas.partition("a", 0)
+            await broker._group.submit(encode_command(FenceBroker(1, epoch)))
+            await until(lambda: hosted.leader is None)
+            hosted.log.truncate_fully_and_start_at(7)
+            is_synced, sync = threading.Event(), FlushJob.run
+
+            def slow(job: FlushJob) -> None:
+                assert is_synced.wait(30)
+                sync(job)
+
+            monkeypatch.setattr(FlushJob, "run", slow)
+            await broker._group.submit(encode_command(UnfenceBroker(1, epoch)))
+            await until(lambda: hosted.leader_id == 1)
+            with pytest.raises(NotLeaderOrFollower):
+                hosted.leading()
+            is_synced.set()
+            await until(lambda: hosted.leader is not None)
+            assert not hosted.log.is_cut_unsynced
+            assert hosted.log.leader_epochs.latest_epoch == hosted.leader_epoch
 
     asyncio.run(run())
