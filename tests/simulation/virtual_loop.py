@@ -23,6 +23,7 @@ from typing import Any
 
 from .virtual_threads import AT_ONE_INSTANT, SYNC_S, Job, Stopped, Threads
 
+LONG_SYNC_S = 0.01
 LOOK_S = 0.02  # how often a run looks whether what it waits for is there
 
 
@@ -88,6 +89,8 @@ class Timeline:
         self.random = random.Random(seed)
         self.at_one_instant = self.random.choice(AT_ONE_INSTANT)
         self.sync_s = self.random.choice(SYNC_S)
+        if self.sync_s > LONG_SYNC_S:  # else most of these would take no time after all
+            self.at_one_instant = min(AT_ONE_INSTANT)
         self.now = 1_000.0
         self.events = self.tasks = self.jobs = 0
         self.trace = 0

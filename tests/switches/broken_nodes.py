@@ -1,5 +1,6 @@
 """What can be wrong in how a node starts, and in what it makes of its disk."""
 
+import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -9,9 +10,11 @@ from oncelog.node.checkpoint_writer import CheckpointWriter
 from oncelog.node.logs import DirectoryJob, Logs
 from oncelog.storage import disk_guard
 from oncelog.storage.disk_guard import DiskGuard
+from oncelog.storage.entry_file import EntryFile
 from oncelog.storage.log_directory import LogDirectory
+from oncelog.storage.log_durability import Durability
 
-from .patching import replaced
+from .patching import replaced, together
 
 
 def shared_tables() -> AbstractContextManager[Any]:
@@ -40,6 +43,43 @@ def latched_directory() -> AbstractContextManager[Any]:
 def latched_log() -> AbstractContextManager[Any]:
     """A log that had no room or no descriptor once has failed for good."""
     return replaced(disk_guard, "OUT_OF_RESOURCES", frozenset[int]())
+
+
+class _Tail:
+    """What an index had in memory when a flush was asked for; the flush puts it into the file."""
+
+    def __init__(self, file: EntryFile) -> None:
+        before, tail = file._tail
+        self._path, self._position, self._tail = file.path, before * file.entry_bytes, bytes(tail)
+        self._fd = -1
+
+    @property
+    def fd(self) -> int:
+        if self._fd < 0:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.pwrite(self._fd, self._tail, self._position)
+        return self._fd
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+def index_by_path() -> AbstractContextManager[Any]:
+    """A flush writes indexes by path, and a log that is cut meanwhile grows on at once."""
+    sound = Durability.job
+
+    def job(self: Any, directory: Any, segments: Any, *given: Any, **kinds: Any) -> Any:
+        made: Any = sound(self, directory, segments, *given, **kinds)
+        made._files += [
+            _Tail(i._file) for i in (segments.active.offset_index, segments.active.time_index)
+        ]
+        return made
+
+    return together(
+        replaced(Durability, "job", job),
+        replaced(Durability, "is_cut_unsynced", property(lambda _: False)),
+    )
 
 
 def late_recovery_point() -> AbstractContextManager[Any]:
