@@ -19,6 +19,7 @@ from .local_cluster import Cluster
 
 WHOLE_TIMEOUT_S = 40.0
 POLL_S = 0.05
+ABANDON_TIMEOUT_S = 3.0
 DELAY_MS = (5, 60)
 LASTS_S: dict[str, tuple[float, float]] = {
     "kill": (0.1, 1.2),
@@ -93,10 +94,13 @@ class Faults:
         self._thread.start()
 
     def stop(self, *, undo: bool = True) -> None:
-        """Strike no more; `undo` what is in effect."""
+        """Strike no more; `undo` what is in effect, however long that takes.
+
+        Without it nobody waits for a node that does not answer: all of them are about to be killed.
+        """
         self._undoes = undo
         self._is_over.set()
-        self._thread.join()
+        self._thread.join(None if undo else ABANDON_TIMEOUT_S)
 
     def wait(self, count: int, timeout_s: float) -> None:
         """Return when so many faults have struck and are over; Failure when they do not come."""
@@ -147,8 +151,8 @@ class Faults:
                     done += ": it hears, and is not heard" if is_one_way else ""
             self._tell(done)
         self._is_over.wait(fault.lasts_s)
-        if self._undoes:
-            with self._alone:
+        with self._alone:
+            if self._undoes:  # else it would start a node behind the back of those who end them
                 self._undo(fault)
 
     def _undo(self, fault: DrawnFault) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,3 +98,25 @@ def test_a_node_that_was_slowed_is_as_quick_as_before():
     faults(cluster)._strike(fault("slow"))
     assert not cluster.gates[1].is_active
     assert cluster.cuts() == {(2, 3), (3, 2)}
+
+
+def test_an_interrupted_run_does_not_wait_for_a_cluster_that_does_not_answer():
+    asked, answer = threading.Event(), threading.Event()
+
+    class SilentCluster(GatedCluster):
+        def ask(self, work: Any) -> Any:
+            asked.set()
+            answer.wait(20.0)
+            return []
+
+    striking = Faults(
+        SilentCluster(), iter([fault("slow")]), tell=lambda _: None, alone=contextlib.nullcontext()
+    )
+    striking.start()
+    assert asked.wait(10.0)
+    striking.stop(undo=False)
+    assert striking._thread.is_alive()  # it has waited for no answer
+    answer.set()
+    striking._thread.join(10.0)
+    assert not striking._thread.is_alive()
+    assert striking.struck == 0
