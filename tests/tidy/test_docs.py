@@ -23,7 +23,7 @@ from oncelog.node.dispatch import Api
 from oncelog.node.handlers import fetch, offsets, produce
 from oncelog.node.handlers.groups import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
 from oncelog.node.handlers.offset_commits import OFFSETS_MAX
-from oncelog.node.large_requests import IN_WORK_BYTES_MAX
+from oncelog.node.large_requests import ASIDE_AFTER_S, ASIDE_BYTES_MAX, IN_WORK_BYTES_MAX
 from oncelog.storage.topic_configs import TOPIC_CONFIGS
 from oncelog.wire.messages.control import API_NAMES
 from oncelog.wire.primitives import REQUEST_ELEMENTS_MAX
@@ -79,7 +79,9 @@ FIXED_CAPS = (
     (f"{REQUEST_ELEMENTS_MAX:,} elements of all arrays of a request", "the connection is closed"),
     (
         f"{IN_WORK_BYTES_MAX:,} bytes of large requests of one API in work, or one request",
-        "the others wait for their turn, and end with their client",
+        "the others wait for their turn, and end with their client; one that waits over "
+        f"{ASIDE_AFTER_S:g} s for a decision steps aside, "
+        f"at most {ASIDE_BYTES_MAX:,} bytes of them",
     ),
     (f"{MEMBER_BYTES_MAX:,} bytes of metadata of a member", "JoinGroup: INVALID_REQUEST"),
     (
