@@ -168,7 +168,7 @@ class _Run:
         def look() -> bool:
             nonlocal looked_s
             before_s, looked_s = looked_s, cluster.timeline.now
-            if self.conductor.is_whole():
+            if self.conductor.is_whole() and len(cluster.serving) == len(cluster.nodes):
                 self._whole_s += looked_s - before_s
             return False
 
