@@ -34,8 +34,8 @@ from .virtual_node import VirtualNode
 from .wires import Wires
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, CHUNK = 100, 20
-HOURS_LEAST = 2.5
+SEEDS, CHUNK = 60, 20
+HOURS_LEAST = 1.5
 
 
 def simulate(first: int, behind: int) -> list[dict[str, Any]]:
