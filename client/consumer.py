@@ -61,6 +61,7 @@ class Consumer:
         self._positions = Positions(self._view, s, committed)
         self._looked_ms = self._committed_ms = now_ms()
         self._turn = 0
+        self._membership: GroupMetadata | None = None  # when records were given out last
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -216,6 +217,8 @@ class Consumer:
             self._looked_ms = now_ms()
             with contextlib.suppress(KafkaError):
                 await self._view.refresh(self._topics())
+        if self._member is not None:
+            self._membership = self._member.requests.metadata
 
     async def _wait(self, deadline_ms: int) -> bool:
         """Wait for an answer; False when the time is over."""
@@ -278,8 +281,11 @@ class Consumer:
     # --- the group
 
     def group_metadata(self) -> GroupMetadata:
-        """For `send_offsets_to_transaction` (KIP-447)."""
-        return self._require_group().requests.metadata
+        """For `send_offsets_to_transaction` (KIP-447): who we were in the group at the last poll.
+
+        So what that poll gave is refused when the group has gone on without us since.
+        """
+        return self._membership or self._require_group().requests.metadata
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None

@@ -229,6 +229,7 @@ class GroupMember:
             self._must_join = True  # so that others can have them
         added = assignment - self.owned
         self.owned = assignment
+        self.requests.joined()
         self._had = tuple(sorted(assignment))
         self._changed(set(), added)
         await _tell(self.listener.on_assigned, added)

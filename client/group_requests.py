@@ -31,13 +31,22 @@ class GroupRequests:
         self._view, self._settings = view, settings
         self.group_id: str = settings.group_id
         self.member_id, self.generation = "", NO_GENERATION
+        self._joined = self.member_id, self.generation
         self._coordinator_id: int | None = None
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The member as its group knows it."""
+        """The member of the generation that gave us what we read; KIP-447 fences by it.
+
+        Not of now: a generation of -1 without a name is let pass, as an old client's.
+        """
+        member_id, generation = self._joined
         instance_id = self._settings.group_instance_id
-        return GroupMetadata(self.group_id, self.generation, self.member_id, instance_id)
+        return GroupMetadata(self.group_id, generation, member_id, instance_id)
+
+    def joined(self) -> None:
+        """What is assigned is ours from now on."""
+        self._joined = self.member_id, self.generation
 
     def forget(self, code: int = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         """The group has gone on without us; after ILLEGAL_GENERATION it still knows our name."""

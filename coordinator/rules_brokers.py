@@ -96,12 +96,21 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
             directory_id=command.directory_id,
         )
     )
-    lost_power = known is not None and known.boot_id != command.boot_id
-    lost_directory = known is not None and known.directory_id not in (b"", command.directory_id)
+    boot_id, directory_id = _boot_and_directory(command)
+    known_boot_id, known_directory_id = _boot_and_directory(known or command)
     yield from _withdraw(
-        tables, command.node_id, lost_power=lost_power, lost_directory=lost_directory
+        tables,
+        command.node_id,
+        lost_power=boot_id != known_boot_id,
+        lost_directory="" != directory_id != known_directory_id != "",
     )
     return Result(broker_epoch=index)
+
+
+def _boot_and_directory(registration: Broker | RegisterBroker) -> tuple[str, str]:
+    """Old releases had both in the boot id; "" where the directory is not known."""
+    boot_id, _, directory_id = registration.boot_id.partition("/")
+    return boot_id, registration.directory_id.hex() or directory_id
 
 
 def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Result]:

@@ -205,9 +205,14 @@ class LocalLog(FlushableLog):
             self._durability.names_changed()
 
     def flush_job(self, *, is_last: bool = False) -> FlushJob:
-        """See the base: recovery does not look for epochs below what was flushed."""
-        self._save_epochs()
-        return super().flush_job(is_last=is_last)
+        """See the base. Recovery does not look for epochs below the recovery point: where there is
+        no room to save them, it stays."""
+        with suppress(KafkaStorageError):
+            self._save_epochs()
+        job = super().flush_job(is_last=is_last)
+        if self._epochs_unsaved:
+            job.end_offset = self.recovery_point
+        return job
 
     # -- segments ----------------------------------------------------------------------------
 
@@ -367,7 +372,8 @@ class LocalLog(FlushableLog):
         with self._disk:
             if self.log_end_offset not in self._snapshots.offsets and self.log_end_offset:
                 self._take_snapshot()
-            self._save_epochs()
+            with suppress(KafkaStorageError):
+                self._save_epochs()
             self.segments.active.become_inactive()
 
     def sync_last(self) -> None:

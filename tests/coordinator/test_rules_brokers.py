@@ -307,16 +307,29 @@ def test_an_unclean_election_prefers_the_last_known() -> None:
     assert lists(cluster) == (3, (3,), ()) and last_known_elr(cluster) == ()
 
 
-def test_the_directory_of_an_old_registration_is_not_known() -> None:
-    """Releases before this field told both by the boot id: an upgrade replaces no directory."""
+@pytest.mark.parametrize("lost_directory", [False, True])
+def test_an_old_registration_has_its_directory_in_the_boot_id(lost_directory: bool) -> None:
     cluster = MetadataCluster()
     cluster.topic()
     for node in (1, 2, 3):
         broker = cluster.state.brokers[node]
-        cluster.state.put_broker(replace(broker, directory_id=b""))
-    for node in (1, 2, 3):
+        boot_id = f"{broker.boot_id}/{broker.directory_id.hex()}"
+        cluster.state.put_broker(replace(broker, directory_id=b"", boot_id=boot_id))
+    for node in (1, 2):
         cluster.start(node, lost_power=True)
-    assert lists(cluster)[0] == 3
+    cluster.register(3, lost_power=True, lost_directory=lost_directory)
+    cluster.unfence(3)
+    assert lists(cluster)[0] == (2 if lost_directory else 3)
+
+
+def test_a_registration_that_names_no_directory_has_lost_none() -> None:
+    cluster = MetadataCluster()
+    cluster.topic()
+    for node in (1, 2):
+        cluster.start(node, lost_power=True)
+    known = cluster.state.brokers[3]
+    cluster.do(RegisterBroker(3, b"another process ", "boot-0", "127.0.0.1", 9003))
+    assert known.directory_id and lists(cluster) == (-1, (), (3,))
 
 
 def test_unclean_elections_happen_where_they_are_allowed_only() -> None:

@@ -14,6 +14,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from .client_peers import KAFKA, OURS, PATIENCE_S, QUICK, new_topic, running
 
 pytestmark = pytest.mark.cluster
+GONE_ON = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
 @pytest.fixture(scope="module", params=[OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)])
@@ -40,6 +41,7 @@ def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(boots
             async with Consumer(bootstrap, group_instance_id="two", **settings) as goes:
                 goes.subscribe([topic])
                 await until_shared(4, stays, goes)
+                await stays.poll(0)  # of the group as it is now
                 had, told[:] = goes.assignment, []
                 generation = stays.group_metadata().generation_id
             async with Consumer(bootstrap, group_instance_id="two", **settings) as back:
@@ -73,6 +75,47 @@ def test_a_second_owner_of_an_instance_id_fences_the_first(bootstrap):
                 with pytest.raises(KafkaError):
                     await first.commit({(topic, 0): 1})
                 await second.commit({(topic, 0): 1})
+
+    asyncio.run(main())
+
+
+def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refused(bootstrap):
+    """It was too slow: what it read another has read since. A member of no generation and no name
+    would be let pass, as a client from before KIP-447, and its inputs would count twice."""
+
+    async def main():
+        topic = await new_topic(bootstrap, 1)
+        settings = {**QUICK, "group_id": topic, "auto_offset_reset": "earliest"}
+        slow = Consumer(
+            bootstrap, max_poll_interval_ms=1_000, heartbeat_interval_ms=100, **settings
+        )
+        quick = Consumer(bootstrap, **settings)
+        producer = Producer(bootstrap, transactional_id=topic, **QUICK)
+        async with slow, quick, producer, asyncio.timeout(PATIENCE_S):
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(topic, b"x")
+            await producer.commit_transaction()
+            slow.subscribe([topic])
+            quick.subscribe([topic])
+            while not await slow.poll(100):
+                pass
+            while not await quick.poll(100):
+                pass
+            for reader in (slow, quick):
+                await producer.begin_transaction()
+                sending = producer.send_offsets_to_transaction(
+                    {(topic, 0): 1}, reader.group_metadata()
+                )
+                if reader is slow:
+                    with pytest.raises(KafkaError) as caught:
+                        await sending
+                    assert caught.value.code in GONE_ON
+                    await producer.abort_transaction()
+                else:
+                    await sending
+                    await producer.commit_transaction()
+            assert await quick.committed([(topic, 0)])
 
     asyncio.run(main())
 

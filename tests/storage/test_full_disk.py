@@ -206,3 +206,17 @@ def test_what_a_killed_process_had_begun_to_write_is_gone_with_the_next_start(lo
         (log.directory / name).write_bytes(b"half")
     again = logs.open()
     assert again.log_end_offset == 1 and not list(log.directory.glob("*.tmp"))
+
+
+def test_a_cut_is_synced_where_there_is_no_room_to_save_epochs(logs, batch, monkeypatch):
+    """It may be led again; but recovery must go on looking for the epochs above the old point."""
+    log = logs.open()
+    for offset, epoch in enumerate([1, 1, 5, 5]):
+        log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
+    log.truncate_to(2)
+    with monkeypatch.context() as patched:
+        patched.setattr(LeaderEpochCheckpoint, "write", no_room)
+        log.flush()
+        assert not log.is_cut_unsynced and log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == log.log_end_offset == 2
