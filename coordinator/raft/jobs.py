@@ -76,7 +76,9 @@ class Jobs:
     async def drain(self) -> None:
         """Wait until the executors have done what they were given."""
         while self._blocking:
-            await asyncio.wait([asyncio.wrap_future(job) for job in self._blocking])
+            ended, _ = await asyncio.wait([asyncio.wrap_future(job) for job in self._blocking])
+            for job in ended:  # asyncio wants its failure looked at here, too
+                _ = job.cancelled() or job.exception()
 
     def _submit(self, executor: Executor, job: Callable[[], T], done: Callable[[T], None]) -> None:
         def ended(future: Future[T]) -> None:

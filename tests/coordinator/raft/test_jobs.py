@@ -1,0 +1,44 @@
+"""Jobs of the disk: their results and failures come back on the loop, once."""
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from oncelog.coordinator.raft.jobs import Jobs
+from oncelog.replication.sliced_work import SlicedWork
+
+
+def test_a_job_that_fails_while_a_stop_waits_for_it_fails_once() -> None:
+    """asyncio complained of a failure that nobody had looked at (simulation seed 1020214)."""
+    complaints: list[str] = []
+    taken_up: list[str] = []
+
+    def settle(take_up: Callable[[], None]) -> None:
+        try:
+            take_up()
+        except OSError as problem:
+            taken_up.append(str(problem))
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
+        may_end = threading.Event()
+
+        def fail() -> None:
+            may_end.wait(30)
+            raise OSError("the disk")
+
+        with ThreadPoolExecutor(1) as executor:
+            jobs = Jobs(loop, settle, journal=executor, files=executor, work=SlicedWork())
+            jobs.write_journal(fail, lambda _: None)
+            draining = asyncio.create_task(jobs.drain())
+            await asyncio.sleep(0)
+            may_end.set()
+            await draining
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert (taken_up, complaints) == (["the disk"], [])
