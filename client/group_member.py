@@ -224,12 +224,12 @@ class GroupMember:
         raise problem
 
     async def _take(self, assignment: set[TopicPartition]) -> None:
+        self.requests.joined()
         if revoked := self.owned - assignment:
             await self._revoke(revoked)
             self._must_join = True  # so that others can have them
         added = assignment - self.owned
         self.owned = assignment
-        self.requests.joined()
         self._had = tuple(sorted(assignment))
         self._changed(set(), added)
         await _tell(self.listener.on_assigned, added)

@@ -118,12 +118,13 @@ class GroupRequests:
                 "committed_leader_epoch": each.leader_epoch,
                 "committed_metadata": each.metadata,
             })  # fmt: skip
+        member_id, generation = self._joined  # who read them; see `metadata`
         values = {
             **self._who("generation_id_or_member_epoch"),
+            "member_id": member_id,
+            "generation_id_or_member_epoch": generation,
             "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()],
         }
-
-        generation = self.generation
 
         async def ask(connection: Connection) -> tuple[int, None]:
             answer = await connection.call(GroupRequest.COMMIT.value, values)

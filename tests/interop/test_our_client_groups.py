@@ -85,7 +85,12 @@ def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refused(boot
 
     async def main():
         topic = await new_topic(bootstrap, 1)
-        settings = {**QUICK, "group_id": topic, "auto_offset_reset": "earliest"}
+        settings = {
+            **QUICK,
+            "group_id": topic,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+        }
         slow = Consumer(
             bootstrap, max_poll_interval_ms=1_000, heartbeat_interval_ms=100, **settings
         )
@@ -115,7 +120,11 @@ def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refused(boot
                 else:
                     await sending
                     await producer.commit_transaction()
-            assert await quick.committed([(topic, 0)])
+            await quick.close()  # nobody is in the group now
+            with pytest.raises(KafkaError) as caught:
+                await slow.commit({(topic, 0): 0})
+            assert caught.value.code in GONE_ON
+            assert (await slow.committed([(topic, 0)]))[topic, 0].offset == 1
 
     asyncio.run(main())
 
