@@ -118,11 +118,9 @@ class GroupRequests:
                 "committed_leader_epoch": each.leader_epoch,
                 "committed_metadata": each.metadata,
             })  # fmt: skip
-        member_id, generation = self._joined  # who read them; see `metadata`
+        joined = self._joined  # who read them; see `metadata`
         values = {
-            **self._who("generation_id_or_member_epoch"),
-            "member_id": member_id,
-            "generation_id_or_member_epoch": generation,
+            **self._who("generation_id_or_member_epoch", joined),
             "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()],
         }
 
@@ -130,7 +128,7 @@ class GroupRequests:
             answer = await connection.call(GroupRequest.COMMIT.value, values)
             codes = [int(p.error_code) for t in answer.topics for p in t.partitions]
             code = next((code for code in codes if code), 0)
-            if code == ErrorCode.ILLEGAL_GENERATION and generation != self.generation:
+            if code == ErrorCode.ILLEGAL_GENERATION and joined[1] != self.generation:
                 code = ErrorCode.REBALANCE_IN_PROGRESS  # it waited behind a join of ours
             return int(code), None
 
@@ -168,11 +166,12 @@ class GroupRequests:
 
         return await self._until_decided(GroupRequest.FETCH_OFFSETS, ask)
 
-    def _who(self, generation: str) -> dict[str, Any]:
+    def _who(self, generation_field: str, who: tuple[str, int] | None = None) -> dict[str, Any]:
+        member_id, generation = who or (self.member_id, self.generation)
         return {
             "group_id": self.group_id,
-            generation: self.generation,
-            "member_id": self.member_id,
+            generation_field: generation,
+            "member_id": member_id,
             "group_instance_id": self._settings.group_instance_id,
         }
 

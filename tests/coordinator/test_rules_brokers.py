@@ -240,10 +240,18 @@ def last_known_elr(cluster: MetadataCluster) -> tuple[int, ...]:
     return cluster.partition().last_known_elr
 
 
+def after_power_cuts(*nodes: int, min_isr: int) -> MetadataCluster:
+    """A partition on 1, 2, 3, of whose nodes these have lost power, one after the other."""
+    cluster = MetadataCluster(min_isr=min_isr)
+    cluster.topic()
+    for node in nodes:
+        cluster.start(node, lost_power=True)
+    return cluster
+
+
 def test_an_empty_directory_is_never_the_last_holder_of_what_others_may_have() -> None:
     """Its data directory was replaced, and before it registers again all nodes lose power."""
-    cluster = MetadataCluster()
-    cluster.topic()
+    cluster = after_power_cuts(min_isr=2)
     cluster.register(1, lost_power=True)
     assert lists(cluster) == (2, (2, 3), ()) and last_known_elr(cluster) == ()
     cluster.register(2, lost_power=True)
@@ -258,10 +266,7 @@ def test_an_empty_directory_is_never_the_last_holder_of_what_others_may_have() -
 
 
 def test_last_known_replicas_are_kept_until_the_isr_commits_without_them() -> None:
-    cluster = MetadataCluster(min_isr=3)
-    cluster.topic()
-    for node in (1, 2):
-        cluster.start(node, lost_power=True)
+    cluster = after_power_cuts(1, 2, min_isr=3)
     assert lists(cluster) == (3, (3,), ()) and last_known_elr(cluster) == (1, 2)
     cluster.start(3, lost_directory=True)
     assert lists(cluster) == (1, (1,), ()) and last_known_elr(cluster) == (2,)
@@ -272,10 +277,7 @@ def test_last_known_replicas_are_kept_until_the_isr_commits_without_them() -> No
 
 
 def test_who_is_last_known_and_loses_its_directory_is_forgotten() -> None:
-    cluster = MetadataCluster(min_isr=3)
-    cluster.topic()
-    for node in (1, 2):
-        cluster.start(node, lost_power=True)
+    cluster = after_power_cuts(1, 2, min_isr=3)
     cluster.start(1, lost_directory=True)
     assert last_known_elr(cluster) == (2,)
     cluster.start(3, lost_directory=True)
@@ -283,10 +285,7 @@ def test_who_is_last_known_and_loses_its_directory_is_forgotten() -> None:
 
 
 def test_when_all_directories_are_lost_the_last_leads() -> None:
-    cluster = MetadataCluster(min_isr=3)
-    cluster.topic()
-    for node in (1, 2):
-        cluster.start(node, lost_power=True)
+    cluster = after_power_cuts(1, 2, min_isr=3)
     cluster.register(3, lost_directory=True)
     assert lists(cluster) == (1, (1,), ()) and last_known_elr(cluster) == (2,)
     for node in (2, 1, 3):
@@ -323,10 +322,7 @@ def test_an_old_registration_has_its_directory_in_the_boot_id(lost_directory: bo
 
 
 def test_a_registration_that_names_no_directory_has_lost_none() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
-    for node in (1, 2):
-        cluster.start(node, lost_power=True)
+    cluster = after_power_cuts(1, 2, min_isr=2)
     known = cluster.state.brokers[3]
     cluster.do(RegisterBroker(3, b"another process ", "boot-0", "127.0.0.1", 9003))
     assert known.directory_id and lists(cluster) == (-1, (), (3,))

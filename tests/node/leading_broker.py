@@ -22,7 +22,6 @@ from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.replica_manager import ReplicaManager
 from oncelog.node.transaction_markers import MarkerWriter
 from oncelog.replication.turn_share import TurnShare
-from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.control_record import decode_marker
 from oncelog.wire.framing import encode_request_header, response_header_bytes
@@ -33,9 +32,9 @@ from oncelog.wire.record_batch import iterate_batches
 from oncelog.wire.records import Record, encode_batch
 
 from .fake_broker import FakeBroker
+from .hosted_logs import open_hosted
 
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
-TOPIC_ID = bytes(range(16))
 CLOSED = "closed"
 FAR_MS = 1 << 40
 
@@ -115,17 +114,10 @@ class LeadingBroker:
             replicas=replicas, isr=replicas if isr is None else isr, leader=1, leader_epoch=1
         )
         self.min_insync_replicas = min_insync_replicas
-        config = LogConfig(**(log_config or {}))
         for index in range(partitions):
-            log = PartitionLog.open(
-                directory / f"t-{index}",
-                topic="t",
-                partition=index,
-                topic_id=TOPIC_ID,
-                config=config,
-                now_ms=self.clock.wall_ms(),
+            hosted = open_hosted(
+                directory, index, now_ms=self.clock.wall_ms(), **(log_config or {})
             )
-            hosted = HostedPartition("t", index, TOPIC_ID, log)
             self.replicas.add(hosted)
             self.lead(hosted, self.record)
 

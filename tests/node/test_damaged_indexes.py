@@ -4,17 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from oncelog.node.log_maintenance import LogMaintenance
-from oncelog.storage.log_directory import LogDirectory
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import fetch
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
+from .hosted_logs import data_directory, maintenance_intervals
 from .leading_broker import FETCH, LeadingBroker, batch
 
 E = ErrorCode
@@ -63,15 +62,8 @@ def test_a_transaction_index_that_is_damaged_is_made_again(
         assert not log.is_failed
         uncommitted = await fetch_all(broker, isolation_level=0)
         assert uncommitted[1].error_code == E.NONE
-        directory = LogDirectory(
-            tmp_path / "data", cluster_id="c", node_id=1, boot_id="b", new_directory_id=bytes(16)
-        )
-        config: Any = SimpleNamespace(
-            replica_high_watermark_checkpoint_interval_ms=60_000,
-            log_flush_offset_checkpoint_interval_ms=60_000,
-            log_flush_start_offset_checkpoint_interval_ms=60_000,
-            log_retention_check_interval_ms=60_000,
-        )
+        directory = data_directory(tmp_path)
+        config = maintenance_intervals()
         with ThreadPoolExecutor(1) as executor:
             maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
 

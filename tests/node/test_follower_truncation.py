@@ -23,12 +23,13 @@ from oncelog.replication.messages import (
     encode_fetch_response,
 )
 from oncelog.replication.sliced_work import SlicedWork
-from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.records import Record, encode_batch
 
-TOPIC_ID, LEADER, EPOCH, WAIT_S = bytes(range(16)), 2, 3, 10
+from .hosted_logs import open_hosted
+
+LEADER, EPOCH, WAIT_S = 2, 3, 10
 BATCHES, CUT_TO = 60, 7
 
 
@@ -112,15 +113,7 @@ class Follower:
         self.fetchers.follow(self.partition)
 
     def open(self) -> HostedPartition:
-        log = PartitionLog.open(
-            self.path / "t-0",
-            topic="t",
-            partition=0,
-            topic_id=TOPIC_ID,
-            config=LogConfig(segment_bytes=150),
-            now_ms=1,
-        )
-        partition = HostedPartition("t", 0, TOPIC_ID, log)
+        partition = open_hosted(self.path, segment_bytes=150)
         self.replicas.add(partition)
         return partition
 

@@ -25,7 +25,7 @@ from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.record_batch import decode_header, restamp
 from oncelog.wire.records import Record, encode_batch
 
-from .leading_broker import TOPIC_ID
+from .hosted_logs import TOPIC_ID
 from .own_broker import until
 
 NOW_MS = 1_700_000_000_000

@@ -5,14 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.log_flusher import LogFlusher
-from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_durability import SEGMENTS_A_JOB
-from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.records import Record, encode_batch
 
-TOPIC_ID = bytes(range(16))
+from .hosted_logs import open_hosted
 
 
 def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(tmp_path: Path) -> None:
@@ -20,15 +17,7 @@ def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(tmp_path: Path) -> 
         problems: list[dict[str, Any]] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: problems.append(context))
-        log = PartitionLog.open(
-            tmp_path / "t-0",
-            topic="t",
-            partition=0,
-            topic_id=TOPIC_ID,
-            config=LogConfig(),
-            now_ms=1,
-        )
-        hosted = HostedPartition("t", 0, TOPIC_ID, log)
+        hosted = open_hosted(tmp_path)
         flusher = LogFlusher(loop, flushed=lambda _: None, failed=lambda _: None)
         done = asyncio.Event()
         flusher.flush(hosted, lambda: flusher.flush(hosted, done.set))
@@ -42,20 +31,13 @@ def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(tmp_path: Path) -> 
 
 def test_who_waits_for_a_flush_of_many_segments_waits_for_all(tmp_path: Path) -> None:
     async def run() -> None:
-        log = PartitionLog.open(
-            tmp_path / "t-0",
-            topic="t",
-            partition=0,
-            topic_id=TOPIC_ID,
-            config=LogConfig(segment_bytes=100),
-            now_ms=1,
-        )
+        hosted = open_hosted(tmp_path, segment_bytes=100)
+        log = hosted.log
         for offset in range(80):
             log.append_as_follower(
                 encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset), now_ms=1
             )
         assert len(log.segments) > 2 * SEGMENTS_A_JOB
-        hosted = HostedPartition("t", 0, TOPIC_ID, log)
         flusher = LogFlusher(
             asyncio.get_running_loop(), flushed=lambda _: None, failed=lambda _: None
         )
@@ -75,21 +57,15 @@ def test_what_is_left_of_a_flush_when_a_broker_stops_is_left_to_the_close(tmp_pa
         problems: list[dict[str, Any]] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: problems.append(context))
-        log = PartitionLog.open(
-            tmp_path / "t-0",
-            topic="t",
-            partition=0,
-            topic_id=TOPIC_ID,
-            config=LogConfig(segment_bytes=100),
-            now_ms=1,
-        )
+        hosted = open_hosted(tmp_path, segment_bytes=100)
+        log = hosted.log
         for offset in range(2 * SEGMENTS_A_JOB):
             log.append_as_follower(
                 encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset), now_ms=1
             )
         flusher = LogFlusher(loop, flushed=lambda _: None, failed=lambda _: None)
         flusher.start(lambda count, _: ThreadPoolExecutor(count))
-        flusher.flush(HostedPartition("t", 0, TOPIC_ID, log))
+        flusher.flush(hosted)
         await asyncio.sleep(0)
         flusher.stop()
         async with asyncio.timeout(10):

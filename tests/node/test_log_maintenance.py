@@ -8,8 +8,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -28,7 +26,8 @@ from oncelog.storage.log_retention import SEGMENTS_AT_ONCE
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
-from .leading_broker import TOPIC_ID, LeadingBroker
+from .hosted_logs import TOPIC_ID, data_directory, maintenance_intervals
+from .leading_broker import LeadingBroker
 
 WAIT_S = 10
 
@@ -67,11 +66,9 @@ def test_a_full_disk_is_said_once_and_forgiven(
         )
         started.append(True)
         broker = LeadingBroker(tmp_path)
-        config: Any = SimpleNamespace(
+        config = maintenance_intervals(
             replica_high_watermark_checkpoint_interval_ms=10,
             log_flush_offset_checkpoint_interval_ms=30,
-            log_flush_start_offset_checkpoint_interval_ms=60_000,
-            log_retention_check_interval_ms=60_000,
         )
         directory.open_partition("t", 0, TOPIC_ID, LogConfig(), 0)
         directory.open_partition("u", 0, TOPIC_ID, LogConfig(), 0)
@@ -98,9 +95,7 @@ def test_others_have_turns_while_retention_takes_many_segments(tmp_path: Path) -
     """An operator empties a topic by retention.ms: 2,000 segments kept a loop for 500 ms."""
 
     async def run() -> int:
-        directory = LogDirectory(
-            tmp_path / "data", cluster_id="c", node_id=1, boot_id="b", new_directory_id=bytes(16)
-        )
+        directory = data_directory(tmp_path)
         broker = LeadingBroker(tmp_path, log_config={"segment_bytes": 200, "retention_ms": 1})
         broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
         log = broker.log()
@@ -110,12 +105,7 @@ def test_others_have_turns_while_retention_takes_many_segments(tmp_path: Path) -
             )
             log.append_as_leader(records, decode_header(records), leader_epoch=1, now_ms=1)
         log.advance_high_watermark(log.log_end_offset)
-        config: Any = SimpleNamespace(
-            replica_high_watermark_checkpoint_interval_ms=60_000,
-            log_flush_offset_checkpoint_interval_ms=60_000,
-            log_flush_start_offset_checkpoint_interval_ms=60_000,
-            log_retention_check_interval_ms=10,
-        )
+        config = maintenance_intervals(log_retention_check_interval_ms=10)
         sizes = []
 
         def look() -> bool:
@@ -138,16 +128,9 @@ def test_a_replica_that_left_is_not_held_on_to(tmp_path: Path) -> None:
     """Of a topic of many partitions each log is retired in its turn, and was looked at before."""
 
     async def run() -> None:
-        directory = LogDirectory(
-            tmp_path / "data", cluster_id="c", node_id=1, boot_id="b", new_directory_id=bytes(16)
-        )
+        directory = data_directory(tmp_path)
         broker = LeadingBroker(tmp_path, partitions=2)
-        config: Any = SimpleNamespace(
-            replica_high_watermark_checkpoint_interval_ms=60_000,
-            log_flush_offset_checkpoint_interval_ms=60_000,
-            log_flush_start_offset_checkpoint_interval_ms=60_000,
-            log_retention_check_interval_ms=60_000,
-        )
+        config = maintenance_intervals()
         with ThreadPoolExecutor(1) as executor:
             maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
             staying, leaving = broker.replicas

@@ -37,7 +37,8 @@ from oncelog.wire.steps import run_to_end
 
 from ..simulation.virtual_disk import Disks
 from ..simulation.virtual_loop import Timeline
-from .leading_broker import TOPIC_ID, LeadingBroker
+from .hosted_logs import TOPIC_ID
+from .leading_broker import LeadingBroker
 
 NOW_MS = 1_700_000_000_000
 WAIT_S = 10

@@ -11,7 +11,6 @@ import pytest
 
 from oncelog.coordinator.cluster_model import Partition
 from oncelog.node.clock import SystemClock
-from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.replica_fetcher import FetchSettings, ReplicaFetchers
 from oncelog.node.replica_manager import ReplicaManager
 from oncelog.replication.messages import (
@@ -20,11 +19,11 @@ from oncelog.replication.messages import (
     decode_fetch_request,
     encode_fetch_response,
 )
-from oncelog.storage.log_config import LogConfig
-from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.records import Record, encode_batch
 
-TOPIC_ID, LEADER, LEADER_EPOCH = bytes(range(16)), 2, 3
+from .hosted_logs import open_hosted
+
+LEADER, LEADER_EPOCH = 2, 3
 
 
 class _Links:
@@ -63,15 +62,7 @@ def test_an_unexpected_error_stops_its_partition_only(
         fetchers = ReplicaFetchers(links, replicas, FetchSettings())  # type: ignore[arg-type]
         hosted = []
         for index in range(3):
-            log = PartitionLog.open(
-                tmp_path / f"t-{index}",
-                topic="t",
-                partition=index,
-                topic_id=TOPIC_ID,
-                config=LogConfig(),
-                now_ms=1,
-            )
-            one = HostedPartition("t", index, TOPIC_ID, log)
+            one = open_hosted(tmp_path, index)
             one.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
             replicas.add(one)
             fetchers.follow(one)
@@ -115,15 +106,8 @@ def test_a_follower_without_room_goes_on_when_there_is_some(
         links = _Links()
         settings = FetchSettings(backoff_ms=1)
         fetchers = ReplicaFetchers(links, replicas, settings)  # type: ignore[arg-type]
-        log = PartitionLog.open(
-            tmp_path / "t-0",
-            topic="t",
-            partition=0,
-            topic_id=TOPIC_ID,
-            config=LogConfig(segment_bytes=100),
-            now_ms=1,
-        )
-        one = HostedPartition("t", 0, TOPIC_ID, log)
+        one = open_hosted(tmp_path, segment_bytes=100)
+        log = one.log
         one.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
         replicas.add(one)
         fetchers.follow(one)

@@ -10,7 +10,6 @@ import pytest
 from oncelog.coordinator.cluster_model import Partition
 from oncelog.node import fetched_answers
 from oncelog.node.clock import SystemClock
-from oncelog.node.hosted_partition import HostedPartition
 from oncelog.node.replica_fetcher import FetchSettings, ReplicaFetchers
 from oncelog.node.replica_manager import ReplicaManager
 from oncelog.replication.messages import (
@@ -20,11 +19,11 @@ from oncelog.replication.messages import (
     encode_fetch_response,
 )
 from oncelog.replication.sliced_work import SlicedWork
-from oncelog.storage.log_config import LogConfig
-from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.records import Record, encode_batch
 
-TOPIC_ID, LEADER, LEADER_EPOCH = bytes(range(16)), 2, 3
+from .hosted_logs import open_hosted
+
+LEADER, LEADER_EPOCH = 2, 3
 BATCHES = 2_000
 WAIT_S = 10
 
@@ -77,10 +76,8 @@ class Follower:
         )
         self.links = Links()
         self.fetchers = ReplicaFetchers(self.links, self.replicas, FetchSettings())  # type: ignore[arg-type]
-        self.log = PartitionLog.open(
-            directory, topic="t", partition=0, topic_id=TOPIC_ID, config=LogConfig(), now_ms=1
-        )
-        self.hosted = HostedPartition("t", 0, TOPIC_ID, self.log)
+        self.hosted = open_hosted(directory)
+        self.log = self.hosted.log
         self.follow(LEADER_EPOCH)
         self.replicas.add(self.hosted)
 
@@ -96,7 +93,7 @@ class Follower:
 
 def run(directory: Path, test: Any) -> None:
     async def main() -> None:
-        follower = Follower(directory / "t-0")
+        follower = Follower(directory)
         await asyncio.sleep(0)
         try:
             await test(follower)
@@ -135,15 +132,11 @@ def test_answers_of_many_partitions_leave_the_loop_free(tmp_path: Path) -> None:
     async def test(follower: Follower) -> None:
         logs = []
         for index in range(1, 101):
-            log = PartitionLog.open(
-                tmp_path / f"t-{index}", topic="t", partition=index, topic_id=TOPIC_ID,
-                config=LogConfig(), now_ms=1,
-            )  # fmt: skip
-            hosted = HostedPartition("t", index, TOPIC_ID, log)
+            hosted = open_hosted(tmp_path, index)
             follower.replicas.add(hosted)
             hosted.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
             follower.fetchers.follow(hosted)
-            logs.append(log)
+            logs.append(hosted.log)
         fetcher = next(iter(follower.fetchers._fetchers.values()))
         fetcher._session.reset()
         fetcher.resume()
@@ -238,19 +231,12 @@ def test_an_answer_of_a_session_that_was_lost_cuts_nothing(tmp_path: Path) -> No
     """It stood behind a large one; meanwhile the log was cut, and has acknowledged new records."""
 
     async def test(follower: Follower) -> None:
-        log = PartitionLog.open(
-            tmp_path / "t-1",
-            topic="t",
-            partition=1,
-            topic_id=TOPIC_ID,
-            config=LogConfig(),
-            now_ms=1,
-        )
+        other = open_hosted(tmp_path, 1)
+        log = other.log
         for offset in range(10):
             record = Record(offset, 1_700_000_000_000, b"k", b"old")
             old = encode_batch([record], base_offset=offset, leader_epoch=1)
             log.append_as_follower(old, now_ms=1)
-        other = HostedPartition("t", 1, TOPIC_ID, log)
         follower.replicas.add(other)
         other.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
         follower.fetchers.follow(other)

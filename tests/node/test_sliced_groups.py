@@ -417,7 +417,9 @@ def test_a_few_members_leave_at_once(tmp_path: Path, members: int, is_at_once: b
     run(tmp_path, test)
 
 
-def test_members_that_left_before_a_resignation_are_told_so(tmp_path: Path) -> None:
+def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
+    tmp_path: Path,
+) -> None:
     """They would ask the next coordinator, which does not know them any more."""
 
     async def test(broker: Broker) -> None:
