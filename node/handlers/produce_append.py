@@ -39,6 +39,7 @@ from .record_checks import (
     name_records_out_of_range,
     raise_refusal,
 )
+from .refused_batches import RefusedBatches
 
 ZSTD, ZSTD_FROM = 4, 7
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
@@ -68,6 +69,7 @@ def append_all(
     replicas = context.broker.replicas
     is_plain = append is None
     append = append or replicas.append
+    now_ms = replicas.clock.monotonic_ms
     wanted_topics = request.topics
     is_single = len(wanted_topics) == 1 and len(wanted_topics[0].partitions) == 1
     if is_plain and not is_single and carries_transaction(request):  # before the first append
@@ -96,8 +98,15 @@ def append_all(
                     raise UnsupportedCompressionType("zstd came with version 7 (KIP-110)")
                 if partition.log.config.needs_every_record:
                     raise_refusal(partition, wanted, verdicts)
+                if context.refused_batches:
+                    context.refused_batches.check(
+                        topic, wanted, batch, partition.log.producer_state, now_ms()
+                    )
                 info = append(partition, wanted.records, batch, request.acks)  # type: ignore[arg-type]
             except KafkaError as error:
+                if error.retriable:
+                    context.refused_batches = context.refused_batches or RefusedBatches()
+                    context.refused_batches.note(topic, wanted, error, now_ms())
                 if isinstance(error, TimestampOutOfRange):
                     nameable -= name_records_out_of_range(error, wanted, nameable)
                 failed = True

@@ -1,0 +1,93 @@
+"""Batches that were refused for now, and those sent behind them on the same connection.
+
+A producer sends several batches without waiting. The first may be refused with a retriable error
+(too few replicas in sync, no leader yet), and what was missing be there again before the second is
+looked at, which then begins behind a gap. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or
+appends it if it does not know the producer, and the first can never be. After such a gap librdkafka
+(2.16, "skipped sequence numbers") takes a new producer epoch for all partitions, and what it sent
+to a broker that died without an answer is appended twice. A batch behind a refused one is therefore
+refused with the same error, until that one has come again: then all come again, in order.
+"""
+
+from typing import NamedTuple
+
+from ...storage.producer_entry import SEQUENCE_MAX
+from ...storage.producer_state import ProducerStateTable
+from ...wire.errors import ErrorCode, KafkaError, error_for
+from ...wire.messages.produce import ProducePartition, ProduceTopic
+from ...wire.record_batch import BatchHeader, decode_header
+
+HELD_MS = 30_000  # what lies in a connection comes sooner; a client that gave up the first goes on
+BATCHES_MAX = 1000  # of a connection; the oldest is dropped
+_Key = tuple[str | bytes | None, int, int]  # the topic as it was asked for, partition, producer id
+
+
+class _Refused(NamedTuple):
+    producer_epoch: int
+    base_sequence: int
+    error_code: int
+    at_ms: int
+
+
+class RefusedBatches:
+    """Of one connection: for each producer and partition the first batch that is to come again."""
+
+    def __init__(self) -> None:
+        self._refused: dict[_Key, _Refused] = {}
+
+    def __len__(self) -> int:
+        return len(self._refused)
+
+    def note(
+        self, topic: ProduceTopic, wanted: ProducePartition, error: KafkaError, now_ms: int
+    ) -> None:
+        """A batch was refused with a retriable error."""
+        if error.code == ErrorCode.CORRUPT_MESSAGE or wanted.records is None:
+            return
+        try:
+            batch = decode_header(wanted.records)
+        except KafkaError:
+            return
+        if batch.producer_id < 0:
+            return
+        refused = _Refused(batch.producer_epoch, batch.base_sequence, error.number, now_ms)
+        self._refused.setdefault(_key(topic, wanted, batch), refused)
+        if len(self._refused) > BATCHES_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def check(
+        self,
+        topic: ProduceTopic,
+        wanted: ProducePartition,
+        batch: BatchHeader,
+        producers: ProducerStateTable,
+        now_ms: int,
+    ) -> None:
+        """Raise the error of the refused batch that this one was sent behind."""
+        key = _key(topic, wanted, batch)
+        refused = self._refused.get(key)
+        if refused is None:
+            return
+        if now_ms - refused.at_ms > HELD_MS or not _is_missing(refused, batch, producers):
+            del self._refused[key]
+            return
+        raise error_for(
+            refused.error_code,
+            f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind "
+            f"{refused.base_sequence}, which was refused and is to come again first",
+        )
+
+
+def _key(topic: ProduceTopic, wanted: ProducePartition, batch: BatchHeader) -> _Key:
+    return topic.topic_id or topic.name, wanted.index, batch.producer_id
+
+
+def _is_missing(refused: _Refused, batch: BatchHeader, producers: ProducerStateTable) -> bool:
+    """Whether the refused batch is what the log lacks before this one."""
+    distance = (batch.base_sequence - refused.base_sequence) & SEQUENCE_MAX
+    if batch.producer_epoch != refused.producer_epoch or not 0 < distance <= SEQUENCE_MAX // 2:
+        return False
+    entry = producers.entry(batch.producer_id)
+    if entry is None or entry.epoch != refused.producer_epoch:
+        return True
+    return entry.next_sequence == refused.base_sequence

@@ -1,0 +1,137 @@
+"""A batch behind one that was refused for now is no gap: it is refused with the same error."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from oncelog.node.dispatch import RequestContext
+from oncelog.node.handlers.refused_batches import BATCHES_MAX, HELD_MS
+from oncelog.wire.errors import ErrorCode
+
+from .leading_broker import LeadingBroker, batch
+
+E = ErrorCode
+NER, OUT_OF_ORDER = E.NOT_ENOUGH_REPLICAS, E.OUT_OF_ORDER_SEQUENCE_NUMBER
+Test = Callable[["Broker"], Awaitable[None]]
+
+
+class Broker(LeadingBroker):
+    """Two replicas, of which the other one leaves the ISR and joins it."""
+
+    def isr_is(self, *members: int) -> None:
+        leader = self.partition().leader
+        assert leader is not None
+        now_ms, epoch = self.clock.monotonic_ms(), leader.partition_epoch + 1
+        leader.metadata_applied(isr=members, partition_epoch=epoch, now_ms=now_ms)
+
+    async def put(self, connection: RequestContext, sequence: int, epoch: int = 0) -> int:
+        """The error of one plain batch, -1 while it waits for the other replica."""
+        data = batch(sequence, epoch=epoch, transactional=False)
+        answer = self.produce(connection, [(0, data)], transactional_id=None)
+        return (await answer.errors())[0] if answer.is_there else -1
+
+
+def run(directory: Path, test: Test, **options: object) -> None:
+    async def make() -> None:
+        await test(Broker(directory, replicas=(1, 2), min_insync_replicas=2, **options))  # type: ignore[arg-type]
+
+    asyncio.run(make())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_was_sent_behind_a_refused_batch_is_refused_until_that_one_comes_again(
+    tmp_path: Path, known: bool
+) -> None:
+    """Kafka says OUT_OF_ORDER_SEQUENCE_NUMBER, or appends it if the producer is new."""
+
+    async def test(broker: Broker) -> None:
+        connection, first = broker.connect(), 0
+        if known:
+            assert await broker.put(connection, 0) == -1
+            first = 1
+        broker.isr_is(1)
+        assert await broker.put(connection, first) == NER
+        broker.isr_is(1, 2)
+        assert await broker.put(connection, first + 1) == NER
+        assert await broker.put(connection, first + 2) == NER
+        for sequence in (first, first + 1, first + 2):
+            assert await broker.put(connection, sequence) == -1
+        assert await broker.put(connection, first + 4) == OUT_OF_ORDER, "nothing was refused here"
+
+    run(tmp_path, test)
+
+
+def test_a_batch_behind_one_that_had_no_leader_is_refused(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        connection = broker.connect()
+        assert await broker.put(connection, 0) == -1
+        broker.resign()
+        assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+        broker.lead(broker.partition(), broker.record)
+        assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
+        assert await broker.put(connection, 1) == -1
+
+    run(tmp_path, test)
+
+
+def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(tmp_path: Path) -> None:
+    """Another leader took it, or another connection: the log knows."""
+
+    async def test(broker: Broker) -> None:
+        connection, other = broker.connect(), broker.connect()
+        assert await broker.put(connection, 0) == -1
+        broker.isr_is(1)
+        assert await broker.put(connection, 1) == NER
+        broker.isr_is(1, 2)
+        assert await broker.put(other, 2) == OUT_OF_ORDER, (
+            "another connection sends its own batches"
+        )
+        assert await broker.put(other, 1) == -1
+        assert await broker.put(connection, 2) == -1
+
+    run(tmp_path, test)
+
+
+def test_a_producer_that_gives_the_refused_batch_up_goes_on(tmp_path: Path) -> None:
+    """With a new epoch at once; with its old one it hears of the gap when `HELD_MS` are over."""
+
+    async def test(broker: Broker) -> None:
+        connection = broker.connect()
+        assert await broker.put(connection, 0) == -1
+        broker.isr_is(1)
+        assert await broker.put(connection, 1) == NER
+        broker.isr_is(1, 2)
+        real = broker.clock.monotonic_ms
+        broker.replicas.clock.monotonic_ms = lambda: real() + HELD_MS + 1  # type: ignore[method-assign]
+        assert await broker.put(connection, 2) == OUT_OF_ORDER
+        assert await broker.put(connection, 0, epoch=1) == -1
+
+    run(tmp_path, test)
+
+
+def test_a_connection_remembers_a_bounded_number_of_refused_batches(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        connection = broker.connect()
+        broker.isr_is(1)
+        for producer_id in range(BATCHES_MAX + 5):
+            data = batch(0, producer_id=producer_id, transactional=False)
+            answer = broker.produce(connection, [(0, data)], transactional_id=None)
+            assert await answer.errors() == {0: NER}
+        assert connection.refused_batches is not None
+        assert len(connection.refused_batches) == BATCHES_MAX
+
+    run(tmp_path, test)
+
+
+def test_what_is_no_batch_is_not_remembered(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        connection = broker.connect()
+        for records in (b"", b"no batch", bytes(61)):
+            answer = broker.produce(connection, [(5, records)], acks=1, transactional_id=None)
+            assert await answer.errors() == {5: E.NOT_LEADER_OR_FOLLOWER}
+        assert not connection.refused_batches
+        assert await broker.put(connection, 1) == -1
+
+    run(tmp_path, test)
