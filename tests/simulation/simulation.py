@@ -168,7 +168,8 @@ class _Run:
         def look() -> bool:
             nonlocal looked_s
             before_s, looked_s = looked_s, cluster.timeline.now
-            if self.conductor.is_whole() and len(cluster.serving) == len(cluster.nodes):
+            is_whole = self.conductor.is_whole() and len(cluster.serving) == len(cluster.nodes)
+            if is_whole and not cluster.wires.has_cuts:
                 self._whole_s += looked_s - before_s
             return False
 

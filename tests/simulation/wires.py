@@ -43,6 +43,11 @@ class Wires:
         """Whether nothing gets from one to the other."""
         return bool(self._cuts) and (source, target) in self._cuts
 
+    @property
+    def has_cuts(self) -> bool:
+        """Whether something gets nowhere, not even between others."""
+        return bool(self._cuts)
+
     def is_prompt(self, source: int, target: int) -> bool:
         """Whether what one says to the other arrives in time."""
         return (source, target) not in self._cuts and (source, target) not in self._slow
