@@ -42,7 +42,8 @@ def _switch(name: str, install: Install, scenario: str, *found_as: str, shape: s
 
 _ALL = (
     _switch("no-dedupe", broken_logs.no_dedupe, "lost-answer", "duplicate"),
-    _switch("no-window", broken_logs.no_window, "lost-answer", "probe-failed"),
+    _switch("no-window", broken_logs.no_window, "lost-answer", "probe-failed",
+            "duplicate", shape="links"),
     _switch("no-epoch-check", broken_logs.no_epoch_check, "zombie", "zombie-write", "G1a"),
     _switch("no-coordinator-epoch", broken_logs.no_coordinator_epoch, "late-marker",
             "unseen", "lost-write", "torn-transaction", "coordinator-epoch-fell"),
@@ -50,7 +51,8 @@ _ALL = (
             "lso-stuck", "torn-transaction"),
     _switch("no-stable-offset", broken_logs.no_stable_offset, "open-transaction",
             "dirty-read", "read-past-open"),
-    _switch("no-guard", broken_logs.no_guard, "late-produce", "lso-stuck", "G1a"),
+    _switch("no-guard", broken_logs.no_guard, "late-produce", "lso-stuck", "G1a",
+            shape="links"),
     _switch("early-acknowledgement", broken_logs.early_acknowledgement, "lone-leader",
             "unseen", "lost-write"),
     _switch("lone-high-watermark", broken_logs.lone_high_watermark, "lone-leader",
