@@ -206,13 +206,16 @@ class LocalLog(FlushableLog):
 
     def flush_job(self, *, is_last: bool = False) -> FlushJob:
         """See the base. Recovery does not look for epochs below the recovery point: where there is
-        no room to save them, it stays."""
-        with suppress(KafkaStorageError):
+        no room to save them, a cut is synced, and nothing else (KafkaStorageError)."""
+        try:
             self._save_epochs()
-        job = super().flush_job(is_last=is_last)
-        if self._epochs_unsaved:
+        except KafkaStorageError:
+            if not self.is_cut_unsynced or self._durability.needs_more_jobs(self.segments):
+                raise
+            job = super().flush_job()
             job.end_offset = self.recovery_point
-        return job
+            return job
+        return super().flush_job(is_last=is_last)
 
     # -- segments ----------------------------------------------------------------------------
 

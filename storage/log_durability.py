@@ -12,6 +12,7 @@ from pathlib import Path
 from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA, FaultPoint
 from .flush_job import FlushJob, OpenPath, RecoveryPoint, open_existing
 from .log_config import LONG_MAX, LogConfig
+from .segment import Segment
 from .segment_list import SegmentList
 from .snapshot_files import SnapshotFiles
 
@@ -110,7 +111,7 @@ class Durability:
         Of many segments the oldest ones: all files of a job are open at once, and opened here.
         `is_last`: the log is closed, and the next start will trust the last indexes as well.
         """
-        unsynced = segments.from_floor(max(self._point.offset - 1, 0))
+        unsynced = self._unsynced(segments)
         unsynced, later = unsynced[:SEGMENTS_A_JOB], unsynced[SEGMENTS_A_JOB:]
         written = snapshots.unsynced[:SEGMENTS_A_JOB]
         is_whole = not later and len(written) == len(snapshots.unsynced)
@@ -141,6 +142,13 @@ class Durability:
             is_cut=self.is_cut_unsynced,
             fault_point=self._fault_point,
         )
+
+    def needs_more_jobs(self, segments: SegmentList) -> bool:
+        """Whether the next job cannot have all segments that are to be synced."""
+        return len(self._unsynced(segments)) > SEGMENTS_A_JOB
+
+    def _unsynced(self, segments: SegmentList) -> tuple[Segment, ...]:
+        return segments.from_floor(max(self._point.offset - 1, 0))
 
     def flushed(self, job: FlushJob) -> None:
         """A job is done."""

@@ -2,10 +2,13 @@
 
 import errno
 import os
+from contextlib import suppress
 
 import pytest
 
 from oncelog.storage.checkpoint import LeaderEpochCheckpoint
+from oncelog.storage.flush_job import FlushJob
+from oncelog.storage.log_durability import SEGMENTS_A_JOB
 from oncelog.storage.partition_log import Origin
 from oncelog.storage.snapshot_files import SnapshotFiles
 from oncelog.wire.control_record import ControlType, encode_marker
@@ -220,3 +223,24 @@ def test_a_cut_is_synced_where_there_is_no_room_to_save_epochs(logs, batch, monk
         assert not log.is_cut_unsynced and log.recovery_point == 0
     log.flush()
     assert log.recovery_point == log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("segments", [2, SEGMENTS_A_JOB + 8])
+def test_a_flush_without_room_to_save_epochs_ends(logs, batch, monkeypatch, segments, is_cut):
+    """The same job was made again and again, and a stop on a full disk hung."""
+    log = logs.open(segment_bytes=100)
+    for offset in range(segments):
+        log.append_as_follower(stamped(batch, offset, epoch=1, size=90), now_ms=NOW_MS)
+    log.assign_leader_epoch(2)
+    if is_cut:
+        log.truncate_to(segments - 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(LeaderEpochCheckpoint, "write", no_room)
+        runs = iter(range(5))
+        patched.setattr(FlushJob, "run", lambda _: next(runs))
+        with suppress(KafkaStorageError):
+            log.flush()
+        assert log.recovery_point == 0 and not log.is_failed
+    log.flush()
+    assert log.recovery_point == log.log_end_offset == segments - is_cut
