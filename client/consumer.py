@@ -56,7 +56,7 @@ class Consumer:
         self._fetcher = Fetcher(self._view, s)
         self._member: GroupMember | None = None
         if s.group_id is not None:
-            self._member = GroupMember(self._view, s, self._change, self._commit_settled)
+            self._member = GroupMember(self._view, s, self._change, self._before_revoking)
         committed = self._member.requests.committed if self._member is not None else None
         self._positions = Positions(self._view, s, committed)
         self._looked_ms = self._committed_ms = now_ms()
@@ -283,7 +283,8 @@ class Consumer:
     def group_metadata(self) -> GroupMetadata:
         """For `send_offsets_to_transaction` (KIP-447): who we were in the group at the last poll.
 
-        So what that poll gave is refused when the group has gone on without us since.
+        So what that poll gave is refused when the group has gone on without us since. In
+        `on_revoked` it is who we are now: what is revoked is nobody else's yet.
         """
         return self._membership or self._require_group().requests.metadata
 
@@ -339,6 +340,12 @@ class Consumer:
         if self.settings.enable_auto_commit and self._member is not None:
             with contextlib.suppress(KafkaError):
                 await self.commit(self._positions.settled())
+
+    async def _before_revoking(self) -> None:
+        """What is revoked is nobody else's before our next join: offsets may still be committed."""
+        assert self._member is not None
+        self._membership = self._member.requests.metadata
+        await self._commit_settled()
 
     async def close(self) -> None:
         """Commit (with enable.auto.commit), leave the group, and end."""

@@ -2,7 +2,8 @@
 
 Rules of this file. A join is begun inside the consumer's poll, so that a program is not told of a
 new assignment while it works on records of the old one; only heartbeats run by themselves, and they
-stop when the program has not polled for max.poll.interval.ms, so that the group goes on without it.
+stop when the program has not polled for max.poll.interval.ms, so that the group goes on without it:
+at once, or, without a static member, when its session is over.
 
 Eager assignors give up everything before they join. With cooperative-sticky alone nothing is given
 up but what the new assignment takes away, and then the member joins again. Partitions are *lost*
@@ -258,6 +259,8 @@ class GroupMember:
         while True:
             await asyncio.sleep(pause_ms / 1000)
             if now_ms() - self._polled_ms > self._settings.max_poll_interval_ms:
+                if self._settings.group_instance_id is not None:
+                    continue  # a static member only falls silent: its session may end (KIP-345)
                 await self.requests.leave()
                 self._rejoin(is_lost=True)
                 return

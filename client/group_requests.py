@@ -21,6 +21,7 @@ from .transaction_requests import GroupMetadata, OffsetAndMetadata
 LEAVE_GROUP, LEAVE_PATIENCE_MS = 13, 2_000
 JOIN_PATIENCE_MS = 5_000  # beyond the rebalance timeout
 BATCHED_FETCH_FROM = 8
+GONE_ON = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 T = TypeVar("T")
 
 
@@ -128,7 +129,7 @@ class GroupRequests:
             answer = await connection.call(GroupRequest.COMMIT.value, values)
             codes = [int(p.error_code) for t in answer.topics for p in t.partitions]
             code = next((code for code in codes if code), 0)
-            if code == ErrorCode.ILLEGAL_GENERATION and joined[1] != self.generation:
+            if code in GONE_ON and self.member_id and joined != (self.member_id, self.generation):
                 code = ErrorCode.REBALANCE_IN_PROGRESS  # it waited behind a join of ours
             return int(code), None
 

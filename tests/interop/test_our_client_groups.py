@@ -129,6 +129,61 @@ def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refused(boot
     asyncio.run(main())
 
 
+def test_offsets_of_what_is_revoked_are_taken_from_the_callback(bootstrap):
+    """Cooperative: the member has joined already, and nobody has its partitions before it joins
+    again."""
+
+    async def main():
+        topic = await new_topic(bootstrap, 2)
+        settings = {
+            **QUICK,
+            "group_id": topic,
+            "heartbeat_interval_ms": 100,
+            "partition_assignment_strategy": ("cooperative-sticky",),
+        }
+        first, second = Consumer(bootstrap, **settings), Consumer(bootstrap, **settings)
+        producer = Producer(bootstrap, transactional_id=topic, **QUICK)
+        revoked = []
+
+        async def on_revoked(partitions):
+            await producer.begin_transaction()
+            offsets = dict.fromkeys(partitions, 7)
+            await producer.send_offsets_to_transaction(offsets, first.group_metadata())
+            await producer.commit_transaction()
+            revoked.extend(partitions)
+
+        async with producer, second, first, asyncio.timeout(PATIENCE_S):
+            await producer.init_transactions()
+            first.subscribe([topic], on_revoked=on_revoked)
+            await until_shared(2, first)
+            second.subscribe([topic])
+            await until_shared(2, first, second)
+            assert len(revoked) == 1
+            assert (await second.committed(revoked))[revoked[0]].offset == 7
+
+    asyncio.run(main())
+
+
+def test_a_static_member_that_is_slow_keeps_what_it_has_while_its_session_lasts(bootstrap):
+    async def main():
+        topic = await new_topic(bootstrap, 1)
+        settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
+        lost: list[object] = []
+        async with Consumer(
+            bootstrap, group_instance_id="one", max_poll_interval_ms=300, **settings
+        ) as slow:
+            slow.subscribe([topic], on_lost=lost.append)
+            await until_shared(1, slow)
+            await slow.poll(0)
+            before = slow.group_metadata()
+            await asyncio.sleep(1.0)  # of a session of at least 6
+            await slow.poll(0)
+            await slow.commit({(topic, 0): 1})
+            assert slow.group_metadata() == before and lost == []
+
+    asyncio.run(main())
+
+
 def test_commits_carry_the_epoch_of_the_last_record(bootstrap):
     async def main():
         topic = await new_topic(bootstrap, 1)
