@@ -16,6 +16,7 @@ from ..storage.log_config import LONG_MAX
 from ..storage.log_directory import LogDirectory
 from ..wire.errors import KafkaError, KafkaStorageError
 from .checkpoint_writer import CheckpointWriter
+from .clock import until_tenth_s
 from .config import BrokerConfig
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
@@ -93,7 +94,7 @@ class LogMaintenance:
         """Do it again and again. What fails is tried again next time, and logged now and then."""
         silent_until_ms = 0
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep(until_tenth_s(self._loop.time(), interval_ms / 1000))
             try:
                 await work()
                 silent_until_ms = 0

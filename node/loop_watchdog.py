@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from .clock import until_tenth_s
 from .garbage_collection import GarbageCollection
 from .loop_activity import describe
 
@@ -69,7 +70,7 @@ class LoopWatchdog:
         self.last: Stall | None = None
         self._collection = GarbageCollection()
         self._schedstat = -1
-        self._cpu_s = 0.0
+        self._cpu_s, self._tick_s = 0.0, TICK_S
         self._was_stopped = False
         self._unconfirmed: Stall | None = None
         self._activity = ""
@@ -115,8 +116,9 @@ class LoopWatchdog:
     def _begin_turn(self) -> None:
         self._was_stopped, self._activity = False, ""  # before the clock is read: a stop may come
         cpu_s, self._waited_s = time.thread_time(), self._processor_wait_s()
-        tick_s = TICK_S if cpu_s - self._cpu_s > IDLE_SHARE * TICK_S else IDLE_TICK_S
-        self._cpu_s = cpu_s
+        is_idle = cpu_s - self._cpu_s <= IDLE_SHARE * self._tick_s
+        tick_s = until_tenth_s(self._loop.time(), IDLE_TICK_S) if is_idle else TICK_S
+        self._cpu_s, self._tick_s = cpu_s, tick_s
         self._collected_s = self._collection.paused_s
         self._due_s = time.monotonic() + tick_s
         self._timer = self._loop.call_later(tick_s, self._tick)
