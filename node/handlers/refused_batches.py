@@ -11,6 +11,7 @@ refused with the same error, until that one has come again: then all come again,
 
 from typing import NamedTuple
 
+from ...coordinator.topic_names import NAME_CHARS_MAX
 from ...storage.producer_entry import SEQUENCE_MAX
 from ...storage.producer_state import ProducerStateTable
 from ...wire.errors import ErrorCode, KafkaError, error_for
@@ -44,14 +45,21 @@ class RefusedBatches:
         """A batch was refused with a retriable error."""
         if error.code == ErrorCode.CORRUPT_MESSAGE or wanted.records is None:
             return
+        if topic.name is not None and len(topic.name) > NAME_CHARS_MAX:
+            return  # no topic can be called so
         try:
             batch = decode_header(wanted.records)
         except KafkaError:
             return
         if batch.producer_id < 0:
             return
+        key = _key(topic, wanted, batch)
+        before = self._refused.get(key)
+        if before is not None and now_ms - before.at_ms <= HELD_MS and _is_behind(before, batch):
+            return
         refused = _Refused(batch.producer_epoch, batch.base_sequence, error.number, now_ms)
-        self._refused.setdefault(_key(topic, wanted, batch), refused)
+        self._refused.pop(key, None)  # the newest is the last one
+        self._refused[key] = refused
         if len(self._refused) > BATCHES_MAX:
             del self._refused[next(iter(self._refused))]
 
@@ -84,10 +92,14 @@ def _key(topic: ProduceTopic, wanted: ProducePartition, batch: BatchHeader) -> _
 
 def _is_missing(refused: _Refused, batch: BatchHeader, producers: ProducerStateTable) -> bool:
     """Whether the refused batch is what the log lacks before this one."""
-    distance = (batch.base_sequence - refused.base_sequence) & SEQUENCE_MAX
-    if batch.producer_epoch != refused.producer_epoch or not 0 < distance <= SEQUENCE_MAX // 2:
+    if not _is_behind(refused, batch):
         return False
     entry = producers.entry(batch.producer_id)
-    if entry is None or entry.epoch != refused.producer_epoch:
+    if entry is None or entry.epoch < refused.producer_epoch:
         return True
-    return entry.next_sequence == refused.base_sequence
+    return entry.epoch == refused.producer_epoch and entry.next_sequence == refused.base_sequence
+
+
+def _is_behind(refused: _Refused, batch: BatchHeader) -> bool:
+    distance = (batch.base_sequence - refused.base_sequence) & SEQUENCE_MAX
+    return batch.producer_epoch == refused.producer_epoch and 0 < distance <= SEQUENCE_MAX // 2

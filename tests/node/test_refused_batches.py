@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.coordinator.topic_names import NAME_CHARS_MAX
 from oncelog.node.dispatch import RequestContext
-from oncelog.node.handlers.refused_batches import BATCHES_MAX, HELD_MS
-from oncelog.wire.errors import ErrorCode
+from oncelog.node.handlers.refused_batches import BATCHES_MAX, HELD_MS, RefusedBatches
+from oncelog.wire.errors import ErrorCode, UnknownTopicOrPartition
+from oncelog.wire.messages.produce import ProducePartition, ProduceTopic
 
 from .leading_broker import LeadingBroker, batch
 
@@ -111,6 +113,70 @@ def test_a_producer_that_gives_the_refused_batch_up_goes_on(tmp_path: Path) -> N
     run(tmp_path, test)
 
 
+def test_a_batch_that_is_refused_again_is_held_from_then_on(tmp_path: Path) -> None:
+    """A log that is opened slowly has no leader for longer than `HELD_MS`."""
+
+    async def test(broker: Broker) -> None:
+        connection, hosted = broker.connect(), broker.partition()
+        assert await broker.put(connection, 0) == -1
+        broker.replicas.remove(hosted)
+        assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+        real = broker.clock.monotonic_ms
+        broker.replicas.clock.monotonic_ms = lambda: real() + HELD_MS + 1  # type: ignore[method-assign]
+        assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+        broker.replicas.add(hosted)
+        assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
+        assert await broker.put(connection, 1) == -1
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_new_epoch_is_held_where_its_old_one_was_refused(tmp_path: Path, known: bool) -> None:
+    """If the producer was unknown the second batch was appended, and the first was lost."""
+
+    async def test(broker: Broker) -> None:
+        connection, hosted = broker.connect(), broker.partition()
+        if known:
+            assert await broker.put(connection, 0) == -1
+        broker.replicas.remove(hosted)
+        assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+        assert await broker.put(connection, 0, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
+        broker.replicas.add(hosted)
+        assert await broker.put(connection, 1, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
+        assert await broker.put(connection, 0, epoch=1) == -1
+        assert await broker.put(connection, 1, epoch=1) == -1
+
+    run(tmp_path, test)
+
+
+def test_the_first_of_the_refused_is_waited_for_in_whatever_order_they_came(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        connection, hosted = broker.connect(), broker.partition()
+        assert await broker.put(connection, 0) == -1
+        broker.replicas.remove(hosted)
+        for sequence in (2, 1):
+            assert await broker.put(connection, sequence) == E.NOT_LEADER_OR_FOLLOWER
+        broker.replicas.add(hosted)
+        assert await broker.put(connection, 3) == E.NOT_LEADER_OR_FOLLOWER
+        assert await broker.put(connection, 1) == -1
+
+    run(tmp_path, test)
+
+
+def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        connection, successor = broker.connect(), broker.connect()
+        assert await broker.put(connection, 0) == -1
+        broker.isr_is(1)
+        assert await broker.put(connection, 1) == NER
+        broker.isr_is(1, 2)
+        assert await broker.put(successor, 0, epoch=1) == -1
+        assert await broker.put(connection, 2) == E.INVALID_PRODUCER_EPOCH
+
+    run(tmp_path, test)
+
+
 def test_a_connection_remembers_a_bounded_number_of_refused_batches(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         connection = broker.connect()
@@ -123,6 +189,17 @@ def test_a_connection_remembers_a_bounded_number_of_refused_batches(tmp_path: Pa
         assert len(connection.refused_batches) == BATCHES_MAX
 
     run(tmp_path, test)
+
+
+def test_names_that_no_topic_can_have_are_not_remembered() -> None:
+    """They may have 32,767 bytes each."""
+    refused = RefusedBatches()
+    wanted = ProducePartition(0, memoryview(batch(0, transactional=False)))
+    for length in (NAME_CHARS_MAX + 1, NAME_CHARS_MAX):
+        assert len(refused) == 0
+        topic = ProduceTopic("t" * length, None, [wanted])
+        refused.note(topic, wanted, UnknownTopicOrPartition(), 0)
+    assert len(refused) == 1
 
 
 def test_what_is_no_batch_is_not_remembered(tmp_path: Path) -> None:
