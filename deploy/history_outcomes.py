@@ -55,7 +55,9 @@ class EndedTransaction:
 
 def outcome_of_send(error: int | None, attempts: int | None = 1) -> Outcome:
     """Of a plain send. NOT_LEADER_OR_FOLLOWER is ambiguous: the write may still succeed
-    (KAFKA-13574); so is every refusal of a repeated request, but one of the record itself.
+    (KAFKA-13574); so is every refusal of a repeated request, but one of the record itself: what
+    was appended before is answered as a duplicate, whatever the clock and the limits are by now.
+    Apache Kafka looks at these first, so while they change its refusals say less.
     """
     if error is None:
         return Outcome.OK

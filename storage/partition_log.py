@@ -196,6 +196,18 @@ class PartitionLog(TransactionalLog):
             self._write_batch(records, header, base_offset)
         return AppendInfo(base_offset, self.log_end_offset - 1, append_time_ms, False)
 
+    def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
+        """Where a batch with these sequences is, among the last five of its producer."""
+        if self._rebuild is not None:
+            run_to_end(self.rebuilding())
+        entry = self.producer_state.entry(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch:
+            return None
+        batch = entry.find(header.base_sequence, header.last_offset_delta)
+        if batch is None:
+            return None
+        return AppendInfo(batch.base_offset, batch.last_offset, batch.timestamp, True)
+
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
         """Append what the leader sent: batches with their offsets and epochs.
 

@@ -27,6 +27,7 @@ from ...wire.record_batch import (
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    decode_header,
     validate_client_batch,
 )
 from ..dispatch import Buffer, PendingAnswer, RequestContext
@@ -44,6 +45,12 @@ from .refused_batches import RefusedBatches
 ZSTD, ZSTD_FROM = 4, 7
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
 _WAIT_FOR_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_OF_THE_BATCH = frozenset({
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+})  # fmt: skip
 Encode = Callable[[ProduceResponse, int], list[Buffer]]
 Append = Callable[[HostedPartition, memoryview, BatchHeader, int], AppendInfo]
 # The partition, its answer, under which key it waits, and for which offset.
@@ -83,7 +90,7 @@ def append_all(
         name = topic.name if topic.topic_id is None else _name_of(context, topic.topic_id)
         answers: list[ProducedPartition] = []
         for wanted in topic.partitions:
-            answer = ProducedPartition(wanted.index)
+            answer, partition = ProducedPartition(wanted.index), None
             answers.append(answer)
             try:
                 partition = _partition(replicas, topic, name, wanted.index)
@@ -109,9 +116,11 @@ def append_all(
                     context.refused_batches.note(topic, wanted, error, now_ms())
                 if isinstance(error, TimestampOutOfRange):
                     nameable -= name_records_out_of_range(error, wanted, nameable)
-                failed = True
-                _fail(answer, error, name, hints)
-                continue
+                info = _appended_before(partition, wanted.records, error)
+                if partition is None or info is None:
+                    failed = True
+                    _fail(answer, error, name, hints)
+                    continue
             answer.base_offset = info.first_offset
             answer.log_append_time_ms = info.log_append_time_ms
             answer.log_start_offset = partition.log.log_start_offset
@@ -222,6 +231,23 @@ def _wait(
     replicas.wait_produce(operation)
     pending.on_abandon = partial(replicas.purgatory.cancel, operation)
     return pending
+
+
+def _appended_before(
+    partition: HostedPartition | None, records: Buffer | None, error: KafkaError
+) -> AppendInfo | None:
+    """Where the batch is, if it was appended before, and is refused only now, for what it says.
+
+    Clocks, limits and rules change. Apache Kafka answers the error; a client that was not answered
+    the first time would say that the records have failed, or split them and send them again.
+    """
+    if error.code not in _OF_THE_BATCH or partition is None or partition.leader is None:
+        return None
+    try:
+        batch = decode_header(records or b"")
+    except KafkaError:
+        return None
+    return partition.log.find_duplicate(batch)
 
 
 def _partition(

@@ -1,6 +1,7 @@
 """What a produce is answered: a partition for each batch, in the order of the request."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -239,3 +240,44 @@ def test_full_validation_refuses_records_that_cannot_be_read(tmp_path: Path, cou
         assert await answer.errors() == {0: E.INVALID_RECORD}
 
     run(tmp_path, test, log_config={"validates_every_record": True})
+
+
+# -- a batch that comes again
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"timestamp_after_max_ms": 0, "timestamp_before_max_ms": 0},  # as after a jump of the clock
+        {"max_message_bytes": 10},
+        {"segment_bytes": 10},
+        {"is_compacted": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_batch_that_was_appended_is_a_duplicate_whatever_has_changed_since(
+    tmp_path: Path, acks: int, change: dict[str, object]
+) -> None:
+    """Its first answer was lost. Kafka refuses it, and it stands in the log nevertheless."""
+
+    async def test(broker: LeadingBroker) -> None:
+        def batches(sequence: int) -> list[tuple[int, bytearray]]:
+            record = Record(0, SystemClock.wall_ms() - 1000, None, b"v")
+            data = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            return [(0, bytearray(data))]
+
+        sent, connection = batches(0), broker.connect()
+        first = broker.produce(connection, [(0, sent[0][1][:])], transactional_id=None, acks=acks)
+        log = broker.log()
+        log.config = dataclasses.replace(log.config, **change)  # type: ignore[arg-type]
+        again = broker.produce(connection, sent, transactional_id=None, acks=acks)
+        assert first.is_there == again.is_there == (acks == 1)
+        broker.replicate()
+        (topic,) = (await again.value()).topics
+        assert [(p.error_code, p.base_offset) for p in topic.partitions] == [(E.NONE, 0)]
+        fresh = broker.produce(connection, batches(1), transactional_id=None, acks=acks)
+        assert (await fresh.errors())[0] != E.NONE
+        assert log.log_end_offset == 1
+
+    run(tmp_path, test, replicas=(1, 2), min_insync_replicas=2)
