@@ -73,7 +73,7 @@ class LocalLog(FlushableLog):
         self._rebuild: Steps[ProducerStateTable] | None = None  # of the producers, after a cut
         self.snapshot_needed = False  # and too long for an append: call `snapshotting`
         self._epoch_checkpoint = LeaderEpochCheckpoint(directory, fault_point)
-        self._epochs_unsaved = False
+        self._epochs_unsaved = not loaded.are_epochs_saved
         self._durability = Durability(
             min(recovery_point, self.log_end_offset), fault_point, is_synced=loaded.is_synced
         )

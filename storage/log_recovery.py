@@ -11,12 +11,12 @@ How a log was left says what may be missing:
 What is read ends before the first batch that is torn or has a wrong CRC, and so does the log;
 indexes, leader epochs, and producer state of that part are made anew from its batches. A segment
 whose indexes cannot be right is read whole, and all after it.
-
 A log that could not be synced is treated as after a power cut: the kernel drops such pages from
 its cache without another word. FLUSH_FAILED in the directory says so.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +60,7 @@ class LoadedLog(NamedTuple):
     is_cut: bool  # batches were left out: nothing may grow in their place before a flush
     is_synced: bool = False  # it is as a clean end has left it: all on the disk, names and indexes
     indexed_from: int = LONG_MAX  # from here on indexes were made anew, maybe below what is synced
+    are_epochs_saved: bool = True
 
 
 def load_log(
@@ -76,7 +77,6 @@ def load_log(
     """Open the files of a partition, creating or mending what is needed; see the top.
 
     machine_restarted: it was without power since, so that more than the end may be missing.
-
     Raises OSError, InconsistentTopicId when the directory is another topic's, and CorruptMessage
     when a batch that was once synced cannot be read any more.
     """
@@ -214,9 +214,8 @@ class _Recovery:
 
     def finish(self) -> Steps[LoadedLog]:
         """Bring the rest into agreement with where the log ends now."""
-        segments, snapshots, producers, epochs = (
-            self.segments, self.snapshots, self.producers, self.epochs
-        )  # fmt: skip
+        segments, producers, epochs = self.segments, self.producers, self.epochs
+        snapshots = self.snapshots
         if segments.active.next_offset < self.log_start_offset:
             # What DeleteRecords left over is gone from the disk: nothing of this log is valid.
             self.is_cut = True
@@ -229,20 +228,22 @@ class _Recovery:
         log_end_offset = segments.active.next_offset
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(self.log_start_offset)
-        if epochs.entries != self.saved_epochs:
-            LeaderEpochCheckpoint(self.directory).write(epochs.entries, fsync=False)
         producers.skip_to(log_end_offset)
-        if log_end_offset > self.log_start_offset and log_end_offset not in snapshots.offsets:
-            content = yield from producers.begin_snapshot().encode()
-            producers.cut = None
-            try:
+        are_epochs_saved = epochs.entries == self.saved_epochs
+        try:
+            if not are_epochs_saved:
+                LeaderEpochCheckpoint(self.directory).write(epochs.entries, fsync=False)
+                are_epochs_saved = True
+            if log_end_offset > self.log_start_offset and log_end_offset not in snapshots.offsets:
+                content = yield from producers.begin_snapshot().encode()
+                producers.cut = None
                 segments.active.write_out()
                 snapshots.write(log_end_offset, content)
-            except OSError as problem:
-                if problem.errno not in OUT_OF_RESOURCES:
-                    raise  # a full disk: the next start reads as much again
+        except OSError as problem:  # with a full disk the next start reads as much again
+            if problem.errno not in OUT_OF_RESOURCES:
+                raise
         bases = {segment.base_offset for segment in segments}
-        snapshots.remove([offset for offset in snapshots.offsets[:-1] if offset not in bases])
+        snapshots.remove(at for at in snapshots.offsets[:-1] if at not in bases)
         snapshots.remove_above(log_end_offset)
         is_changed = self.is_cut or epochs.entries != self.saved_epochs or snapshots.unsynced
         return LoadedLog(
@@ -255,6 +256,7 @@ class _Recovery:
             self.is_cut,
             self.is_as_closed and not is_changed,
             self.indexed_from,
+            are_epochs_saved,
         )
 
     def _load_state(self, end_offset: int) -> Steps[None]:
@@ -381,10 +383,9 @@ def _load_epochs(
     What the checkpoint lacks at the beginning is read from the batches: it was lost, or it was
     cut for a new log start that was not written down itself.
     """
-    try:
+    saved: tuple[EpochStart, ...] = ()
+    with suppress(CorruptCheckpoint):
         saved = tuple(LeaderEpochCheckpoint(directory).read())
-    except CorruptCheckpoint:
-        saved = ()
     epochs = LeaderEpochs()
     known_from = min(saved[0].start_offset, end_offset) if saved else end_offset
     if known_from > log_start_offset:

@@ -131,8 +131,13 @@ class PartitionLog(TransactionalLog):
         )
         log.topic, log.partition, log.topic_id = topic, partition, topic_id
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        if loaded.is_cut:
+            log._durability.cut(log.log_end_offset)
         if loaded.is_cut or loaded.indexed_from < flushed_to:
-            log.flush()
+            try:
+                log.flush()
+            except KafkaStorageError:  # no room for the epochs: a cut was synced, or is to be
+                log.check()
         return log
 
     # -- appending ---------------------------------------------------------------------------

@@ -244,3 +244,25 @@ def test_a_flush_without_room_to_save_epochs_ends(logs, batch, monkeypatch, segm
         assert log.recovery_point == 0 and not log.is_failed
     log.flush()
     assert log.recovery_point == log.log_end_offset == segments - is_cut
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_log_is_opened_after_a_kill_without_room_to_save_epochs(
+    logs, batch, monkeypatch, is_torn
+):
+    log = logs.open()
+    for offset, epoch in enumerate([1, 4]):
+        log.append_as_follower(stamped(batch, offset, epoch=epoch, size=90), now_ms=NOW_MS)
+    if is_torn:
+        with open(log.segments.active.file.path, "ab") as file:
+            file.write(b"half a batch")
+    with monkeypatch.context() as patched:
+        patched.setattr(LeaderEpochCheckpoint, "write", no_room)
+        for _ in range(2):
+            log = logs.open()
+            assert log.log_end_offset == 2 and not log.is_cut_unsynced
+            assert [entry.epoch for entry in log.leader_epochs.entries] == [1, 4]
+            assert log.recovery_point == 0
+    log.flush()
+    assert [entry.epoch for entry in LeaderEpochCheckpoint(log.directory).read()] == [1, 4]
+    assert logs.open().leader_epochs.entries == log.leader_epochs.entries
