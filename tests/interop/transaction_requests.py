@@ -11,7 +11,7 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from oncelog.wire.records import Record, encode_batch
 
-from .raw_peer import INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE, RawPeer
+from .raw_peer import CLOSED, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE, RawPeer
 
 FIND_COORDINATOR, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSET_COMMIT = 10, 24, 25, 26, 28
 DESCRIBE_TRANSACTIONS = 65
@@ -177,10 +177,17 @@ class TransactionalRequests:
         )
 
     def insist(self, ask: Callable[[], Any]) -> Any:
-        """Ask until the answer is success; anything that time does not mend fails."""
+        """Ask until the answer is success; anything that time does not mend fails.
+
+        A coordinator closes connections that are older than its election; it may come in between.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while True:
             answer = ask()
+            if answer == CLOSED:
+                assert time.monotonic() < deadline, answer
+                self.forget()
+                continue
             assert not isinstance(answer, str), answer
             error = error_of(answer)
             if error == 0:
