@@ -3,7 +3,7 @@
 Rules of this file. A join is begun inside the consumer's poll, so that a program is not told of a
 new assignment while it works on records of the old one; only heartbeats run by themselves, and they
 stop when the program has not polled for max.poll.interval.ms, so that the group goes on without it:
-at once, or, without a static member, when its session is over.
+at once, or, if it is a static member, when its session is over.
 
 Eager assignors give up everything before they join. With cooperative-sticky alone nothing is given
 up but what the new assignment takes away, and then the member joins again. Partitions are *lost*

@@ -185,15 +185,15 @@ class TransactionalRequests:
         while True:
             answer = ask()
             if answer == CLOSED:
-                assert time.monotonic() < deadline, answer
-                self.forget()
-                continue
-            assert not isinstance(answer, str), answer
-            error = error_of(answer)
-            if error == 0:
-                return answer
-            assert error in TRANSIENT, f"in the preparation: {ErrorCode(error).name}"
-            assert time.monotonic() < deadline, f"for {PATIENCE_S} s: {ErrorCode(error).name}"
+                error, problem = None, answer
+            else:
+                assert not isinstance(answer, str), answer
+                error = error_of(answer)
+                if error == 0:
+                    return answer
+                problem = ErrorCode(error).name
+                assert error in TRANSIENT, f"in the preparation: {problem}"
+            assert time.monotonic() < deadline, f"for {PATIENCE_S} s: {problem}"
             if error != ErrorCode.CONCURRENT_TRANSACTIONS:
                 self.forget()
             time.sleep(0.005)
