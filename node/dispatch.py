@@ -36,7 +36,6 @@ from .memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
     from .handlers.produce_line import ProduceLine
-    from .handlers.refused_batches import RefusedBatches
     from .services import BrokerServices
 
 Buffer = bytes | bytearray | memoryview
@@ -120,8 +119,7 @@ class RequestContext:
     """What a handler knows of the connection; one for each, for its whole life.
 
     `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
-    told (KIP-511): name, version. `produce_line` is there while produces wait to be verified,
-    `refused_batches` once a batch was refused for now.
+    told (KIP-511): name, version. `produce_line` is there while produces wait to be verified.
     `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
     is that of all connections. `is_closed` before the callbacks of `on_close` are called.
     """
@@ -135,7 +133,6 @@ class RequestContext:
     on_close: list[Callable[[], None]] = field(default_factory=list)
     is_closed: bool = False
     produce_line: "ProduceLine | None" = None
-    refused_batches: "RefusedBatches | None" = None
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
 

@@ -22,6 +22,7 @@ from .connection_fence import ConnectionFence
 from .departed_brokers import DepartedBrokers
 from .doubtful_brokers import DoubtfulBrokers
 from .group_coordinator import GroupCoordinator
+from .handlers.refused_batches import RefusedBatches
 from .large_requests import LargeRequests
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class BrokerServices:
     work: SlicedWork = field(default_factory=SlicedWork)
     large_fetches: LargeRequests = field(default_factory=LargeRequests)
     unfolded: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PLACES))
+    refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
     doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
     departed_brokers: DepartedBrokers = field(default_factory=DepartedBrokers)
     metrics: Any = None

@@ -40,7 +40,6 @@ from .record_checks import (
     name_records_out_of_range,
     raise_refusal,
 )
-from .refused_batches import RefusedBatches
 
 ZSTD, ZSTD_FROM = 4, 7
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes
@@ -76,7 +75,7 @@ def append_all(
     replicas = context.broker.replicas
     is_plain = append is None
     append = append or replicas.append
-    now_ms = replicas.clock.monotonic_ms
+    now_ms, refused = replicas.clock.monotonic_ms, context.broker.refused_batches
     wanted_topics = request.topics
     is_single = len(wanted_topics) == 1 and len(wanted_topics[0].partitions) == 1
     if is_plain and not is_single and carries_transaction(request):  # before the first append
@@ -105,15 +104,13 @@ def append_all(
                     raise UnsupportedCompressionType("zstd came with version 7 (KIP-110)")
                 if partition.log.config.needs_every_record:
                     raise_refusal(partition, wanted, verdicts)
-                if context.refused_batches:
-                    context.refused_batches.check(
-                        topic, wanted, batch, partition.log.producer_state, now_ms()
-                    )
+                if refused:
+                    producers = partition.log.producer_state
+                    refused.check(context.connection_id, topic, wanted, batch, producers, now_ms())
                 info = append(partition, wanted.records, batch, request.acks)  # type: ignore[arg-type]
             except KafkaError as error:
                 if error.retriable:
-                    context.refused_batches = context.refused_batches or RefusedBatches()
-                    context.refused_batches.note(topic, wanted, error, now_ms())
+                    refused.note(context.connection_id, topic, wanted, error, now_ms())
                 if isinstance(error, TimestampOutOfRange):
                     nameable -= name_records_out_of_range(error, wanted, nameable)
                 info = _appended_before(partition, wanted.records, error)

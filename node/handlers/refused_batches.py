@@ -19,8 +19,9 @@ from ...wire.messages.produce import ProducePartition, ProduceTopic
 from ...wire.record_batch import BatchHeader, decode_header
 
 HELD_MS = 30_000  # what lies in a connection comes sooner; a client that gave up the first goes on
-BATCHES_MAX = 1000  # of a connection; the oldest is dropped
-_Key = tuple[str | bytes | None, int, int]  # the topic as it was asked for, partition, producer id
+BATCHES_MAX = 10_000  # of all connections: some 5 MB; the oldest is dropped
+# The connection, the topic as it was asked for, the partition, the producer id.
+_Key = tuple[int, str | bytes | None, int, int]
 
 
 class _Refused(NamedTuple):
@@ -31,16 +32,21 @@ class _Refused(NamedTuple):
 
 
 class RefusedBatches:
-    """Of one connection: for each producer and partition the first batch that is to come again."""
+    """For each connection, producer and partition the first batch that is to come again."""
 
     def __init__(self) -> None:
-        self._refused: dict[_Key, _Refused] = {}
+        self._refused: dict[_Key, _Refused] = {}  # the newest is the last one
 
     def __len__(self) -> int:
         return len(self._refused)
 
     def note(
-        self, topic: ProduceTopic, wanted: ProducePartition, error: KafkaError, now_ms: int
+        self,
+        connection_id: int,
+        topic: ProduceTopic,
+        wanted: ProducePartition,
+        error: KafkaError,
+        now_ms: int,
     ) -> None:
         """A batch was refused with a retriable error."""
         if error.code == ErrorCode.CORRUPT_MESSAGE or wanted.records is None:
@@ -53,18 +59,21 @@ class RefusedBatches:
             return
         if batch.producer_id < 0:
             return
-        key = _key(topic, wanted, batch)
+        self._expire(now_ms)
+        key = _key(connection_id, topic, wanted, batch)
         before = self._refused.get(key)
-        if before is not None and now_ms - before.at_ms <= HELD_MS and _is_behind(before, batch):
+        if before is not None and _is_behind(before, batch):
             return
-        refused = _Refused(batch.producer_epoch, batch.base_sequence, error.number, now_ms)
-        self._refused.pop(key, None)  # the newest is the last one
-        self._refused[key] = refused
+        self._refused.pop(key, None)
+        self._refused[key] = _Refused(
+            batch.producer_epoch, batch.base_sequence, error.number, now_ms
+        )
         if len(self._refused) > BATCHES_MAX:
             del self._refused[next(iter(self._refused))]
 
     def check(
         self,
+        connection_id: int,
         topic: ProduceTopic,
         wanted: ProducePartition,
         batch: BatchHeader,
@@ -72,11 +81,12 @@ class RefusedBatches:
         now_ms: int,
     ) -> None:
         """Raise the error of the refused batch that this one was sent behind."""
-        key = _key(topic, wanted, batch)
+        self._expire(now_ms)
+        key = _key(connection_id, topic, wanted, batch)
         refused = self._refused.get(key)
         if refused is None:
             return
-        if now_ms - refused.at_ms > HELD_MS or not _is_missing(refused, batch, producers):
+        if not _is_missing(refused, batch, producers):
             del self._refused[key]
             return
         raise error_for(
@@ -85,9 +95,18 @@ class RefusedBatches:
             f"{refused.base_sequence}, which was refused and is to come again first",
         )
 
+    def _expire(self, now_ms: int) -> None:
+        while self._refused:
+            oldest = next(iter(self._refused))
+            if now_ms - self._refused[oldest].at_ms <= HELD_MS:
+                return
+            del self._refused[oldest]
 
-def _key(topic: ProduceTopic, wanted: ProducePartition, batch: BatchHeader) -> _Key:
-    return topic.topic_id or topic.name, wanted.index, batch.producer_id
+
+def _key(
+    connection_id: int, topic: ProduceTopic, wanted: ProducePartition, batch: BatchHeader
+) -> _Key:
+    return connection_id, topic.topic_id or topic.name, wanted.index, batch.producer_id
 
 
 def _is_missing(refused: _Refused, batch: BatchHeader, producers: ProducerStateTable) -> bool:

@@ -8,7 +8,8 @@ import pytest
 
 from oncelog.coordinator.topic_names import NAME_CHARS_MAX
 from oncelog.node.dispatch import RequestContext
-from oncelog.node.handlers.refused_batches import BATCHES_MAX, HELD_MS, RefusedBatches
+from oncelog.node.handlers import refused_batches
+from oncelog.node.handlers.refused_batches import HELD_MS, RefusedBatches
 from oncelog.wire.errors import ErrorCode, UnknownTopicOrPartition
 from oncelog.wire.messages.produce import ProducePartition, ProduceTopic
 
@@ -28,6 +29,11 @@ class Broker(LeadingBroker):
         now_ms, epoch = self.clock.monotonic_ms(), leader.partition_epoch + 1
         leader.metadata_applied(isr=members, partition_epoch=epoch, now_ms=now_ms)
 
+    def go_on_ms(self, ms: int) -> None:
+        """Let the broker's clock be so much later."""
+        real = self.clock.monotonic_ms
+        self.replicas.clock.monotonic_ms = lambda: real() + ms  # type: ignore[method-assign]
+
     async def put(self, connection: RequestContext, sequence: int, epoch: int = 0) -> int:
         """The error of one plain batch, -1 while it waits for the other replica."""
         data = batch(sequence, epoch=epoch, transactional=False)
@@ -35,9 +41,9 @@ class Broker(LeadingBroker):
         return (await answer.errors())[0] if answer.is_there else -1
 
 
-def run(directory: Path, test: Test, **options: object) -> None:
+def run(directory: Path, test: Test) -> None:
     async def make() -> None:
-        await test(Broker(directory, replicas=(1, 2), min_insync_replicas=2, **options))  # type: ignore[arg-type]
+        await test(Broker(directory, replicas=(1, 2), min_insync_replicas=2))
 
     asyncio.run(make())
 
@@ -105,8 +111,7 @@ def test_a_producer_that_gives_the_refused_batch_up_goes_on(tmp_path: Path) -> N
         broker.isr_is(1)
         assert await broker.put(connection, 1) == NER
         broker.isr_is(1, 2)
-        real = broker.clock.monotonic_ms
-        broker.replicas.clock.monotonic_ms = lambda: real() + HELD_MS + 1  # type: ignore[method-assign]
+        broker.go_on_ms(HELD_MS + 1)
         assert await broker.put(connection, 2) == OUT_OF_ORDER
         assert await broker.put(connection, 0, epoch=1) == -1
 
@@ -121,8 +126,7 @@ def test_a_batch_that_is_refused_again_is_held_from_then_on(tmp_path: Path) -> N
         assert await broker.put(connection, 0) == -1
         broker.replicas.remove(hosted)
         assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
-        real = broker.clock.monotonic_ms
-        broker.replicas.clock.monotonic_ms = lambda: real() + HELD_MS + 1  # type: ignore[method-assign]
+        broker.go_on_ms(HELD_MS + 1)
         assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
         broker.replicas.add(hosted)
         assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
@@ -177,16 +181,22 @@ def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(tmp_path: Path) 
     run(tmp_path, test)
 
 
-def test_a_connection_remembers_a_bounded_number_of_refused_batches(tmp_path: Path) -> None:
+def test_a_bounded_number_of_refused_batches_is_remembered_for_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refused_batches, "BATCHES_MAX", 20)
+
     async def test(broker: Broker) -> None:
         connection = broker.connect()
         broker.isr_is(1)
-        for producer_id in range(BATCHES_MAX + 5):
+        for producer_id in range(25):
             data = batch(0, producer_id=producer_id, transactional=False)
             answer = broker.produce(connection, [(0, data)], transactional_id=None)
             assert await answer.errors() == {0: NER}
-        assert connection.refused_batches is not None
-        assert len(connection.refused_batches) == BATCHES_MAX
+        assert len(broker.services.refused_batches) == 20
+        broker.go_on_ms(HELD_MS + 1)
+        assert await broker.put(connection, 0) == NER
+        assert len(broker.services.refused_batches) == 1
 
     run(tmp_path, test)
 
@@ -198,7 +208,7 @@ def test_names_that_no_topic_can_have_are_not_remembered() -> None:
     for length in (NAME_CHARS_MAX + 1, NAME_CHARS_MAX):
         assert len(refused) == 0
         topic = ProduceTopic("t" * length, None, [wanted])
-        refused.note(topic, wanted, UnknownTopicOrPartition(), 0)
+        refused.note(1, topic, wanted, UnknownTopicOrPartition(), 0)
     assert len(refused) == 1
 
 
@@ -208,7 +218,7 @@ def test_what_is_no_batch_is_not_remembered(tmp_path: Path) -> None:
         for records in (b"", b"no batch", bytes(61)):
             answer = broker.produce(connection, [(5, records)], acks=1, transactional_id=None)
             assert await answer.errors() == {5: E.NOT_LEADER_OR_FOLLOWER}
-        assert not connection.refused_batches
+        assert not broker.services.refused_batches
         assert await broker.put(connection, 1) == -1
 
     run(tmp_path, test)
