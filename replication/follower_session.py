@@ -128,6 +128,7 @@ class FollowerSession:
         if self._session_id == 0:
             self._start_over()
             self._session_epoch = 0
+            max_wait_ms = 0  # no news can be sent before the answer says which session it is
         else:
             self._session_epoch += 1
         added = []

@@ -10,7 +10,8 @@ Rules that keep both sides agreed on a slot:
   given its new position: else the same records would be sent twice.
 * An error ends the slot on both sides. The follower adds it anew, under a new number.
 * Requests of a session are counted. A gap, or another incarnation on either side, ends the
-  session, and the follower opens another in which every slot enters anew.
+  session, and the follower opens another in which every slot enters anew. The request
+  that opens one is answered at once: no news can be sent before.
 * The follower may send news while an earlier poll still waits at the leader; the leader then
   answers the earlier one with what it has, maybe nothing. So a partition that just got a new
   leader does not wait for the end of a long poll.

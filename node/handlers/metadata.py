@@ -57,9 +57,21 @@ class MetadataAnswers:
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         """See `dispatch.Handler`."""
-        broker = context.broker
-        if broker.doubtful_brokers:
+        if context.broker.doubtful_brokers:
             return self._answer_when_settled(context, header, body)
+        return self._answer_now(context, header, body)
+
+    async def _answer_when_settled(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any]:
+        await context.broker.doubtful_brokers.settled()
+        answer = self._answer_now(context, header, body)
+        return answer if isinstance(answer, list) else await answer
+
+    def _answer_now(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
+        broker = context.broker
         now_at = _moment(broker)
         if now_at != self._cached_at:
             self._cached.clear()
@@ -129,13 +141,6 @@ class MetadataAnswers:
         if key is not None and self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX:
             self._cached[key] = answer
             self._cached_bytes += len(answer)
-
-    async def _answer_when_settled(
-        self, context: RequestContext, header: RequestHeader, body: memoryview
-    ) -> list[Any]:
-        await context.broker.doubtful_brokers.settled()
-        answer = self.handle(context, header, body)
-        return answer if isinstance(answer, list) else await answer
 
     def _to_create(
         self,

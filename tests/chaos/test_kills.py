@@ -130,7 +130,9 @@ def _run(folder: Path, seconds: float) -> None:
 
 
 def _judge(
-    read: dict[int, list[tuple[int, str]]], acknowledged: dict[str, tuple[int, int | None]], seed: int
+    read: dict[int, list[tuple[int, str]]],
+    acknowledged: dict[str, tuple[int, int | None]],
+    seed: int,
 ) -> None:
     times_seen = Counter(value for records in read.values() for _, value in records)
     doubled = [value for value, times in times_seen.items() if times > 1]
@@ -144,7 +146,8 @@ def _judge(
             assert last.get(name, -1) < int(number), f"{value} out of order; seed {seed}"
             last[name] = int(number)
             told = acknowledged.get(value)
-            assert told in (None, (partition, offset), (partition, None)), f"{value} told {told}; seed {seed}"
+            may_be_told = (None, (partition, offset), (partition, None))
+            assert told in may_be_told, f"{value} told {told}; seed {seed}"
 
 
 def _create_topic(cluster: Cluster) -> None:

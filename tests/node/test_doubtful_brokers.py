@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from oncelog.coordinator.commands import FenceBroker
+from oncelog.coordinator.commands import FenceBroker, encode_command
 from oncelog.node import doubtful_brokers
+from oncelog.replication.sliced_work import run_to_end
 
 from .fake_broker import FakeBroker
 
@@ -49,6 +50,41 @@ def test_the_answer_comes_with_the_fence() -> None:
         answer = await question
         assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
         assert not broker.services.doubtful_brokers
+
+    asyncio.run(scenario())
+
+
+def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too() -> None:
+    async def scenario() -> None:
+        broker, links = watched()
+        links.change(2, True)
+        question = await asked(broker)
+        links.change(2, False)
+        await asyncio.sleep(3 * doubtful_brokers.NEWS_MS / 1000)
+        assert not question.done()
+        broker.controller.apply(FenceBroker(2, broker.state.brokers[2].broker_epoch))
+        answer = await question
+        assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
+
+
+def test_a_question_between_two_steps_of_the_fence_waits() -> None:
+    broker, links = watched()
+    for name in ("t", "u"):
+        broker.create(name, partitions=300)
+
+    async def scenario() -> None:
+        fence = encode_command(FenceBroker(2, broker.state.brokers[2].broker_epoch))
+        steps = broker.state.apply_steps(fence, 1000)
+        next(steps)
+        links.change(2, False)
+        question = await asked(broker)
+        assert not question.done()
+        run_to_end(steps)
+        answer = await question
+        leaders = {p.leader_id for t in answer.topics for p in t.partitions}  # type: ignore[attr-defined]
+        assert leaders == {1, 3}
 
     asyncio.run(scenario())
 

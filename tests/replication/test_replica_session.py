@@ -73,6 +73,19 @@ def test_a_poll_waits_at_the_leader_always_and_news_does_not_wait() -> None:
     assert session.should_send(0)
 
 
+def test_the_request_that_opens_a_session_does_not_wait_at_the_leader() -> None:
+    """A follower of many takes them up in slices: the others cannot be told before the answer."""
+    session = FollowerSession()
+    session.add(KEYS[0], 1, (0, -1))
+    first = request_of(session)
+    assert first.max_wait_ms == 0
+    session.add(KEYS[1], 1, (0, -1))
+    assert not session.should_send(0)
+    session.on_response(first, answered(first))
+    assert session.should_send(0)
+    assert request_of(session).max_wait_ms == 500
+
+
 def test_news_of_very_many_partitions_goes_out_in_parts_each_in_its_turn() -> None:
     """A follower that was away for a while: all of it in one answer kept both loops."""
     session = LeaderSession(2, 7, lambda slot: None)
