@@ -50,7 +50,9 @@ def _plain(value: object) -> object:
         return value
     names = _names(kind)
     if names is not None:
-        return [_plain(getattr(value, name)) for name in names]
+        return [
+            item if type(item := getattr(value, name)) in _PLAIN else _plain(item) for name in names
+        ]
     if isinstance(value, (tuple, list, frozenset, set)):
         if _PLAIN.issuperset(map(type, value)):
             return list(value)
@@ -76,6 +78,8 @@ def _reader(annotation: Any) -> _Reader:
         return _dataclass_reader(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
+        if _PLAIN.issuperset(arguments):
+            return _exact_reader(*arguments)
         return _union_reader([_reader(argument) for argument in arguments])
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return _sequence_reader(_reader(arguments[0]), arguments[0])
@@ -88,10 +92,12 @@ def _reader(annotation: Any) -> _Reader:
     raise TypeError(f"{annotation} cannot travel between brokers")
 
 
-def _exact_reader(expected: type) -> _Reader:
+def _exact_reader(*expected: type) -> _Reader:
+    names = " or ".join(kind.__name__ for kind in expected)
+
     def read(value: Any, where: str) -> Any:
-        if type(value) is not expected:
-            raise MalformedPeerMessage(f"{where}: {type(value).__name__}, not {expected.__name__}")
+        if type(value) not in expected:
+            raise MalformedPeerMessage(f"{where}: {type(value).__name__}, not {names}")
         return value
 
     return read
