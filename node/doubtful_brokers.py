@@ -12,6 +12,7 @@ A client hears of a death as early as we do, and asks a moment before our link i
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from ..coordinator.cluster_state import ClusterState
@@ -49,8 +50,10 @@ class DoubtfulBrokers:
                 if node_id in self._timers:
                     self._over(node_id)
                 return
-            self._open_links.discard(node_id)
-            if node_id not in self._timers and not _is_gone(state, node_id):
+            if node_id not in self._open_links:
+                return  # another attempt to connect has failed
+            self._open_links.remove(node_id)
+            if not _is_gone(state, node_id):
                 loop = asyncio.get_running_loop()
                 self._timers[node_id] = loop.call_later(HOLD_MS / 1000, self._over, node_id)
 
@@ -62,13 +65,15 @@ class DoubtfulBrokers:
         state.on_change(metadata_changed)
 
     async def settled(self) -> None:
-        """Wait until nobody is in doubt."""
+        """Wait until nobody is in doubt, HOLD_MS at most: others may follow without end."""
         if self._open_links and not self._timers:
             await asyncio.sleep(NEWS_MS / 1000)
-        while self._timers:
-            if self._settled is None:
-                self._settled = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._settled)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HOLD_MS / 1000):
+                while self._timers:
+                    if self._settled is None:
+                        self._settled = asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._settled)
 
     def _over(self, node_id: int) -> None:
         self._timers.pop(node_id).cancel()
