@@ -101,9 +101,12 @@ class LogFlusher:
             if not job.is_whole:
                 self._next[partition] = waiting + self._next.get(partition, [])
                 return
-            for synced in waiting:
-                synced()
-            self._flushed(partition)
+            for call in (*waiting, partial(self._flushed, partition)):
+                try:
+                    call()
+                except Exception as error:  # the others wait for the same sync
+                    message = f"{partition!r}: {call} failed after a flush"
+                    self._loop.call_exception_handler({"message": message, "exception": error})
         finally:  # what was asked for until here shares the next one
             self._running.discard(partition)
             if partition in self._next:

@@ -201,20 +201,21 @@ class ReplicaFetcher:
             response = decode_fetch_response(*outcome)  # type: ignore[arg-type]
         except (PeerError, MalformedPeerMessage) as error:
             logger.debug("poll at broker %d: %s", self.leader_id, error)
-            self._session.on_failure(request)
-            self._not_before_ms = self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
+            if self._session.on_failure(request):
+                self._back_off()
         else:
-            if response.error:
-                self._not_before_ms = (
-                    self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
-                )
             answers = self._session.on_response(request, response)
-            if may_take_long(answers):
+            if answers is None:
+                self._back_off()
+            elif may_take_long(answers):
                 work = self._take_in_slices(longest_last(answers))
                 self._begin("large replica fetch", work)
             else:
                 run_to_end(self._taking(answers))
         self._pump()
+
+    def _back_off(self) -> None:
+        self._not_before_ms = self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
 
     async def _take_in_slices(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> None:
         await self._replicas.work.run("replica fetch", self._taking(answers))

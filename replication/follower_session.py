@@ -165,22 +165,24 @@ class FollowerSession:
 
     def on_response(
         self, request: ReplicaFetchRequest, response: ReplicaFetchResponse
-    ) -> Iterable[tuple[FollowerSlot, SlotAnswer]]:
-        """The answers, with their slots; none when the session is lost or has moved on.
+    ) -> Iterable[tuple[FollowerSlot, SlotAnswer]] | None:
+        """The answers, with their slots; none when it is late; None when it ends the session.
 
         The caller deals with each: `moved` after data or divergence, `retry` after an error.
         """
         outstanding = self._outstanding
         if not outstanding or outstanding[0] is not request:
             return []
-        if response.error or response.session_epoch != request.session_epoch:
+        session_id = self._session_id or response.session_id
+        if (
+            response.error
+            or response.session_epoch != request.session_epoch
+            or session_id == 0
+            or response.session_id != session_id
+        ):
             self.reset()
-            return []
-        if self._session_id == 0:
-            self._session_id = response.session_id
-        elif response.session_id != self._session_id:
-            self.reset()
-            return []
+            return None
+        self._session_id = session_id
         outstanding.popleft()
         return [
             (slot, answer)
@@ -188,10 +190,12 @@ class FollowerSession:
             if (slot := self._by_number.get(answer.slot)) is not None
         ]
 
-    def on_failure(self, request: ReplicaFetchRequest) -> None:
-        """The request was lost, or its answer: start over."""
-        if any(request is other for other in self._outstanding):
+    def on_failure(self, request: ReplicaFetchRequest) -> bool:
+        """The request was lost, or its answer; whether that ends the session."""
+        is_ours = any(request is other for other in self._outstanding)
+        if is_ours:
             self.reset()
+        return is_ours
 
     def reset(self) -> None:
         """Forget the session; the next request opens another."""

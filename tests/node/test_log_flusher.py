@@ -29,6 +29,33 @@ def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(tmp_path: Path) -> 
     asyncio.run(run())
 
 
+def test_who_fails_after_a_flush_fails_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        problems: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        hosted = open_hosted(tmp_path)
+        seen: list[str] = []
+        done = asyncio.Event()
+
+        def fail() -> None:
+            raise RuntimeError("of this one alone")
+
+        def flushed(_: object) -> None:
+            seen.append("flushed")
+            done.set()
+
+        flusher = LogFlusher(loop, flushed=flushed, failed=lambda _: None)
+        flusher.flush(hosted, fail)
+        flusher.flush(hosted, lambda: seen.append("second"))
+        async with asyncio.timeout(10):
+            await done.wait()
+        assert seen == ["second", "flushed"]
+        assert [str(problem["exception"]) for problem in problems] == ["of this one alone"]
+
+    asyncio.run(run())
+
+
 def test_who_waits_for_a_flush_of_many_segments_waits_for_all(tmp_path: Path) -> None:
     async def run() -> None:
         hosted = open_hosted(tmp_path, segment_bytes=100)

@@ -138,3 +138,32 @@ def test_a_follower_without_room_goes_on_when_there_is_some(
         fetchers.stop()
 
     asyncio.run(run())
+
+
+def test_a_leader_that_opens_no_session_is_not_asked_again_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        replicas = ReplicaManager(
+            loop=asyncio.get_running_loop(),
+            clock=SystemClock(),
+            partition_exists=lambda topic, index: True,
+        )
+        links = _Links()
+        settings = FetchSettings(backoff_ms=5)
+        fetchers = ReplicaFetchers(links, replicas, settings)  # type: ignore[arg-type]
+        one = open_hosted(tmp_path)
+        one.follow(Partition((LEADER, 1), (LEADER, 1), LEADER, LEADER_EPOCH))
+        replicas.add(one)
+        fetchers.follow(one)
+        await asyncio.sleep(0)
+        _, answered = links.polls.pop()
+        header, _ = encode_fetch_response(ReplicaFetchResponse(0, 0, broker_epoch=9, answers=[]))
+        answered((header, []))
+        await asyncio.sleep(0)
+        assert not links.polls
+        async with asyncio.timeout(10):
+            while not links.polls:
+                await asyncio.sleep(0.001)
+        assert [request.session_id for request, _ in links.polls] == [0]
+        fetchers.stop()
+
+    asyncio.run(run())

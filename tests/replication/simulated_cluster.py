@@ -412,7 +412,7 @@ class Node:
         if session is None:
             return
         response = decode_fetch_response(header, frames)
-        for slot, answer in session.on_response(request, response):
+        for slot, answer in session.on_response(request, response) or ():
             self.follow(session, slot, answer)
         self.pump()
 

@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,8 +142,9 @@ def test_a_failure_starts_over_with_everything_but_what_waits() -> None:
     session = opened(KEYS[0], KEYS[1])
     session.retry(session.slots[KEYS[0]], at_ms=50)
     request = request_of(session)
-    session.on_failure(request)
+    assert session.on_failure(request)
     again = request_of(session)
+    assert not session.on_failure(request)  # it is known already
     assert again.session_id == 0
     assert [added.topic_id for added in again.added] == [KEYS[1][0]]
     assert list(session.on_response(request, answered(request))) == []  # late: of no session
@@ -152,7 +154,22 @@ def test_a_session_error_starts_over() -> None:
     session = opened(KEYS[0])
     request = request_of(session)
     refused = answered(request, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    assert list(session.on_response(request, refused)) == []
+    assert session.on_response(request, refused) is None
+    assert request_of(session).session_id == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ReplicaFetchResponse(session_id=0, session_epoch=0),
+        ReplicaFetchResponse(session_id=5, session_epoch=3),
+    ],
+)
+def test_an_answer_that_opens_no_session_ends_it(wrong: ReplicaFetchResponse) -> None:
+    """Whoever took it for one would ask again at once, for ever."""
+    session = FollowerSession()
+    session.add(KEYS[0], 1, (0, -1))
+    assert session.on_response(request_of(session), wrong) is None
     assert request_of(session).session_id == 0
 
 
@@ -160,7 +177,7 @@ def test_another_incarnation_of_the_leader_starts_over() -> None:
     session = opened(KEYS[0])
     request = request_of(session)
     strange = ReplicaFetchResponse(session_id=5, session_epoch=request.session_epoch)
-    session.on_response(request, strange)
+    assert session.on_response(request, strange) is None
     assert request_of(session).session_id == 0
 
 
@@ -235,7 +252,7 @@ class Pair:
     def receive(self, count: int) -> None:
         for _, request, response in self.to_follower[:count]:
             decoded = decode_fetch_response(*encode_fetch_response(response))
-            for slot, answer in self.session.on_response(request, decoded):  # type: ignore[arg-type]
+            for slot, answer in self.session.on_response(request, decoded) or ():  # type: ignore[arg-type]
                 log: MemoryLog = slot.context  # type: ignore[assignment]
                 follower = PartitionFollower(1, 1)
                 action = follower.on_response(answer, log)
