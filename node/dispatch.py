@@ -135,6 +135,12 @@ class RequestContext:
     produce_line: "ProduceLine | None" = None
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
+    connected_at_ms: int = 0
+
+    @property
+    def age_ms(self) -> int:
+        """For how long the client is connected."""
+        return self.broker.clock.monotonic_ms() - self.connected_at_ms
 
 
 Outcome = list[Buffer] | PendingAnswer | None

@@ -7,7 +7,9 @@ is fenced, or its link is back, or HOLD_MS are over (a link that stays down whil
 holds nobody up a second time).
 
 A client hears of a death as early as we do, and asks a moment before our link is found closed
-(0.2 to 1.1 ms were seen). So where there are links, every such question waits for NEWS_MS.
+(0.2 to 1.1 ms were seen). So where there are links, every such question waits for NEWS_MS, but on
+a new connection: who has just come cannot have lost another, and librdkafka's first transaction
+begins 500 ms later when its first answers come a millisecond late.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from ..coordinator.cluster_state import ClusterState
 
 HOLD_MS = 400  # link_state.GRACE_MS and the decision of the controller, twice over
 NEWS_MS = 3
+NEW_CONNECTION_MS = 1000
 
 
 class Links(Protocol):
@@ -30,16 +33,12 @@ class Links(Protocol):
 
 
 class DoubtfulBrokers:
-    """Falsy when nobody has to wait: there is no link that could have broken."""
+    """Who waits until it is decided. `age_ms` is that of the connection that asks."""
 
     def __init__(self) -> None:
         self._open_links: set[int] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._settled: asyncio.Future[None] | None = None
-
-    def __bool__(self) -> bool:
-        """Whether somebody's fate is being decided, or may have to be in a moment."""
-        return bool(self._timers or self._open_links)
 
     def watch(self, links: Links, state: ClusterState) -> None:
         """Hear of broken links, and of the decisions."""
@@ -64,9 +63,13 @@ class DoubtfulBrokers:
         links.on_link_change(link_changed)
         state.on_change(metadata_changed)
 
-    async def settled(self) -> None:
+    def must_wait(self, age_ms: int) -> bool:
+        """Whether somebody's fate is being decided, or may have to be in a moment."""
+        return bool(self._timers) or self._may_have_news(age_ms)
+
+    async def settled(self, age_ms: int) -> None:
         """Wait until nobody is in doubt, HOLD_MS at most: others may follow without end."""
-        if self._open_links and not self._timers:
+        if not self._timers and self._may_have_news(age_ms):
             await asyncio.sleep(NEWS_MS / 1000)
         with suppress(TimeoutError):
             async with asyncio.timeout(HOLD_MS / 1000):
@@ -74,6 +77,9 @@ class DoubtfulBrokers:
                     if self._settled is None:
                         self._settled = asyncio.get_running_loop().create_future()
                     await asyncio.shield(self._settled)
+
+    def _may_have_news(self, age_ms: int) -> bool:
+        return bool(self._open_links) and age_ms >= NEW_CONNECTION_MS
 
     def _over(self, node_id: int) -> None:
         self._timers.pop(node_id).cancel()

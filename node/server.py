@@ -151,6 +151,7 @@ class KafkaServer:
             peer_host=host,
             table=self.dispatcher.table,
             budget=self.budget,
+            connected_at_ms=self._services.clock.monotonic_ms(),
         )
 
     def forget(self, connection: Connection) -> None:

@@ -57,14 +57,14 @@ class MetadataAnswers:
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         """See `dispatch.Handler`."""
-        if context.broker.doubtful_brokers:
+        if context.broker.doubtful_brokers.must_wait(context.age_ms):
             return self._answer_when_settled(context, header, body)
         return self._answer_now(context, header, body)
 
     async def _answer_when_settled(
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any]:
-        await context.broker.doubtful_brokers.settled()
+        await context.broker.doubtful_brokers.settled(context.age_ms)
         answer = self._answer_now(context, header, body)
         return answer if isinstance(answer, list) else await answer
 
