@@ -57,7 +57,7 @@ class Conductor(DiskFaults):
         for node in cluster.nodes.values():
             node.disk.is_full, node.disk.sync_errors = False, 0
             node.disk.operations_left, node.disk.error = None, 0
-            node.on_point = None
+            node.on_point = node.disk.on_regrowth = None
             if node.loop is not None:
                 node.loop.slowness = 1.0
                 node.loop.resume()

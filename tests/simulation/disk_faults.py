@@ -1,6 +1,7 @@
 """Faults of disks: slow, full, failing, damaged; processes that die in the middle of writing."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from .outcome import Fault
@@ -9,6 +10,7 @@ from .virtual_disk import REAL
 from .virtual_node import VirtualNode
 
 EXCUSED_S = 1.5  # after its disk's error a node may still end for it
+POWER_TRIES, POWER_TRY_S = 40, 0.05
 FLIPS = 8  # bits, each in another file
 
 
@@ -53,6 +55,27 @@ class DiskFaults:
 
     def _power_io(self, fault: Fault) -> bool:
         return self._crash_io(fault, power=True)
+
+    def _power_truncation(self, fault: Fault) -> None:
+        """From now on a machine loses power soon after a log grew again where it was truncated, as
+        soon as it may: when a segment has begun there and an older one is not synced.
+        """
+        rng = self.cluster.random
+
+        def grown(node: VirtualNode) -> None:
+            self._later(rng.uniform(0.0, 0.3), lose_power, node, node.loop, POWER_TRIES)
+
+        def lose_power(node: VirtualNode, process: object, tries_left: int) -> None:
+            if node.loop is not process or not node.is_alive:
+                return
+            if self._may_lose_power(node):
+                node.kill(power=True)
+                self._later(fault.seconds, node.start)
+            elif tries_left:
+                self._later(POWER_TRY_S, lose_power, node, process, tries_left - 1)
+
+        for node in self.cluster.nodes.values():
+            node.disk.on_regrowth = partial(grown, node)
 
     def _slow_disk(self, fault: Fault) -> bool:
         node = next((n for n in self._nodes(fault.target) if n.loop is not None), None)

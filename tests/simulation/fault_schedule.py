@@ -40,14 +40,16 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "disk-errors": (7, 0.3, 8.0),
     "flip": (2, 0.2, 2.0),
 }
-POWER_ALL = ("power-all", (5.0, 0.3, 3.0))
+ONLY_DURABLE = {"power-all": (5.0, 0.3, 3.0)}
+ONLY_NAMED = {"power-truncation": (16.0, 0.1, 1.0)}  # by a shape
+EVERY_KIND = KINDS | ONLY_DURABLE | ONLY_NAMED
 DEAF, MUTE = 0, 1
 ROLES = ("controller", "transactions", "group", "leader")
 CLIENTS = ("c1", "c2")
 OF_LINKS = ("cut", "cut-clients", "slow-links", "hold-link", "hold-client")
 FOLLOWING = 0.3  # of the faults: those that hit soon after another one, and where that one did
 FOLLOWS_WITHIN_S = 2.5
-OF_NOTHING = ("kill-all", "power-all", "noise")
+OF_NOTHING = ("kill-all", "power-all", "power-truncation", "noise")
 
 
 class ImpossibleFault(ValueError):
@@ -58,7 +60,7 @@ def require_possible(faults: Sequence[Fault], shape: Shape) -> None:
     """Raise ImpossibleFault for the first that could not be made happen."""
     nodes = [str(i) for i in range(1, shape.nodes + 1)]
     for fault in faults:
-        if fault.kind not in KINDS and fault.kind != POWER_ALL[0]:
+        if fault.kind not in EVERY_KIND:
             raise ImpossibleFault(f"{fault}: there is no such kind; see fault_schedule.py")
         parts = fault.target.split(",")
         match fault.kind:
@@ -84,8 +86,9 @@ def draw(seed: int, shape: Shape) -> list[Fault]:
     rng = random.Random(f"faults of {seed}")
     kinds = dict(KINDS)
     if shape.durable:
-        kinds[POWER_ALL[0]] = POWER_ALL[1]
+        kinds |= ONLY_DURABLE
     if shape.kinds:
+        kinds |= ONLY_NAMED
         if unknown := set(shape.kinds) - kinds.keys():
             raise ImpossibleFault(f"of a shape's kinds these cannot be: {', '.join(unknown)}")
         kinds = {kind: kinds[kind] for kind in shape.kinds}
@@ -167,7 +170,7 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
             return node, rng.choice([-3_600_000.0, -2_500.0, 2_500.0, 600_000.0])
         case "kill-client":
             return rng.choice(["c1", "c2"]), 0.0
-        case "kill-all" | "power-all":
+        case "kill-all" | "power-all" | "power-truncation":
             return "", 0.0
     return node, 0.0
 

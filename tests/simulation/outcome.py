@@ -44,6 +44,7 @@ class Shape:
     seed's schedule has. pace: 1 is a busy cluster; at 10 every client pauses ten times as long.
     durable: flush.messages=1 everywhere, so that power may be cut on all nodes at once.
     old_clients: so many in each of the two processes of clients.
+    segment_bytes: of the topics' logs; 0: as the seed has it.
     size: so many partitions and transactional ids are made at a time. step_cpu_ms: what one step of
     a node's loop may take of the processor; 0: anything. broker: further keys of server.properties.
     kinds: which faults may be drawn; empty: all.
@@ -56,6 +57,7 @@ class Shape:
     transaction_shards: int = 2
     old_clients: int = 1
     durable: bool = False
+    segment_bytes: int = 0
     size: int = 0
     step_cpu_ms: int = 250
     kinds: tuple[str, ...] = ()
@@ -123,14 +125,15 @@ NAMED = {
         seconds=25.0,
         faults=14,
         pace=2.0,
+        segment_bytes=160,  # so that what is cut off, and what grows anew, is in several of them
         # Logs are cut where leaders change: while they are flushed, and below what is synced.
         broker=(
-            ("log.flush.interval.messages", "10"),
-            ("log.flush.offset.checkpoint.interval.ms", "2500"),
+            ("log.flush.interval.messages", "25"),
+            ("log.flush.offset.checkpoint.interval.ms", "5000"),
         ),
         kinds=(
             "disk-full", "disk-errors", "sync-error", "slow-disk", "flip", "crash-io", "power",
-            "power-io", "cut", "stop",
+            "power-io", "power-truncation", "cut", "stop",
         ),
     ),
     # So large that a step shows what grows with a number, and small enough to play.

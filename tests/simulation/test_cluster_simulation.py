@@ -24,7 +24,7 @@ from oncelog.replication.peer_handlers import What
 from oncelog.wire.errors import NotLeaderOrFollower
 
 from . import simulation
-from .fault_schedule import KINDS, POWER_ALL, ROLES, draw
+from .fault_schedule import EVERY_KIND, ROLES, draw
 from .outcome import Fault, Shape
 from .run import run_seed
 from .virtual_cluster import VirtualCluster
@@ -223,7 +223,7 @@ def test_faults_of_all_kinds_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_kill", "stop"):
         watch(VirtualNode, name, lambda *_: True)
     amounts = {"disk-errors": (errno.ENOSPC, errno.EMFILE, errno.EIO)}
-    missing, hit = {*KINDS, POWER_ALL[0]}, set[str]()
+    missing, hit = {*EVERY_KIND}, set[str]()
     for seed in range(1, 9):  # what was left out, or met nothing, has more turns
         shape = Shape(seconds=2.5 * (len(missing) + 2), pace=12.0, durable=True)
         faults = list[Fault]()

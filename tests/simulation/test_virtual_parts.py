@@ -12,7 +12,7 @@ import pytest
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer_handlers import PeerTimeout, PeerUnavailable
 
-from .fault_schedule import KINDS, POWER_ALL, ImpossibleFault, draw, require_possible
+from .fault_schedule import KINDS, ONLY_DURABLE, ImpossibleFault, draw, require_possible
 from .outcome import NAMED, Fault, Outcome, Shape
 from .shrink import command, shrink
 from .virtual_disk import Disks
@@ -332,6 +332,26 @@ def test_a_dead_process_holds_nothing_and_its_descriptors_open_nothing(tmp_path:
     assert path.read_bytes() == b""
 
 
+def test_a_disk_knows_a_truncated_log_that_grows_unsynced(tmp_path: Path) -> None:
+    disks = Disks(tmp_path, Timeline(1), [1])
+    disk, home = disks.nodes[1], Path(disks.nodes[1].path)
+    grown: list[int] = []
+    disk.on_regrowth = lambda: grown.append(len(grown))
+    with disks.installed():
+        write(home / "0.log", b"0123456789", sync=True)
+        write(home / "10.log", b"x", sync=True)
+        assert not grown  # never truncated
+        fd = os.open(home / "10.log", os.O_RDWR)
+        os.ftruncate(fd, 0)
+        os.fsync(fd)
+        os.close(fd)
+        write(home / "11.log", b"x", sync=True)
+        assert not grown  # all older ones are synced
+        write(home / "11.log", b"y", at=1)
+        write(home / "12.log", b"x")
+    assert grown == [0]
+
+
 def test_a_disk_may_be_full_or_fail_to_sync(tmp_path: Path) -> None:
     disks = Disks(tmp_path, Timeline(1), [1])
     disk, home = disks.nodes[1], Path(disks.nodes[1].path)
@@ -357,7 +377,7 @@ def test_a_schedule_is_a_function_of_its_seed_and_goes_through_text() -> None:
         assert faults == draw(seed, Shape(faults=20, durable=True, nodes=5))
         assert [Fault.parse(str(fault)) for fault in faults] == faults
         seen |= {fault.kind for fault in faults}
-    assert seen == {*KINDS, POWER_ALL[0]}
+    assert seen == {*KINDS, *ONLY_DURABLE}
 
 
 def test_a_failing_schedule_shrinks_to_what_it_needs() -> None:

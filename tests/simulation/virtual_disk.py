@@ -85,6 +85,8 @@ class NodeDisk:
     error: int = 0  # what comes and goes: ENOSPC, EMFILE when files are opened, EIO when read
     operations_left: int | None = None
     on_last_operation: Callable[[], bool] = lambda: False  # whether it stopped
+    on_regrowth: Callable[[], None] | None = None  # see `segment_begun`
+    truncated: set[str] = field(default_factory=set[str])  # logs
     changes: dict[int, list[_Change]] = field(default_factory=dict)
     modified_ns: dict[int, int] = field(default_factory=dict)
     names: dict[int, "_Name"] = field(default_factory=dict)  # in order
@@ -108,6 +110,15 @@ class NodeDisk:
         self.name_count += 1
         self.names[self.name_count] = name
         self.names_in.setdefault(os.path.dirname(name.path), []).append(self.name_count)
+
+    def segment_begun(self, log: str) -> None:
+        """A truncated log that goes on before an older segment is synced is what waits for power
+        to go: the recovery point must not say any more that it is.
+        """
+        if self.on_regrowth is not None and log in self.truncated:
+            inodes = [os.stat(file).st_ino for file in Path(log).glob("*.log")]
+            if any(self.changes.get(inode) for inode in inodes):
+                self.on_regrowth()
 
     def sync_names(self, directory: str, numbers: list[int]) -> None:
         """These names in a directory are durable now."""
@@ -294,6 +305,8 @@ class Disks:
             disk.changes.pop(inode, None)
             disk.modified_ns[inode] = self._wall_ns()
             disk.named(_Name("make", text))
+            if text.endswith(".log"):
+                disk.segment_begun(os.path.dirname(text))
         elif old:
             disk.changes.setdefault(inode, []).append(_Change(0, old, None, len(old)))
         is_directory = bool(flags & os.O_DIRECTORY)
@@ -351,7 +364,10 @@ class Disks:
             REAL["ftruncate"](fd, length)
             return
         opened = self._of(fd)
-        self._cut(opened.disk, opened.inode, opened.real, length)
+        disk = opened.disk
+        if opened.path.endswith(".log") and length < REAL["fstat"](opened.real).st_size:
+            disk.truncated.add(os.path.dirname(opened.path))
+        self._cut(disk, opened.inode, opened.real, length)
 
     def truncate(self, path: Any, length: int) -> None:
         disk, _ = self._disk_of(path)

@@ -68,8 +68,9 @@ class Workload:
         """Make the topics."""
         topics = {**self.settings.topics, PROBE_TOPIC: self.cluster.shape.nodes}
         rng = random.Random(f"topics of {self.cluster.seed}")
+        segment_bytes = rng.choice(["1000", "4000", "12000"])
         configs = {
-            "internal.segment.bytes": rng.choice(["1000", "4000", "12000"]),
+            "internal.segment.bytes": str(self.cluster.shape.segment_bytes or segment_bytes),
             "index.interval.bytes": rng.choice(["100", "400", "4096"]),
         }
         async with Admin(self.cluster.bootstrap) as admin:

@@ -91,6 +91,11 @@ def late_recovery_point() -> AbstractContextManager[Any]:
     return replaced(CheckpointWriter, "reach", reach)
 
 
+def early_recovery_point() -> AbstractContextManager[Any]:
+    """A log is cut below what the disk says is synced, which what grows there anew is not."""
+    return replaced(CheckpointWriter, "is_at_most", lambda *_: True)
+
+
 def deaf_leader() -> AbstractContextManager[Any]:
     """A broker that is heard leads on, however long it has heard nobody."""
     return replaced(controller, "DEAF_SESSIONS", 1_000_000)

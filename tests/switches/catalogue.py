@@ -86,6 +86,8 @@ _ALL = (
     _switch("latched-log", broken_nodes.latched_log, "random", "failed by a read"),
     _switch("late-recovery-point", broken_nodes.late_recovery_point, "random-power",
             "value lost", "leader lacks records", "member lacks records"),
+    _switch("early-recovery-point", broken_nodes.early_recovery_point, "random-disks",
+            "hole in a log", "leader lacks records", "member lacks records", "lost-write"),
     _switch("index-by-path", broken_nodes.index_by_path, "random-power",
             "derived-file", "lost-write"),
     _switch("deaf-leader", broken_nodes.deaf_leader, "random", "deaf and not fenced"),

@@ -121,13 +121,6 @@ nothing was tuned on, and after how many seconds of the processor (`--chance S`)
 simulation, and no proof. Where a shape is named the seeds have that one (docs/simulation.md), else
 their own; `raft` is the simulation of Raft alone. The scenario `random` is that simulation itself.
 
-One bug is known that chance did not meet in 208 seeds of the shape `power`, and that is not in the
-table for it: a truncation that leaves the recovery point on the disk above itself. It shows where,
-until the next checkpoint (a second or two), records grow anew over the end of a segment below that
-point, and the power goes before their flush has ended: recovery reads from the segment of the point
-on, which is a later one. None of 73 power cuts in 14 seeds met the first half of that; by estimate
-one seed of some hundreds meets all of it. tests/node/test_follower_truncation.py leads there.
-
 ## The checks
 
 {table(("check", "promise", "judged when there are rows in one of"), check_rows())}
