@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Hand on `Cluster` lazily, so that importing a part of the house loads only that part."""
     if name == "Cluster":
-        from .deploy.local_cluster import Cluster
+        from .deploy.cluster.local_cluster import Cluster
 
         return Cluster
     raise AttributeError(f"module 'oncelog' has no attribute {name!r}")

@@ -3,6 +3,6 @@
 So `format("oncelog")` is known wherever oncelog is installed, without a word in the program.
 """
 
-from oncelog.pipeline.source import OncelogSource as DefaultSource
+from oncelog.pipeline.source.data_source import OncelogSource as DefaultSource
 
 __all__ = ["DefaultSource"]

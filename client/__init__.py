@@ -4,9 +4,9 @@ What it is: `Producer`, `Consumer` and `Admin`, asyncio first, and `BlockingProd
 `BlockingConsumer` and `BlockingAdmin` with the same calls for programs without an event loop;
 idempotent by default, transactional in both versions, prepared transactions. What it is not: part
 of a broker; the two meet on the wire, so everything here also works against Apache Kafka. Begin
-with producer.py; what is decided stands in the cores: producer_state, transaction_scope, reactions,
-accumulator, fetch_state, assignors. The names are handed on lazily, since the command line needs
-few of them.
+with producer.py; what is decided stands in the cores: producer_state, client.transactions.scope,
+reactions, accumulator, client.fetch.state, assignors. The names are handed on lazily, since the
+command line needs few of them.
 """
 
 from importlib import import_module
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from .blocking_producer import BlockingProducer as BlockingProducer
     from .cluster_view import ClusterView as ClusterView
     from .consumer import Consumer as Consumer
-    from .delivery import Deliveries as Deliveries
-    from .delivery import RecordMetadata as RecordMetadata
-    from .delivery import RecordRange as RecordRange
-    from .fetch_state import RawBatch as RawBatch
-    from .prepared import PreparedTransaction as PreparedTransaction
-    from .prepared import complete as complete
+    from .fetch.record_columns import RecordColumns as RecordColumns
+    from .fetch.record_reader import ConsumerRecord as ConsumerRecord
+    from .fetch.state import RawBatch as RawBatch
+    from .group_metadata import GroupMetadata as GroupMetadata
+    from .group_metadata import OffsetAndMetadata as OffsetAndMetadata
+    from .produce.delivery import Deliveries as Deliveries
+    from .produce.delivery import RecordMetadata as RecordMetadata
+    from .produce.delivery import RecordRange as RecordRange
     from .producer import Producer as Producer
-    from .producer_state import ProducerState as ProducerState
-    from .record_columns import RecordColumns as RecordColumns
-    from .record_reader import ConsumerRecord as ConsumerRecord
-    from .transaction_requests import GroupMetadata as GroupMetadata
-    from .transaction_requests import OffsetAndMetadata as OffsetAndMetadata
+    from .transactions.prepared import PreparedTransaction as PreparedTransaction
+    from .transactions.prepared import complete as complete
+    from .transactions.producer_state import ProducerState as ProducerState
 
 _WHERE = {
     "Admin": "admin",
@@ -39,18 +39,18 @@ _WHERE = {
     "BlockingProducer": "blocking_producer",
     "ClusterView": "cluster_view",
     "Consumer": "consumer",
-    "ConsumerRecord": "record_reader",
-    "Deliveries": "delivery",
-    "GroupMetadata": "transaction_requests",
-    "OffsetAndMetadata": "transaction_requests",
-    "PreparedTransaction": "prepared",
+    "ConsumerRecord": "fetch.record_reader",
+    "Deliveries": "produce.delivery",
+    "GroupMetadata": "group_metadata",
+    "OffsetAndMetadata": "group_metadata",
+    "PreparedTransaction": "transactions.prepared",
     "Producer": "producer",
-    "ProducerState": "producer_state",
-    "RawBatch": "fetch_state",
-    "RecordColumns": "record_columns",
-    "RecordMetadata": "delivery",
-    "RecordRange": "delivery",
-    "complete": "prepared",
+    "ProducerState": "transactions.producer_state",
+    "RawBatch": "fetch.state",
+    "RecordColumns": "fetch.record_columns",
+    "RecordMetadata": "produce.delivery",
+    "RecordRange": "produce.delivery",
+    "complete": "transactions.prepared",
 }
 
 

@@ -12,8 +12,9 @@ from typing import Any, Self
 
 from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion, error_for
 from .cluster_view import DESCRIBE_QUORUM, Partition, topic_error
-from .group_admin import GROUP, GroupAdmin, find_coordinator
-from .offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from .coordinator_lookup import GROUP, find_coordinator
+from .fetch.offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from .group_admin import GroupAdmin
 from .settings import ADMIN, read_settings
 from .transaction_admin import TransactionAdmin
 from .view_source import Source, open_view, split_source

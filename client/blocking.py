@@ -16,11 +16,11 @@ from typing import Any, Self, TypeVar
 from .admin import Admin
 from .blocking_producer import BlockingProducer
 from .consumer import Consumer, TopicPartition
-from .fetch_state import RawBatch
+from .fetch.record_columns import RecordColumns
+from .fetch.record_reader import ConsumerRecord
+from .fetch.state import RawBatch
+from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .loop_thread import LoopThread
-from .record_columns import RecordColumns
-from .record_reader import ConsumerRecord
-from .transaction_requests import GroupMetadata, OffsetAndMetadata
 from .view_source import Source
 
 __all__ = ["BlockingAdmin", "BlockingConsumer", "BlockingProducer"]

@@ -19,14 +19,14 @@ from typing import Any, Self, TypeVar
 
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError
-from .delivery import Deliveries, Delivery, RecordMetadata
 from .failures import ClientClosed, as_abortable
+from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .loop_thread import LoopThread
-from .prepared import PreparedTransaction
+from .produce.delivery import Deliveries, Delivery, RecordMetadata
 from .producer import Producer
-from .producer_state import ProducerState
-from .transaction_requests import GroupMetadata, OffsetAndMetadata
-from .transaction_session import TopicPartition
+from .transactions.prepared import PreparedTransaction
+from .transactions.producer_state import ProducerState
+from .transactions.session import TopicPartition
 from .view_source import Source
 
 HANDED_MAX = 20_000

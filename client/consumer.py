@@ -22,16 +22,16 @@ from typing import Any, Self, TypeVar
 from ..wire.errors import InvalidGroupId, KafkaError
 from .cluster_view import ClusterView
 from .failures import CommitFailed
-from .fetch_state import FetchState, RawBatch
-from .fetcher import Fetcher, wait_for
-from .group_member import GroupMember, RebalanceListener
-from .offset_queries import EARLIEST, LATEST, offsets_for_times
-from .positions import UNKNOWN_POSITION, Positions
-from .record_columns import RecordColumns
-from .record_reader import ConsumerRecord
+from .fetch.fetcher import Fetcher, wait_for
+from .fetch.offset_queries import EARLIEST, LATEST, offsets_for_times
+from .fetch.positions import UNKNOWN_POSITION, Positions
+from .fetch.record_columns import RecordColumns
+from .fetch.record_reader import ConsumerRecord
+from .fetch.state import FetchState, RawBatch
+from .group_metadata import GroupMetadata, OffsetAndMetadata
+from .groups.member import GroupMember, RebalanceListener
 from .retries import now_ms
 from .settings import LONG_MAX, consumer_settings
-from .transaction_requests import GroupMetadata, OffsetAndMetadata
 from .view_source import Source, open_view, split_source
 
 __all__ = ["Consumer", "ConsumerRecord"]

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..wire.errors import GroupIdNotFound, KafkaError, error_for
+from ..wire.errors import GroupIdNotFound, error_for
 from ..wire.primitives import MalformedFrame, Reader
 from .cluster_view import ClusterView
 from .connection import Connection
-from .security.permissions import error_about
+from .coordinator_lookup import find_coordinator, raise_code
 
-OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
-GROUP, NOBODY = 0, -1
+NOBODY = -1
 BATCHED_FETCH_FROM = 8
 DEAD = "Dead"  # what DescribeGroups below version 6 says of a group that is not there
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class GroupAdmin:
             for node_id in self.view.snapshot.brokers:
                 connection = await self.view.broker(node_id)
                 answer = await connection.call(LIST_GROUPS, {"states_filter": []})
-                _raise(answer.error_code)
+                raise_code(answer.error_code)
                 for group in answer.groups:
                     state = getattr(group, "group_state", "")
                     found[group.group_id] = GroupListing(
@@ -95,7 +95,7 @@ class GroupAdmin:
 
         async def ask(coordinator: Connection, node_id: int) -> GroupDescription:
             (group,) = (await coordinator.call(DESCRIBE_GROUPS, {"groups": [group_id]})).groups
-            _raise(group.error_code, getattr(group, "error_message", None))
+            raise_code(group.error_code, getattr(group, "error_message", None))
             if group.group_state == DEAD:
                 raise GroupIdNotFound(f"Group {group_id} not found.")
             return GroupDescription(
@@ -129,11 +129,11 @@ class GroupAdmin:
                 values = {"groups": [values]}
             answer = await coordinator.call(OFFSET_FETCH, {**values, "require_stable": stable})
             (group,) = getattr(answer, "groups", (answer,))
-            _raise(group.error_code)
+            raise_code(group.error_code)
             found: dict[TopicPartition, CommittedOffset] = {}
             for topic in group.topics:
                 for each in topic.partitions:
-                    _raise(each.error_code)
+                    raise_code(each.error_code)
                     if each.committed_offset >= 0:
                         found[topic.name, each.partition_index] = CommittedOffset(
                             each.committed_offset,
@@ -171,7 +171,7 @@ class GroupAdmin:
         async def ask(coordinator: Connection, _: int) -> None:
             values = {"group_id": group_id, "topics": topics}
             answer = await coordinator.call(OFFSET_DELETE, values)
-            _raise(answer.error_code)
+            raise_code(answer.error_code)
             _raise_first(answer.topics)
 
         await self._of_coordinator(group_id, ask)
@@ -182,7 +182,7 @@ class GroupAdmin:
         async def ask(coordinator: Connection, _: int) -> None:
             values = {"groups_names": [group_id]}
             (result,) = (await coordinator.call(DELETE_GROUPS, values)).results
-            _raise(result.error_code)
+            raise_code(result.error_code)
 
         await self._of_coordinator(group_id, ask)
 
@@ -194,17 +194,6 @@ class GroupAdmin:
             return await ask(await self.view.broker(node_id), node_id)
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
-
-
-async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -> int:
-    """One question: the node. Raises what the broker says."""
-    connection = await view.any_broker()
-    values = {"key_type": key_type, "coordinator_keys": [key]}
-    (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
-    if found.error_code:
-        operation = "Read" if key_type == GROUP else "Write"
-        raise error_about(int(found.error_code), key, operation, found.error_message or None)
-    return int(found.node_id)
 
 
 def _indexes_by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
@@ -254,9 +243,3 @@ def _raise_first(topics: Iterable[Any]) -> None:
             if each.error_code:
                 problem = error_for(int(each.error_code))
                 raise type(problem)(f"{topic.name}/{each.partition_index}: {problem}")
-
-
-def _raise(code: int, message: str | None = None) -> None:
-    if code:
-        problem: KafkaError = error_for(int(code), message or None)
-        raise problem

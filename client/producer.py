@@ -30,19 +30,20 @@ from typing import Any, Self
 from ..wire.batch_builder import RECORD_BYTES_EXTRA, Headers, size_of_headers
 from ..wire.errors import InvalidPartitions, KafkaError, RecordListTooLarge, RequestTimedOut
 from ..wire.record_rows import Rows
-from .accumulator import Accumulator
 from .cluster_view import ClusterView, Snapshot, topic_error
-from .columns import rows_by_partition
-from .delivery import Deliveries, Delivery, RecordMetadata
 from .failures import ClientClosed, IllegalProducerState
-from .partitioner import KeyPartitions, StickyPartitioner
-from .prepared import PreparedTransaction, complete
-from .producer_state import ProducerIdentity, ProducerState
+from .group_metadata import GroupMetadata, OffsetAndMetadata
+from .produce.accumulator import Accumulator
+from .produce.columns import rows_by_partition
+from .produce.delivery import Deliveries, Delivery, RecordMetadata
+from .produce.partitioner import KeyPartitions, StickyPartitioner
+from .produce.sender import Sender
 from .retries import now_ms
-from .sender import Sender
 from .settings import producer_settings
-from .transaction_requests import GroupMetadata, OffsetAndMetadata, TransactionRequests
-from .transaction_session import TopicPartition, TransactionSession
+from .transactions.prepared import PreparedTransaction, complete
+from .transactions.producer_state import ProducerIdentity, ProducerState
+from .transactions.requests import TransactionRequests
+from .transactions.session import TopicPartition, TransactionSession
 from .view_source import Source, open_view, split_source
 
 __all__ = ["Producer", "RecordMetadata"]

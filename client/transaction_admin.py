@@ -16,7 +16,7 @@ from typing import Any
 
 from ..wire.errors import KafkaError, NetworkException, RequestTimedOut, error_for
 from .cluster_view import ClusterView
-from .group_admin import find_coordinator
+from .coordinator_lookup import find_coordinator
 
 INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66

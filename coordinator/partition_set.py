@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from .cluster_model import PartitionKey
+from .metadata.cluster_model import PartitionKey
 
 
 class PartitionSet:

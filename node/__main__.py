@@ -15,14 +15,14 @@ import uvloop
 
 from ..coordinator.raft.outcomes import CorruptJournal
 from ..replication.background_task import BACKGROUND_TASK
-from ..replication.peer_address import PeerSocketError
+from ..replication.peer.address import PeerSocketError
 from ..storage.corrupt_file import CorruptFile
-from ..storage.directory_lock import DirectoryInUse
-from ..storage.log_directory import WrongCluster
+from ..storage.directory.lock import DirectoryInUse
+from ..storage.directory.log_directory import WrongCluster
 from ..wire.errors import KafkaError
 from .broker import Broker
-from .config import BrokerConfig
-from .liveness import Replaced
+from .config.broker_config import BrokerConfig
+from .membership.liveness import Replaced
 
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 # What a person can do something about: told in a sentence, without a traceback.

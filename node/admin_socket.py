@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..replication.link_gate import LinkGate
 from ..replication.messages import PeerMessage
+from ..replication.peer.link_gate import LinkGate
 
 LINE_BYTES_MAX = 4096
 Metrics = Callable[[], dict[str, Any]]

@@ -19,48 +19,43 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from ..coordinator.cluster_state import ClusterState
-from ..coordinator.commands import Command
-from ..coordinator.config_checks import ConfigJudges
-from ..coordinator.controller import ControllerSettings
-from ..coordinator.controller_client import ControllerClient
-from ..coordinator.controller_service import ControllerService
+from ..coordinator.controller.controller import ControllerSettings
+from ..coordinator.metadata.cluster_state import ClusterState
+from ..coordinator.metadata.commands import Command
+from ..coordinator.metadata.config_checks import ConfigJudges
+from ..coordinator.metadata.results import Result
 from ..coordinator.raft.engine import RaftEngine
-from ..coordinator.results import Result
-from ..replication.link_gate import LinkGate
 from ..replication.messages import PeerMessage
+from ..replication.peer.link_gate import LinkGate
 from ..replication.sliced_work import SlicedWork
-from ..storage.log_directory import LogDirectory
+from ..storage.directory.log_directory import LogDirectory
 from ..storage.topic_configs import validate_topic_configs
 from .admin_socket import AdminSocket
-from .api_table import prepare_codecs, served_apis
 from .cluster_id import new_cluster_id
-from .config import BrokerConfig
-from .cut_off import CutOff
-from .dispatch import Dispatcher
-from .follower_service import FollowerService
-from .group_removal import OffsetExpiry, forget_deleted_topics
-from .handlers import fetch, offsets, produce
-from .handlers.config_entries import (
-    judge_broker_configs,
-    judge_cluster_configs,
-    topic_defaults_in_force,
-)
-from .isr_proposer import IsrProposer
-from .liveness import INCARNATION_BYTES, Liveness
-from .log_compaction import LogCompaction
-from .log_maintenance import LogMaintenance
-from .logs import Logs
+from .config.broker_config import BrokerConfig
+from .config.dynamic import judge_broker_configs, judge_cluster_configs, topic_defaults_in_force
+from .controller.client import ControllerClient
+from .controller.service import ControllerService
+from .environment import Surroundings
+from .groups.removal import OffsetExpiry, forget_deleted_topics
+from .handlers.api_table import prepare_codecs, served_apis
+from .listener.dispatch import Dispatcher
+from .listener.server import KafkaServer, ServerLimits
 from .loop_watchdog import LoopWatchdog
-from .partition_roles import PartitionRoles
-from .partition_transactions import PartitionTransactions
-from .replica_fetcher import FetchSettings, ReplicaFetchers
-from .replica_manager import ReplicaManager, no_fault_point
-from .server import KafkaServer, ServerLimits
+from .membership.isolated_leader import CutOff
+from .membership.liveness import INCARNATION_BYTES, Liveness
+from .partitions.follower_service import FollowerService
+from .partitions.isr_proposer import IsrProposer
+from .partitions.log_compaction import LogCompaction
+from .partitions.log_maintenance import LogMaintenance
+from .partitions.logs import Logs
+from .partitions.replica_fetcher import FetchSettings, ReplicaFetchers
+from .partitions.replica_manager import ReplicaManager, no_fault_point
+from .partitions.roles import PartitionRoles
+from .partitions.storage_failures import StorageFailures
 from .services import BrokerServices
-from .storage_failures import StorageFailures
-from .surroundings import Surroundings
-from .transactions import Transactions
+from .transactions.coordinator_side import Transactions
+from .transactions.partition_side import PartitionTransactions
 
 logger = logging.getLogger(__name__)
 METADATA_GROUP = 0
@@ -131,9 +126,8 @@ class Broker:
             incarnation=self._outside.random_bytes(INCARNATION_BYTES),
         )
         request_log = logging.getLogger("oncelog.requests")
-        log_apis = (*produce.apis(), *fetch.apis(), *offsets.apis())
         self._server = KafkaServer(
-            Dispatcher(served_apis(request_log, log_apis), request_log),
+            Dispatcher(served_apis(request_log), request_log),
             self.services,
             ServerLimits.of(config),
             logging.getLogger("oncelog.server"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..coordinator.commands import MalformedCommand, decode_command
+from ..coordinator.metadata.commands import MalformedCommand, decode_command
 from ..wire.messages.apis import APIS
 
 ROOT = str(Path(__file__).resolve().parents[1])

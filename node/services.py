@@ -1,33 +1,33 @@
 """What a handler may ask of its broker: one value, filled at the composition root.
 
 The protocols say what the handlers need, not who gives it: `Controller` is given by
-coordinator.controller_client.ControllerClient, `MetadataGroup` by coordinator.raft.RaftGroup.
+node.controller.client.ControllerClient, `MetadataGroup` by coordinator.raft.RaftGroup.
 """
 
 import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..coordinator.cluster_state import ClusterState
-from ..coordinator.commands import Command
-from ..coordinator.quorum import Quorum
-from ..coordinator.results import Result
-from ..coordinator.transactions.service import TransactionCoordinators
-from ..coordinator.transactions.verifier import TransactionVerifier
+from ..coordinator.controller.quorum import Quorum
+from ..coordinator.metadata.cluster_state import ClusterState
+from ..coordinator.metadata.commands import Command
+from ..coordinator.metadata.results import Result
 from ..replication.sliced_work import SlicedWork
-from .batch_contents import PLACES
 from .clock import Clock, SystemClock
-from .config import BrokerConfig
-from .connection_fence import ConnectionFence
-from .departed_brokers import DepartedBrokers
-from .doubtful_brokers import DoubtfulBrokers
-from .group_coordinator import GroupCoordinator
-from .handlers.refused_batches import RefusedBatches
-from .large_requests import LargeRequests
+from .config.broker_config import BrokerConfig
+from .groups.coordinator import GroupCoordinator
+from .listener.large_requests import LargeRequests
+from .membership.recently_fenced_brokers import DepartedBrokers
+from .membership.suspected_brokers import DoubtfulBrokers
+from .partitions.batch_contents import PLACES
+from .partitions.refused_batches import RefusedBatches
+from .transactions.connection_fence import ConnectionFence
+from .transactions.service import TransactionCoordinators
+from .transactions.verifier import TransactionVerifier
 
 if TYPE_CHECKING:
-    from .replica_manager import ReplicaManager
-    from .transaction_markers import MarkerWriter
+    from .partitions.replica_manager import ReplicaManager
+    from .transactions.marker_writer import MarkerWriter
 
 
 class Controller(Protocol):

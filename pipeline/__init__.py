@@ -4,9 +4,9 @@ What it is: `spark_session`, which finds Java by itself; the source `format("onc
 `exactly_once`; jobs on the flights data and the audit of raw logs. What it is not: part of a
 broker, or something that needs our brokers: everything here speaks the Kafka protocol and also runs
 against Apache Kafka. It is imported only with the extra `spark`, and by nobody in the house: the
-command line starts it as a process of its own. Begin with session.py, then offsets.py (which ranges
-a batch reads); docs/spark.md is for users. The names are handed on lazily, since importing pyspark
-takes a while.
+command line starts it as a process of its own. Begin with session.py, then
+pipeline/source/offsets.py (which ranges a batch reads); docs/spark.md is for users. The names are
+handed on lazily, since importing pyspark takes a while.
 """
 
 from importlib import import_module
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .session import spark_session as spark_session
-    from .sink import ExactlyOnceSink as ExactlyOnceSink
-    from .sink import exactly_once as exactly_once
-    from .sink_judgement import SinkStopped as SinkStopped
+    from .sink.judgement import SinkStopped as SinkStopped
+    from .sink.sink import ExactlyOnceSink as ExactlyOnceSink
+    from .sink.sink import exactly_once as exactly_once
 
 _WHERE = {
-    "ExactlyOnceSink": "sink",
-    "SinkStopped": "sink_judgement",
-    "exactly_once": "sink",
+    "ExactlyOnceSink": "sink.sink",
+    "SinkStopped": "sink.judgement",
+    "exactly_once": "sink.sink",
     "spark_session": "session",
 }
 

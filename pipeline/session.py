@@ -83,7 +83,7 @@ def register(session: "SparkSession") -> None:
     """
     from pyspark.errors import AnalysisException
 
-    from .source import OncelogSource
+    from .source.data_source import OncelogSource
 
     try:
         session.dataSource.register(OncelogSource)

@@ -7,9 +7,9 @@ the topic's config or the log's end.
 from ..wire.control_record import decode_marker
 from ..wire.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
 from ..wire.record_batch import CONTROL_BIT, BatchHeader, check_crc, iterate_batches
-from .index import NO_TIMESTAMP
 from .log_config import LogConfig
-from .log_file import Buffer
+from .segments.index import NO_TIMESTAMP
+from .segments.log_file import Buffer
 
 
 class TimestampOutOfRange(InvalidTimestamp):

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .checkpoint import FaultPoint
-from .log_file import LogFile
+from .segments.log_file import LogFile
 
 FLUSH_FAILED = "flush-failed"
 

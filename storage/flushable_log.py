@@ -12,8 +12,8 @@ from .disk_guard import DiskGuard
 from .flush_job import FlushJob
 from .log_config import LogConfig
 from .log_durability import Durability
-from .segment_list import SegmentList
-from .snapshot_files import SnapshotFiles
+from .producers.snapshot_files import SnapshotFiles
+from .segments.segment_list import SegmentList
 
 
 class FlushableLog:

@@ -23,14 +23,14 @@ from .flush_job import FlushJob
 from .flushable_log import FlushableLog
 from .log_config import INT_MAX, LogConfig
 from .log_durability import Durability
-from .log_file import Buffer
 from .log_recovery import LoadedLog
-from .log_retention import DeletedFiles
-from .producer_recovery import aborted_entry, load_producers, take_in
-from .producer_snapshot import encode as encode_snapshot
-from .producer_state import ProducerStateTable
-from .segment import Segment
-from .segment_swap import swap_in
+from .producers.recovery import aborted_entry, load_producers, take_in
+from .producers.snapshot import encode as encode_snapshot
+from .producers.state import ProducerStateTable
+from .segments.log_file import Buffer
+from .segments.retention import DeletedFiles
+from .segments.segment import Segment
+from .segments.segment_swap import swap_in
 
 # Snapshots between those of the rolls, so that a start after a kill and a truncation replay no more
 # than this; a batch costs as much as so many bytes. Kafka has none, and reads a whole segment.

@@ -12,9 +12,9 @@ from pathlib import Path
 from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA, FaultPoint
 from .flush_job import FlushJob, OpenPath, RecoveryPoint, open_existing
 from .log_config import LONG_MAX, LogConfig
-from .segment import Segment
-from .segment_list import SegmentList
-from .snapshot_files import SnapshotFiles
+from .producers.snapshot_files import SnapshotFiles
+from .segments.segment import Segment
+from .segments.segment_list import SegmentList
 
 SEGMENTS_A_JOB = 32  # some 1 ms
 

@@ -8,9 +8,9 @@ import struct
 from typing import NamedTuple
 
 from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, BatchHeader, decode_header
-from .log_file import Buffer
-from .segment import Segment
-from .segment_list import SegmentList
+from .segments.log_file import Buffer
+from .segments.segment import Segment
+from .segments.segment_list import SegmentList
 
 _batch_length = struct.Struct(">i")
 HEADERS_PER_STEP = 64  # of a search; about 0.3 ms

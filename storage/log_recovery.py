@@ -32,17 +32,17 @@ from .checkpoint import (
 )
 from .disk_guard import OUT_OF_RESOURCES
 from .flush_job import FLUSH_FAILED
-from .index import CorruptIndex
 from .leader_epochs import EpochStart, LeaderEpochs
 from .log_config import INT_MAX, LONG_MAX, LogConfig
-from .log_file import scan_batches
-from .producer_recovery import aborted_entry, load_producers, take_in, walk_headers
-from .producer_state import ProducerStateTable
-from .segment import SUFFIXES, Segment
-from .segment_list import SegmentList
-from .segment_swap import finish_swaps
-from .snapshot_files import SnapshotFiles
-from .transaction_index import CorruptTransactionIndex
+from .producers.recovery import aborted_entry, load_producers, take_in, walk_headers
+from .producers.snapshot_files import SnapshotFiles
+from .producers.state import ProducerStateTable
+from .segments.index import CorruptIndex
+from .segments.log_file import scan_batches
+from .segments.segment import SUFFIXES, Segment
+from .segments.segment_list import SegmentList
+from .segments.segment_swap import finish_swaps
+from .segments.transaction_index import CorruptTransactionIndex
 
 _BATCHES_A_STEP = 64  # some 0.3 ms when they are small
 _BYTES_A_STEP = 256 << 10

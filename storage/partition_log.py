@@ -37,9 +37,9 @@ from .log_read import (
     read_batches,
 )
 from .log_recovery import load_log
-from .log_retention import segments_past_retention
-from .producer_entry import Origin
-from .producer_verdicts import Duplicate, MarkerAlreadyWritten
+from .producers.entry import Origin
+from .producers.verdicts import Duplicate, MarkerAlreadyWritten
+from .segments.retention import segments_past_retention
 from .transactional_log import TransactionalLog
 
 __all__ = [

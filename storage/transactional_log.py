@@ -2,9 +2,9 @@
 
 from ..wire.errors import KafkaStorageError
 from ..wire.steps import Steps, run_to_end
-from .index_mending import IndexMending, mending
-from .segment import Segment
-from .transaction_index import CorruptTransactionIndex
+from .segments.index_mending import IndexMending, mending
+from .segments.segment import Segment
+from .segments.transaction_index import CorruptTransactionIndex
 from .truncatable_log import TruncatableLog
 
 

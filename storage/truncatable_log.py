@@ -12,10 +12,10 @@ from contextlib import suppress
 
 from ..wire.errors import CorruptMessage, KafkaStorageError
 from ..wire.steps import Steps, run_to_end
-from .index import CorruptIndex
 from .local_log import LocalLog
-from .producer_state import ProducerStateTable
-from .segment import REMEDY, Segment
+from .producers.state import ProducerStateTable
+from .segments.index import CorruptIndex
+from .segments.segment import REMEDY, Segment
 
 CUT_BYTES_A_STEP = 2 << 20  # of one file; the kernel gives back some 3 MB in a millisecond
 

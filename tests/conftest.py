@@ -9,7 +9,7 @@ import pytest
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import archive_classes, is_enabled
 
-pytest_plugins = ["pytester"]  # of tests/deploy/test_pytest_plugin.py
+pytest_plugins = ["pytester"]  # of tests/deploy/pytest_plugin/test_plugin.py
 _WORKER_KEY = "oncelog_compared"
 
 

@@ -1,9 +1,9 @@
 """The hardened Raft engine: replicated, durable decisions (the only importer of pysyncobj).
 
 Begin with engine.py (the process) and group.py (one group). PySyncObj elects and matches logs
-(library.py); what stands between it and the disk (journal.py, recovery.py), the network
-(messages.py, follower.py, feeds.py) and elections (ballot.py) is ours. Not here: what the
-commands mean, and how frames travel.
+(library.py); what stands between it and the disk (coordinator/raft/wal/journal.py,
+coordinator/raft/wal/recovery.py), the network (messages.py, follower.py, progress.py) and elections
+(election.py) is ours. Not here: what the commands mean, and how frames travel.
 """
 
 import _socket

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ...replication.sliced_work import Steps
-from .group_log import GroupLog
 from .library import COMMAND, NO_OP
 from .outcomes import CorruptJournal, InapplicableEntry, UnloadableSnapshot
-from .records import Snapshot, decode_snapshot, encode_snapshot
-from .recovery import Entry
+from .wal.group_log import GroupLog
+from .wal.records import Snapshot, decode_snapshot, encode_snapshot
+from .wal.recovery import Entry
 
 if TYPE_CHECKING:
     from .engine import RaftEngine

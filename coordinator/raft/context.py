@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .group_log import GroupLog
 from .library import RaftCore
 from .messages import Message
 from .settings import RaftSettings
+from .wal.group_log import GroupLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

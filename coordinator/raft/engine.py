@@ -21,16 +21,16 @@ from pathlib import Path
 
 from ...replication.sliced_work import SlicedWork, run_to_end
 from .applier import StateMachine
-from .disk import DirectoryDisk, Disk, no_fault_point
 from .group import RaftGroup
 from .jobs import Jobs
-from .journal import Batch, Journal
 from .messages import MalformedMessage, Message, decode_frame, encode_frame, split
 from .outcomes import ForeignJournal
-from .recovery import RecoveredGroup, recover
-from .segment_keeper import SegmentKeeper
 from .settings import RaftSettings, check_voters
 from .snapshot_queue import SnapshotQueue
+from .wal.disk import DirectoryDisk, Disk, no_fault_point
+from .wal.journal import Batch, Journal
+from .wal.recovery import RecoveredGroup, recover
+from .wal.segment_keeper import SegmentKeeper
 
 _SEAL_AFTER_MS = 1_000
 

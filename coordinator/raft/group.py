@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 from ...replication.sliced_work import Steps
 from . import messages
 from .applier import Applier, StateMachine
-from .ballot import Ballot
 from .context import GroupContext
-from .feeds import Feeds
+from .election import Ballot
 from .follower import Follower, SnapshotId
-from .group_log import GroupLog
 from .library import COMMAND, LEADER, LibraryMessage, RaftCore
 from .messages import Message
 from .outcomes import BrokenInvariant, DefinitelyNot
 from .preference import Preference
-from .recovery import RecoveredGroup
+from .progress import Feeds
+from .proposals import OnDone, Submissions, as_future
 from .status import RaftStatus, describe
-from .submissions import OnDone, Submissions, as_future
 from .transfer import Transfer
+from .wal.group_log import GroupLog
+from .wal.recovery import RecoveredGroup
 
 if TYPE_CHECKING:
     from .engine import RaftEngine

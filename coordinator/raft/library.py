@@ -16,7 +16,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
-from .group_log import GroupLog
+from .wal.group_log import GroupLog
 
 if VERSION != "0.3.17":
     raise ImportError(f"pysyncobj must be exactly 0.3.17, not {VERSION}: private names are used")

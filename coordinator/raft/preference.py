@@ -7,7 +7,7 @@ that fails is not repeated soon: each one costs the clients up to `transfer_time
 
 from collections.abc import Callable
 
-from .feeds import Feed
+from .progress import Feed
 from .settings import RaftSettings
 
 _RETRY_MAX_MS = 60_000

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from .context import GroupContext
-from .feeds import Feeds
 from .library import LEADER
+from .progress import Feeds
 
 
 class VoterStatus(NamedTuple):

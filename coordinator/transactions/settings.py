@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """Kafka's keys by their own names; see node.coordinator_settings for what they mean.
+    """Kafka's keys by their own names; see node.config.coordinator_keys for what they mean.
 
     The last four are bounds of one shard: requests that wait, ids, open transactions, and the
     partitions of one transaction (a command of Raft holds no more).

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from ...client.producer import Producer
 from ...wire.errors import KafkaError, error_for
-from .load_settings import APPEND
-from .schedule import Planned
+from ..faults.schedule import Planned
+from .load.settings import APPEND
 from .stage import Action, Fault, NotHit, Stage
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from ...client.cluster_view import ClusterView
 from ...client.consumer import Consumer, ConsumerRecord
 from ...client.producer import Producer
 from ...wire.errors import KafkaError, RequestTimedOut
-from ..history_recorder import Recorder
-from ..history_scan import scan_topics
-from ..history_schema import NONE, Isolation, Outcome
-from ..local_cluster import Cluster
-from ..transaction_facts import OPEN_STATES
-from .bank_check import BankCheck
-from .load_settings import BANK, LoadSettings
-from .payloads import value_of
+from ..cluster.local_cluster import Cluster
+from ..inspect.transaction_facts import OPEN_STATES
+from ..judge.history.recorder import Recorder
+from ..judge.history.schema import NONE, Isolation, Outcome
+from ..judge.logs.scan import scan_topics
+from .load.bank_check import BankCheck
+from .load.payloads import value_of
+from .load.settings import BANK, LoadSettings
 
 PROBES = "probes"
 REST_TIMEOUT_S, POLL_S = 60.0, 0.2

@@ -3,12 +3,12 @@
 import threading
 import time
 
-from ..failure import Failure
+from ..cluster.failure import Failure
+from ..faults.schedule import CLIENTS, LANES, LINKS, NODES, plan
 from .client_actions import CLIENT_ACTIONS
 from .link_actions import LINK_ACTIONS, heal_links
 from .node_actions import NODE_ACTIONS, ensure_all_run
 from .plan_settings import RunSettings
-from .schedule import CLIENTS, LANES, LINKS, NODES, plan
 from .stage import Action, Stage
 
 ACTIONS: dict[str, dict[str, Action]] = {

@@ -6,8 +6,8 @@ A node that is restarted meanwhile has whole links again; the next fault finds i
 
 import contextlib
 
-from ..failure import Failure
-from .schedule import Planned
+from ..cluster.failure import Failure
+from ..faults.schedule import Planned
 from .stage import Action, Fault, Stage
 
 SEEN_WITHIN_S = 2.5

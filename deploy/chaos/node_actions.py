@@ -7,10 +7,10 @@ import contextlib
 import errno
 import threading
 
-from ..failure import Failure
-from .load_settings import APPEND
-from .node_faults import offset_of
-from .schedule import Planned
+from ..cluster.failure import Failure
+from ..faults.node_faults import offset_of
+from ..faults.schedule import Planned
+from .load.settings import APPEND
 from .stage import Action, Fault, Stage
 
 MOMENTS = (

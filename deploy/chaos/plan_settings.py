@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .load_settings import LoadSettings
-from .schedule import KINDS
+from ..faults.schedule import KINDS
+from .load.settings import LoadSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

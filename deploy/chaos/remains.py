@@ -5,17 +5,17 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...node.shard_journal import ShardEntry
+from ...node.transactions.shard_journal import ShardEntry
 from ...wire.control_record import ControlType, decode_marker
 from ...wire.errors import KafkaError
 from ...wire.record_batch import iterate_batches
 from ...wire.records import decode_batch
-from .. import layout
-from ..failure import Failure
-from ..history_recorder import Recorder
-from ..history_scan import COMPACTED, dump_logs
-from ..history_schema import NONE
-from ..transaction_log import SHARDS_DEFAULT, SHARDS_KEY, STATES, shard_log
+from ..cluster import layout
+from ..cluster.failure import Failure
+from ..inspect.transaction_log import SHARDS_DEFAULT, SHARDS_KEY, STATES, shard_log
+from ..judge.history.recorder import Recorder
+from ..judge.history.schema import NONE
+from ..judge.logs.scan import COMPACTED, dump_logs
 
 V2 = 2
 

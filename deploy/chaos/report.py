@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..bench_html import COLOURS, STYLE
-from ..check_report import verdict_words
-from ..checks.verdict import judge
-from ..failure import Failure
-from ..history import History, HistoryFormat
-from .schedule import LANES
+from ..cluster.failure import Failure
+from ..cluster.html import COLOURS, STYLE
+from ..faults.schedule import LANES
+from ..judge.history.columns import History
+from ..judge.history.format import HistoryFormat
+from ..judge.report import verdict_words
+from ..judge.verdict import judge
 from .series import FaultBar, Line, Series, series_of
 
 WIDTH, HEIGHT, MARGIN, LANE_HEIGHT = 1080, 220, 56, 16

@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
-from ..failure import Failure
-from ..history_recorder import Recorder
-from ..loop_stalls import stalls_in_log
-from .client_proxies import ClientProxies
+from ..cluster.failure import Failure
+from ..faults.client_proxies import ClientProxies
+from ..faults.faulty_cluster import FaultyCluster
+from ..inspect.loop_stalls import stalls_in_log
+from ..judge.history.recorder import Recorder
 from .epilogue import probe_all, read_the_end, wait_for_rest
-from .faulty_cluster import FaultyCluster
 from .lanes import Lanes
-from .load_settings import LoadSettings
+from .load.order import WorkerOrder
+from .load.settings import LoadSettings
 from .plan_settings import RunSettings
 from .remains import dump_remains
 from .stage import Stage
-from .worker import WorkerOrder
 from .workers import Workers
 
 RUN_FILE = "run.json"

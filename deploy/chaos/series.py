@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..history import Array, History
-from ..history_schema import Outcome
+from ..judge.history.columns import History
+from ..judge.history.format import Array
+from ..judge.history.schema import Outcome
 
 NS_A_SECOND = 1_000_000_000
 BINS_MAX = 600

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ...wire.errors import KafkaError
-from ..failure import Failure
-from ..history_recorder import Recorder
-from ..history_rows import Handle
-from .client_proxies import ClientProxies
-from .faulty_cluster import FaultyCluster
-from .load_settings import LoadSettings
-from .schedule import Planned
-from .worker import WorkerOrder
+from ..cluster.failure import Failure
+from ..faults.client_proxies import ClientProxies
+from ..faults.faulty_cluster import FaultyCluster
+from ..faults.schedule import Planned
+from ..judge.history.recorder import Recorder
+from ..judge.history.rows import Handle
+from .load.order import WorkerOrder
+from .load.settings import LoadSettings
 from .workers import Workers
 
 POLL_S = 0.05

@@ -5,11 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..check_report import verdict_fields, verdict_words
-from ..checks.verdict import Verdict, judge
-from ..history import History
-from ..history_files import seal
-from ..history_schema import Outcome as Known
+from ..judge.history.columns import History
+from ..judge.history.files import seal
+from ..judge.history.schema import Outcome as Known
+from ..judge.report import verdict_fields, verdict_words
+from ..judge.verdict import Verdict, judge
 from .plan_settings import RunSettings
 from .run import Outcome
 

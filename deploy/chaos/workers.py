@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from ..failure import Failure
-from .worker import STUCK, WorkerOrder
+from ..cluster.failure import Failure
+from .load.order import STUCK, WorkerOrder
 
 STATE_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 40.0
@@ -58,7 +58,13 @@ class Workers:
             incarnation = 1 if before is None else before.incarnation + 1
             seed = f"{order.seed}/{name}/{incarnation}"
             seeded = replace(order, seed=seed, parent=os.getpid())
-            command = [sys.executable, "-P", "-m", "oncelog.deploy.chaos.worker", seeded.to_json()]
+            command = [
+                sys.executable,
+                "-P",
+                "-m",
+                "oncelog.deploy.chaos.load.worker",
+                seeded.to_json(),
+            ]
             with (self._logs / f"{name}.log").open("ab") as log:
                 process = subprocess.Popen(
                     command,

@@ -1,6 +1,6 @@
 """The new leader, told with the error that sends a client away (KIP-951)."""
 
-from ...coordinator.cluster_state import ClusterState
+from ...coordinator.metadata.cluster_state import ClusterState
 
 
 class LeaderHints:

@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 
 from ...client import BlockingAdmin
 from ...client.admin import EARLIEST, LATEST
-from .. import sink_decision
+from ..sink import decision
 from .judgement import Evidence
 from .pieces import BOUNDS
 from .readers import SPANS, shown
 
 HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
-COMPACTED = frozenset({"__consumer_offsets", "__transaction_state", sink_decision.TOPIC})
+COMPACTED = frozenset({"__consumer_offsets", "__transaction_state", decision.TOPIC})
 Key = tuple[str, int]
 
 

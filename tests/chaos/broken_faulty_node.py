@@ -5,7 +5,7 @@
 
 import sys
 
-from oncelog.deploy.chaos.faulty_cluster import FaultyNode
+from oncelog.deploy.faults.faulty_cluster import FaultyNode
 
 from .. import own_nodes
 from ..switches.catalogue import SWITCHES
@@ -22,7 +22,7 @@ def node_with(switch: str) -> type[FaultyNode]:
 
 
 if __name__ == "__main__":
-    from oncelog.deploy.chaos import faulty_node
+    from oncelog.deploy.faults import faulty_node
 
     name = sys.argv[1]
     sys.argv = sys.argv[2:]

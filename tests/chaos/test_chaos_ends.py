@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from oncelog.deploy import layout
-from oncelog.deploy.ports import is_refused
+from oncelog.deploy.cluster import layout
+from oncelog.deploy.cluster.ports import is_refused
 
 pytestmark = [pytest.mark.cluster]
 PATIENCE_S = 60.0

@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from oncelog.deploy import layout
 from oncelog.deploy.chaos.run import settings_of
-from oncelog.deploy.ports import is_refused
+from oncelog.deploy.cluster import layout
+from oncelog.deploy.cluster.ports import is_refused
 
 pytestmark = [pytest.mark.cluster]
 SEED = 20_261

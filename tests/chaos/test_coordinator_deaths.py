@@ -17,8 +17,8 @@ import pytest
 
 from oncelog.client.admin import Admin
 from oncelog.coordinator.transactions import fault_points
-from oncelog.deploy.local_cluster import Cluster
-from oncelog.deploy.node_process import NodeProcess
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.wire.control_record import ControlType, decode_marker
 from oncelog.wire.errors import error_for
 from oncelog.wire.messages import control
@@ -26,7 +26,7 @@ from oncelog.wire.record_batch import CONTROL_BIT, decode_header
 
 from ..interop.node_that_dies import arm, disarm, has_died, program
 from ..interop.readers import read_to_end
-from ..interop.transaction_requests import DESCRIBE_TRANSACTIONS, TransactionalRequests
+from ..interop.recorded.requests import DESCRIBE_TRANSACTIONS, TransactionalRequests
 from .replica_files import assert_replicas_equal, batches
 
 pytestmark = [

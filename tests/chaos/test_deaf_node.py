@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from oncelog.deploy.blocking import blocking_admin
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.blocking_admin import blocking_admin
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 DEADLINE_S = 30

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from oncelog.deploy.chaos.faulty_cluster import FaultyCluster
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.faults.faulty_cluster import FaultyCluster
 
 pytestmark = pytest.mark.cluster
 TOPIC = "full"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.storage.log_config import LogConfig
 
 from .replica_files import (

@@ -21,7 +21,7 @@ from typing import Any
 
 from oncelog.client import Admin, BlockingProducer, Consumer, Producer
 from oncelog.client.cluster_view import ClusterView, Partition
-from oncelog.client.fetch_state import FetchState
+from oncelog.client.fetch.state import FetchState
 from oncelog.client.loop_thread import new_event_loop
 from oncelog.wire.compression import CODEC_NAMES
 
@@ -153,7 +153,7 @@ def cluster(bootstrap: str | None) -> Iterator[str]:
     if bootstrap is not None:
         yield bootstrap
         return
-    from oncelog.deploy.local_cluster import Cluster
+    from oncelog.deploy.cluster.local_cluster import Cluster
 
     with Cluster(nodes=3) as running:
         yield running.bootstrap

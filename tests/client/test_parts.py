@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.client.accumulator import Accumulator, Batch
 from oncelog.client.cluster_view import parse_address
-from oncelog.client.partitioner import STICKY_BYTES, StickyPartitioner, murmur2
+from oncelog.client.produce.accumulator import Accumulator, Batch
+from oncelog.client.produce.partitioner import STICKY_BYTES, StickyPartitioner, murmur2
 from oncelog.wire.record_batch import HEADER_BYTES
 from oncelog.wire.records import decode_batch
 
-from .filling import put
+from .produce.filling import put
 
 
 # Test vectors of Kafka's own UtilsTest, as unsigned numbers.

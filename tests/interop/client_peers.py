@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.client import Admin, Consumer, ConsumerRecord
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import KafkaPeer, is_enabled
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import KafkaPeer
 from .raw_peer import RawPeer

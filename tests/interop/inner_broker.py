@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from oncelog.node.broker import Broker
-from oncelog.node.config import BrokerConfig
+from oncelog.node.config.broker_config import BrokerConfig
 
 from .kafka_peer import CLUSTER_ID, free_ports
 

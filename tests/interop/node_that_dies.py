@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from oncelog.deploy.node_process import NodeProcess
+from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.node import __main__ as node
 from oncelog.node.broker import Broker
 

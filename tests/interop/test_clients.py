@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 pytestmark = [
     pytest.mark.cluster,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from oncelog.coordinator.transactions.fault_points import FAULT_POINTS
-from oncelog.deploy.local_cluster import Cluster
-from oncelog.deploy.node_process import NodeProcess
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.node_process import NodeProcess
 
 from .node_that_dies import arm, has_died, program
 

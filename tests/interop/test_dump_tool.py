@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import is_enabled, run_tool
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from oncelog.deploy.cli import run
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cli.main import run
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 pytestmark = [
     pytest.mark.cluster,

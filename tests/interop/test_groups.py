@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .group_members import LIBRARIES, PARTITIONS, TOPIC, Aiokafka, Confluent, Member, share, until
 

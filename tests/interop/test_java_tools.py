@@ -5,7 +5,7 @@ import re
 import pytest
 from confluent_kafka import Producer
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import is_enabled, run_tool
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import KafkaPeer, is_enabled, java, java_source
 from .raw_peer import CREATE_TOPICS, RawPeer

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import is_enabled
 from .readers import read_to_end

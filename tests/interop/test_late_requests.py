@@ -23,7 +23,7 @@ from .delaying_proxy import DelayingProxy
 from .inner_broker import InnerBroker
 from .raw_peer import CLOSED, INIT_PRODUCER_ID, PRODUCE, SILENT, RawPeer
 from .readers import read_to_end
-from .transaction_requests import ADD_PARTITIONS, END, error_of
+from .recorded.requests import ADD_PARTITIONS, END, error_of
 from .transactional_owner import wait_for_coordinator
 
 pytestmark = [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncelog.client.admin import Admin
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.wire.errors import ErrorCode, error_for
 from oncelog.wire.messages import control
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .readers import read_to_end
 from .transactional_producers import PRODUCERS, Producer

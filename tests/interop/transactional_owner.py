@@ -5,7 +5,7 @@ from typing import Any
 
 from oncelog.wire.errors import ErrorCode
 
-from .cases_log import batch
+from .cases.log import batch
 from .raw_peer import INIT_PRODUCER_ID, RawPeer
 
 FETCH_GROUP, FIND_COORDINATOR = 9, 10

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from oncelog.coordinator.cluster_model import Partition
-from oncelog.coordinator.commands import CreateTopics
-from oncelog.node.api_table import control_plane_apis
+from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.coordinator.metadata.commands import CreateTopics
 from oncelog.node.clock import SystemClock
-from oncelog.node.dispatch import Dispatcher, RequestContext
-from oncelog.node.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from oncelog.node.group_shard import GroupShard
-from oncelog.node.handlers.auto_creation import new_topic
-from oncelog.node.hosted_partition import HostedPartition
-from oncelog.node.replica_manager import ReplicaManager
+from oncelog.node.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from oncelog.node.groups.shard import GroupShard
+from oncelog.node.handlers.api_table import control_plane_apis
+from oncelog.node.handlers.metadata.auto_creation import new_topic
+from oncelog.node.listener.dispatch import Dispatcher, RequestContext
+from oncelog.node.partitions.hosted_partition import HostedPartition
+from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.framing import encode_request_header

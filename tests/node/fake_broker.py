@@ -5,25 +5,25 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from oncelog.coordinator.cluster_state import ClusterState
-from oncelog.coordinator.commands import (
+from oncelog.coordinator.controller.quorum import Quorum, QuorumVoter
+from oncelog.coordinator.metadata.cluster_state import ClusterState
+from oncelog.coordinator.metadata.commands import (
     Command,
     RegisterBroker,
     SetClusterId,
     UnfenceBroker,
     encode_command,
 )
-from oncelog.coordinator.config_checks import (
+from oncelog.coordinator.metadata.config_checks import (
     ConfigJudges,
     refuse_invalid_configs,
     with_refusals,
 )
-from oncelog.coordinator.quorum import Quorum, QuorumVoter
-from oncelog.coordinator.results import Result
-from oncelog.node.api_table import control_plane_apis
-from oncelog.node.config import BrokerConfig
-from oncelog.node.dispatch import Dispatcher, PendingAnswer, RequestContext
-from oncelog.node.handlers.config_entries import judge_broker_configs, judge_cluster_configs
+from oncelog.coordinator.metadata.results import Result
+from oncelog.node.config.broker_config import BrokerConfig
+from oncelog.node.config.dynamic import judge_broker_configs, judge_cluster_configs
+from oncelog.node.handlers.api_table import control_plane_apis
+from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
 from oncelog.node.services import BrokerServices
 from oncelog.storage.topic_configs import validate_topic_configs
 from oncelog.wire.framing import encode_request_header, response_header_bytes

@@ -7,10 +7,10 @@ from typing import Any
 
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.coordinator.sharding import shard_for
-from oncelog.coordinator.transactions.verifier import Verified
 from oncelog.node.clock import SystemClock
+from oncelog.node.transactions.verifier import Verified
 from oncelog.storage.partition_log import Origin
-from oncelog.storage.producer_state import ProducerStateTable
+from oncelog.storage.producers.state import ProducerStateTable
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.record_batch import decode_header, restamp

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from oncelog.deploy.node_process import NodeProcess
+from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.node import __main__ as node
 from oncelog.node.broker import Broker
 from oncelog.replication.background_task import background_task

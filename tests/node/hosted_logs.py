@@ -4,9 +4,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from oncelog.node.hosted_partition import HostedPartition
+from oncelog.node.partitions.hosted_partition import HostedPartition
+from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.log_config import LogConfig
-from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.partition_log import PartitionLog
 
 TOPIC_ID = bytes(range(16))

@@ -10,17 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from oncelog.coordinator.cluster_model import Partition
+from oncelog.coordinator.metadata.cluster_model import Partition
 from oncelog.coordinator.transactions.messages import TransactionMarker, WriteMarkers
-from oncelog.coordinator.transactions.verifier import Verified
 from oncelog.node.clock import SystemClock
-from oncelog.node.dispatch import Dispatcher, PendingAnswer, RequestContext
-from oncelog.node.handlers import fetch as fetch_handler
-from oncelog.node.handlers import markers, offsets
-from oncelog.node.handlers import produce as produce_handler
-from oncelog.node.hosted_partition import HostedPartition
-from oncelog.node.replica_manager import ReplicaManager
-from oncelog.node.transaction_markers import MarkerWriter
+from oncelog.node.handlers.fetch import fetch as fetch_handler
+from oncelog.node.handlers.fetch import offsets
+from oncelog.node.handlers.produce import produce as produce_handler
+from oncelog.node.handlers.transactions import markers
+from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
+from oncelog.node.partitions.hosted_partition import HostedPartition
+from oncelog.node.partitions.replica_manager import ReplicaManager
+from oncelog.node.transactions.marker_writer import MarkerWriter
+from oncelog.node.transactions.verifier import Verified
 from oncelog.replication.turn_share import TurnShare
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.control_record import decode_marker

@@ -11,11 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from oncelog.coordinator.commands import CreateTopics, DeleteTopics, NewTopic, TopicReference
-from oncelog.coordinator.results import Result
+from oncelog.coordinator.metadata.commands import (
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+    TopicReference,
+)
+from oncelog.coordinator.metadata.results import Result
 from oncelog.node.broker import Broker
-from oncelog.node.config import BrokerConfig
-from oncelog.node.surroundings import Surroundings
+from oncelog.node.config.broker_config import BrokerConfig
+from oncelog.node.environment import Surroundings
 
 TIMEOUT_S = 20
 

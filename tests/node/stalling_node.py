@@ -9,11 +9,11 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from oncelog.coordinator.cluster_model import Changes
-from oncelog.deploy.node_process import NodeProcess
+from oncelog.coordinator.metadata.cluster_model import Changes
+from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.node import __main__ as node
 from oncelog.node.broker import Broker
-from oncelog.node.config import BrokerConfig
+from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.replication.background_task import background_task
 
 from .. import own_nodes

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.storage.checkpoint import LOG_START_OFFSETS, OffsetCheckpoint
-from oncelog.storage.log_directory import CLEAN_SHUTDOWN
+from oncelog.storage.directory.log_directory import CLEAN_SHUTDOWN
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from oncelog.node.api_table import served_apis
-from oncelog.node.dispatch import BODY_AT_ONCE_BYTES_MAX
-from oncelog.node.handlers import fetch, offsets, produce
+from oncelog.node.handlers.api_table import served_apis
+from oncelog.node.listener.dispatch import BODY_AT_ONCE_BYTES_MAX
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import fetch as fetch_messages
 from oncelog.wire.messages import produce as produce_messages
@@ -26,7 +25,7 @@ from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, Prod
 from oncelog.wire.records import Record, encode_batch
 
 from .counted_lines import CountingLoop, Lines
-from .large_requests import LargeRequest, Names, large_requests
+from .handlers.large_requests import LargeRequest, Names, large_requests
 from .own_broker import OwnBroker, until
 
 CLIENTS = 12
@@ -38,7 +37,7 @@ ONE_OF_EACH_WAY = {"Fetch", "SyncGroup", "OffsetCommit", "DeleteTopics"}
 ITEMS = (4_500, 2_000, 1_000, 700, 500, 350, 200, 100, 50)
 PRODUCE, FETCH = 0, 1
 PARTITIONS_MAX = 100  # of a produce that is appended at once
-APIS = served_apis(None, (*produce.apis(), *fetch.apis(), *offsets.apis()))  # type: ignore[arg-type]
+APIS = served_apis(None)  # type: ignore[arg-type]
 
 
 class Served:

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from oncelog.deploy.local_cluster import Cluster
-from oncelog.deploy.node_process import NodeProcess
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.node_process import NodeProcess
 
 from . import garbage_node
 

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from oncelog.deploy.cli_cluster import _node_rows
-from oncelog.deploy.doctor import examine
-from oncelog.deploy.failure import Failure
-from oncelog.deploy.local_cluster import Cluster
-from oncelog.deploy.loop_stalls import stalls_in_log
-from oncelog.deploy.node_process import NodeProcess
-from oncelog.deploy.pytest_handle import ClusterInTest, read_marker
+from oncelog.deploy.cli.cluster import _node_rows
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.node_process import NodeProcess
+from oncelog.deploy.inspect.doctor import examine
+from oncelog.deploy.inspect.loop_stalls import stalls_in_log
+from oncelog.deploy.pytest_plugin.handle import ClusterInTest, read_marker
 from oncelog.node.loop_activity import describe
 from oncelog.node.loop_watchdog import Stall
 from oncelog.replication.sliced_work import SlicedWork
 
 from . import stalling_node
-from .test_config import REQUIRED
+from .config.test_broker_config import REQUIRED
 
 DEADLINE_S = 30
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.client import BlockingAdmin
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.client import BlockingAdmin, BlockingProducer
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).resolve().parents[2]

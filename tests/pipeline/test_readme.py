@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.client import BlockingAdmin, BlockingConsumer, BlockingProducer
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.wire.errors import KafkaError
 
 from .standalone import ENVIRONMENT, LIMIT_S, standalone, until

@@ -25,8 +25,8 @@ from unittest import mock
 from oncelog.coordinator.raft.applier import Applier
 from oncelog.coordinator.raft.library import LEADER
 from oncelog.coordinator.transactions.shard import TransactionShard
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.storage.log_file import scan_batches
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.storage.segments.log_file import scan_batches
 
 from .virtual_cluster import VirtualCluster
 from .virtual_node import VirtualNode

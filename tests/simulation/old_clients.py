@@ -14,17 +14,17 @@ from typing import Any
 
 from oncelog.client.cluster_view import ClusterView
 from oncelog.client.connection import Connection
-from oncelog.client.group_admin import find_coordinator
-from oncelog.deploy.chaos.incarnations import pause
-from oncelog.deploy.chaos.load_settings import APPEND, LoadSettings
-from oncelog.deploy.chaos.payloads import plain
-from oncelog.deploy.history_outcomes import (
+from oncelog.client.coordinator_lookup import find_coordinator
+from oncelog.deploy.chaos.load.incarnations import pause
+from oncelog.deploy.chaos.load.payloads import plain
+from oncelog.deploy.chaos.load.settings import APPEND, LoadSettings
+from oncelog.deploy.judge.history.outcomes import (
     EndedTransaction,
     outcome_of_send,
     outcome_of_transaction,
 )
-from oncelog.deploy.history_recorder import Begun, Recorder
-from oncelog.deploy.history_schema import Outcome
+from oncelog.deploy.judge.history.recorder import Begun, Recorder
+from oncelog.deploy.judge.history.schema import Outcome
 from oncelog.wire.errors import ErrorCode, KafkaError, error_for
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic

@@ -14,13 +14,13 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from oncelog.client.consumer import ConsumerRecord
-from oncelog.deploy.chaos.bank_check import BankCheck
-from oncelog.deploy.chaos.load_settings import BANK
-from oncelog.deploy.chaos.payloads import value_of
-from oncelog.deploy.checks.verdict import judge
-from oncelog.deploy.history import History
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_scan import COMPACTED, dump_logs, scan_topics
+from oncelog.deploy.chaos.load.bank_check import BankCheck
+from oncelog.deploy.chaos.load.payloads import value_of
+from oncelog.deploy.chaos.load.settings import BANK
+from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.logs.scan import COMPACTED, dump_logs, scan_topics
+from oncelog.deploy.judge.verdict import judge
 from oncelog.wire.errors import KafkaError
 
 from . import latest_values

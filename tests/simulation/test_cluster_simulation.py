@@ -20,7 +20,7 @@ import pytest
 
 from oncelog.coordinator.raft.group import RaftGroup
 from oncelog.replication.messages import PeerMessage
-from oncelog.replication.peer_handlers import What
+from oncelog.replication.peer.handlers import What
 from oncelog.wire.errors import NotLeaderOrFollower
 
 from . import simulation

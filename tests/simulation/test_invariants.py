@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator import controller
+from oncelog.coordinator.controller import controller
 from oncelog.storage import disk_guard
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog

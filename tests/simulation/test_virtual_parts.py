@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.replication.messages import PeerMessage
-from oncelog.replication.peer_handlers import PeerTimeout, PeerUnavailable
+from oncelog.replication.peer.handlers import PeerTimeout, PeerUnavailable
 
 from .fault_schedule import KINDS, ONLY_DURABLE, ImpossibleFault, draw, require_possible
 from .outcome import NAMED, Fault, Outcome, Shape

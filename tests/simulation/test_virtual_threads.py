@@ -210,7 +210,7 @@ def test_a_loop_that_needs_a_lock_stands_still_until_the_job_gives_it_back() -> 
 def test_only_locks_of_the_projects_own_code_are_virtual() -> None:
     with locks_are_virtual():
         assert not isinstance(threading.Lock(), VirtualLock)
-        from oncelog.coordinator.raft.disk import DirectoryDisk
+        from oncelog.coordinator.raft.wal.disk import DirectoryDisk
 
         assert isinstance(DirectoryDisk(Path("unused"))._lock, VirtualLock)
     assert not isinstance(threading.Lock(), VirtualLock)

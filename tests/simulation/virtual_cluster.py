@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from oncelog.client import sender
-from oncelog.coordinator import controller_service
+from oncelog.client.produce import sender
 from oncelog.coordinator.raft.settings import RaftSettings
-from oncelog.deploy.properties import node_properties
-from oncelog.node import log_maintenance
-from oncelog.node.config import BrokerConfig
-from oncelog.node.hosted_partition import HostedPartition
+from oncelog.deploy.cluster.properties import node_properties
+from oncelog.node.config.broker_config import BrokerConfig
+from oncelog.node.controller import service
+from oncelog.node.partitions import log_maintenance
+from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.replication import replica_server
 from oncelog.wire.errors import KafkaError
 
@@ -267,7 +267,7 @@ class VirtualCluster:
             if self.shape.pace >= QUIET_PACE:
                 for module, name, milliseconds in (
                     (log_maintenance, "WRITE_BACK_CHECK_MS", 5_000),
-                    (controller_service, "TICK_MS", 500),
+                    (service, "TICK_MS", 500),
                     (sender, "IDLE_MS", 2_000),
                     (replica_server, "POLL_WAIT_MS_MAX", 2_000),
                 ):

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from zlib import crc32
 
-from oncelog.replication.link_state import GRACE_MS, LinkState
 from oncelog.replication.messages import PeerMessage
-from oncelog.replication.peer_handlers import (
+from oncelog.replication.peer.handlers import (
     Answered,
     Body,
     Buffer,
@@ -22,7 +21,8 @@ from oncelog.replication.peer_handlers import (
     PeerUnavailable,
     What,
 )
-from oncelog.replication.peer_requests import RequestsUnderWay
+from oncelog.replication.peer.link_state import GRACE_MS, LinkState
+from oncelog.replication.peer.requests import RequestsUnderWay
 
 from .virtual_loop import ProcessLoop
 from .wires import Wires

@@ -8,8 +8,8 @@ from typing import Any
 
 from oncelog.coordinator.raft.settings import RaftSettings
 from oncelog.node.broker import Broker
-from oncelog.node.config import BrokerConfig
-from oncelog.node.surroundings import Surroundings
+from oncelog.node.config.broker_config import BrokerConfig
+from oncelog.node.environment import Surroundings
 
 from .virtual_disk import Disks
 from .virtual_links import Exchange, VirtualLinks

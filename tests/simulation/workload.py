@@ -9,12 +9,12 @@ from typing import Any
 from oncelog.client.admin import LATEST, Admin
 from oncelog.client.consumer import Consumer
 from oncelog.client.producer import Producer
-from oncelog.coordinator.commands import AlterPartitionReassignments, Reassignment
-from oncelog.deploy.chaos.load_settings import APPEND, BANK, OUTPUTS, LoadSettings
-from oncelog.deploy.chaos.payloads import plain
-from oncelog.deploy.chaos.workloads import load
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_schema import Outcome
+from oncelog.coordinator.metadata.commands import AlterPartitionReassignments, Reassignment
+from oncelog.deploy.chaos.load.payloads import plain
+from oncelog.deploy.chaos.load.settings import APPEND, BANK, OUTPUTS, LoadSettings
+from oncelog.deploy.chaos.load.workloads import load
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.history.schema import Outcome
 from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 
 from .latest_values import make_topic

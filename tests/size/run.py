@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from oncelog import Cluster
-from oncelog.deploy.cli_common import show
+from oncelog.deploy.cluster.terminal import show
 
 from .batches import compacted, search
 from .journal import journal

@@ -14,8 +14,8 @@ from pathlib import Path
 from unittest import mock
 
 from oncelog import Cluster
-from oncelog.deploy import local_cluster
-from oncelog.deploy.cli_common import show
+from oncelog.deploy.cluster import local_cluster
+from oncelog.deploy.cluster.terminal import show
 
 from .burdens import (
     Burden,

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from oncelog import Cluster
-from oncelog.deploy.cluster_watch import ClusterWatch, WatchResult
-from oncelog.deploy.probe import LIMIT_MS
+from oncelog.deploy.inspect.cluster_watch import ClusterWatch, WatchResult
+from oncelog.deploy.inspect.probe import LIMIT_MS
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic

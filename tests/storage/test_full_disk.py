@@ -10,7 +10,7 @@ from oncelog.storage.checkpoint import LeaderEpochCheckpoint
 from oncelog.storage.flush_job import FlushJob
 from oncelog.storage.log_durability import SEGMENTS_A_JOB
 from oncelog.storage.partition_log import Origin
-from oncelog.storage.snapshot_files import SnapshotFiles
+from oncelog.storage.producers.snapshot_files import SnapshotFiles
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header, restamp

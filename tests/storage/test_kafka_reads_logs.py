@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from oncelog.storage.producer_entry import Origin
+from oncelog.storage.producers.entry import Origin
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.record_batch import decode_header
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from oncelog.storage.cleaning import CleanedGroup
-from oncelog.storage.index import OffsetIndex, TimeIndex
-from oncelog.storage.log_cleaner import LogCleaner
+from oncelog.storage.compaction.cleaning import CleanedGroup
+from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
-from oncelog.storage.producer_snapshot import ProducerSnapshotEntry, encode
-from oncelog.storage.transaction_index import AbortedTransaction, TransactionIndex
+from oncelog.storage.producers.snapshot import ProducerSnapshotEntry, encode
+from oncelog.storage.segments.index import OffsetIndex, TimeIndex
+from oncelog.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oncelog.storage import snapshot_files
 from oncelog.storage.log_config import LogConfig
-from oncelog.storage.log_file import scan_batches
 from oncelog.storage.partition_log import PartitionLog
-from oncelog.storage.producer_entry import Origin
+from oncelog.storage.producers import snapshot_files
+from oncelog.storage.producers.entry import Origin
+from oncelog.storage.segments.log_file import scan_batches
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header, iterate_batches

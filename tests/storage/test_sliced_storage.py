@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from oncelog.storage import local_log
-from oncelog.storage.producer_snapshot import decode, encode
-from oncelog.storage.producer_state import ProducerStateTable
+from oncelog.storage.producers.snapshot import decode, encode
+from oncelog.storage.producers.state import ProducerStateTable
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.steps import run_to_end
 

@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from oncelog.coordinator.cluster_tables import ClusterTables
 from oncelog.coordinator.groups.offset_table import OffsetTable
-from oncelog.coordinator.raft.group_log import GroupLog
-from oncelog.coordinator.raft.journal import Journal
-from oncelog.coordinator.raft.records import encode_frame
-from oncelog.coordinator.transactions import decisions, led_shards
-from oncelog.coordinator.transactions.leader import ShardLeader
-from oncelog.coordinator.transactions.markers import MarkerSender
-from oncelog.coordinator.transactions.service import TransactionCoordinators
+from oncelog.coordinator.metadata.cluster_tables import ClusterTables
+from oncelog.coordinator.raft.wal.group_log import GroupLog
+from oncelog.coordinator.raft.wal.journal import Journal
+from oncelog.coordinator.raft.wal.records import encode_frame
+from oncelog.coordinator.transactions import decisions
 from oncelog.coordinator.transactions.states import TransactionState
+from oncelog.node.transactions import shard_timeouts
+from oncelog.node.transactions.marker_sender import MarkerSender
+from oncelog.node.transactions.service import TransactionCoordinators
+from oncelog.node.transactions.shard_leader import ShardLeader
 
 from .patching import replaced, together
 
@@ -99,4 +100,4 @@ def same_epoch_after_timeout() -> AbstractContextManager[Any]:
             return sound(record, **given)
         return decisions.Fence(prepare(record, False, False, now_ms, fresh_producer_id).record)
 
-    return replaced(led_shards, "abort_open", abort)
+    return replaced(shard_timeouts, "abort_open", abort)

@@ -6,21 +6,23 @@ from typing import Any
 
 from crc32c import crc32c
 
-from oncelog.coordinator.transactions import decisions, service
-from oncelog.node.hosted_partition import ANY_EPOCH
-from oncelog.node.replica_manager import ReplicaManager
-from oncelog.node.transaction_markers import MarkerWriter
+from oncelog.coordinator.transactions import decisions
+from oncelog.node.partitions.hosted_partition import ANY_EPOCH
+from oncelog.node.partitions.replica_manager import ReplicaManager
+from oncelog.node.transactions import service
+from oncelog.node.transactions.marker_writer import MarkerWriter
 from oncelog.replication import replica_server
 from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.replica_server import judge_position
-from oncelog.storage import log_config, producer_snapshot, producer_state, snapshot_files
+from oncelog.storage import log_config
 from oncelog.storage.log_config import LONG_MAX
 from oncelog.storage.partition_log import Origin
-from oncelog.storage.producer_entry import ProducerEntry
-from oncelog.storage.producer_state import ProducerStateTable
-from oncelog.storage.producer_verdicts import ACCEPTED, judge_marker
+from oncelog.storage.producers import snapshot, snapshot_files, state
+from oncelog.storage.producers.entry import ProducerEntry
+from oncelog.storage.producers.state import ProducerStateTable
+from oncelog.storage.producers.verdicts import ACCEPTED, judge_marker
+from oncelog.storage.producers.verification_guard import VerificationGuards
 from oncelog.storage.transactional_log import TransactionalLog
-from oncelog.storage.verification import VerificationGuards
 from oncelog.wire.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
 
 from .patching import replaced, together
@@ -74,7 +76,7 @@ def no_coordinator_epoch() -> AbstractContextManager[Any]:
         except TransactionCoordinatorFenced:
             return ACCEPTED
 
-    return replaced(producer_state, "judge_marker", judge)
+    return replaced(state, "judge_marker", judge)
 
 
 def no_prepare_index() -> AbstractContextManager[Any]:
@@ -85,7 +87,7 @@ def no_prepare_index() -> AbstractContextManager[Any]:
         return sound(self, marker, topic, index, ANY_EPOCH)
 
     return together(
-        replaced(producer_state, "check_marker_is_due", lambda *_: None),
+        replaced(state, "check_marker_is_due", lambda *_: None),
         replaced(MarkerWriter, "_append", append),
     )
 
@@ -162,6 +164,6 @@ def unchecked_snapshot() -> AbstractContextManager[Any]:
 
     def decode(data: bytes, path: Any = "snapshot") -> Any:
         body = data[CRC_END:]
-        return producer_snapshot.decode(data[:2] + crc32c(body).to_bytes(4, "big") + body, path)
+        return snapshot.decode(data[:2] + crc32c(body).to_bytes(4, "big") + body, path)
 
     return replaced(snapshot_files, "decode_snapshot", decode)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from oncelog.deploy.node_process import NodeProcess
+from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.node.__main__ import main
 
 from .. import own_nodes

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from oncelog.coordinator import controller
-from oncelog.node.checkpoint_writer import CheckpointWriter
-from oncelog.node.logs import DirectoryJob, Logs
+from oncelog.coordinator.controller import controller
+from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
+from oncelog.node.partitions.logs import DirectoryJob, Logs
 from oncelog.storage import disk_guard
+from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.disk_guard import DiskGuard
-from oncelog.storage.entry_file import EntryFile
-from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.log_durability import Durability
+from oncelog.storage.segments.entry_file import EntryFile
 
 from .patching import replaced, together
 

@@ -10,15 +10,15 @@ import time
 from typing import Any
 
 from oncelog.client.connection import Connection
-from oncelog.deploy.chaos.payloads import plain
-from oncelog.deploy.history_outcomes import (
+from oncelog.deploy.chaos.load.payloads import plain
+from oncelog.deploy.judge.history.outcomes import (
     EndedTransaction,
     outcome_of_send,
     outcome_of_transaction,
 )
-from oncelog.deploy.history_recorder import Begun
-from oncelog.deploy.history_rows import Handle
-from oncelog.deploy.history_schema import Outcome
+from oncelog.deploy.judge.history.recorder import Begun
+from oncelog.deploy.judge.history.rows import Handle
+from oncelog.deploy.judge.history.schema import Outcome
 from oncelog.wire.errors import ErrorCode, KafkaError, NetworkException
 from oncelog.wire.messages import control, produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic

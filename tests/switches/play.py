@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.coordinator.raft.outcomes import CorruptJournal
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.judge.history.recorder import Recorder
 
 from ..simulation.invariants import Invariants
 from ..simulation.outcome import NAMED, Shape

@@ -3,9 +3,9 @@
 import asyncio
 
 from oncelog.client.connection import Connection
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_scan import dump_logs
-from oncelog.deploy.local_cluster import Cluster
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.logs.scan import dump_logs
 
 from ..interop.delaying_proxy import DelayingProxy
 from .stage import answer, flip_epochs

@@ -1,6 +1,6 @@
 """Directed scenarios about one log: what is sent again, what only a leader has, what is damaged."""
 
-from oncelog.deploy.history_schema import Outcome
+from oncelog.deploy.judge.history.schema import Outcome
 from oncelog.wire.errors import KafkaError
 
 from .old_producer import OldProducer

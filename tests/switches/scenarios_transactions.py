@@ -2,10 +2,10 @@
 
 import asyncio
 
-from oncelog.client.transaction_requests import GroupMetadata
-from oncelog.deploy.chaos.payloads import plain
-from oncelog.deploy.chaos.recorded_producer import RecordedProducer
-from oncelog.deploy.history_schema import Outcome
+from oncelog.client.group_metadata import GroupMetadata
+from oncelog.deploy.chaos.load.payloads import plain
+from oncelog.deploy.chaos.load.recorded_producer import RecordedProducer
+from oncelog.deploy.judge.history.schema import Outcome
 from oncelog.wire.messages import control
 
 from .old_producer import END, END_VERSION, OldProducer

@@ -3,8 +3,8 @@
 import asyncio
 
 from oncelog.client.connection import Connection
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_scan import dump_logs
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.logs.scan import dump_logs
 
 from ..simulation.virtual_cluster import VirtualCluster
 from ..simulation.wires import PORT_BASE

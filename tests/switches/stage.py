@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 from oncelog.client.admin import LATEST, Admin
 from oncelog.client.connection import Connection
-from oncelog.deploy.chaos.load_settings import LoadSettings
-from oncelog.deploy.chaos.payloads import value_of
-from oncelog.deploy.checks.verdict import Verdict, judge
-from oncelog.deploy.history import History
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_scan import scan_topics
-from oncelog.deploy.history_schema import Outcome
+from oncelog.deploy.chaos.load.payloads import value_of
+from oncelog.deploy.chaos.load.settings import LoadSettings
+from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.history.schema import Outcome
+from oncelog.deploy.judge.logs.scan import scan_topics
+from oncelog.deploy.judge.verdict import Verdict, judge
 from oncelog.wire.errors import KafkaError
 
 PATIENCE_S, MARKERS_S = 30.0, 8.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.deploy.checks.catalogue import ANOMALIES
+from oncelog.deploy.judge.catalogue import ANOMALIES
 
 from . import play, results
 from .catalogue import SWITCHES

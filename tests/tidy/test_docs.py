@@ -12,18 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.client.producer_state import ALLOWED, CALLS, Call, ProducerState
 from oncelog.client.settings import ADMIN, CONSUMER, PRODUCER, SECURITY, Setting
+from oncelog.client.transactions.producer_state import ALLOWED, CALLS, Call, ProducerState
 from oncelog.coordinator.groups.group_table import METADATA_BYTES_MAX as GROUPS_BYTES_MAX
-from oncelog.deploy.cli import run
-from oncelog.node.api_table import served_apis
-from oncelog.node.config import BROKER_KEYS
-from oncelog.node.config_keys import BrokerKey
-from oncelog.node.dispatch import Api
-from oncelog.node.handlers import fetch, offsets, produce
-from oncelog.node.handlers.groups import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
-from oncelog.node.handlers.offset_commits import OFFSETS_MAX
-from oncelog.node.large_requests import ASIDE_AFTER_S, ASIDE_BYTES_MAX, IN_WORK_BYTES_MAX
+from oncelog.deploy.cli.main import run
+from oncelog.node.config.broker_config import BROKER_KEYS
+from oncelog.node.config.keys import BrokerKey
+from oncelog.node.handlers.api_table import served_apis
+from oncelog.node.handlers.groups.members import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
+from oncelog.node.handlers.groups.offset_commits import OFFSETS_MAX
+from oncelog.node.listener.dispatch import Api
+from oncelog.node.listener.large_requests import ASIDE_AFTER_S, ASIDE_BYTES_MAX, IN_WORK_BYTES_MAX
 from oncelog.storage.topic_configs import TOPIC_CONFIGS
 from oncelog.wire.messages.control import API_NAMES
 from oncelog.wire.primitives import REQUEST_ELEMENTS_MAX
@@ -98,8 +97,7 @@ FIXED_CAPS = (
 
 def served() -> list[Api]:
     """What a broker answers, by key."""
-    log_apis = (*produce.apis(), *fetch.apis(), *offsets.apis())
-    return sorted(served_apis(logging.getLogger(__name__), log_apis), key=lambda api: int(api.key))
+    return sorted(served_apis(logging.getLogger(__name__)), key=lambda api: int(api.key))
 
 
 def protocol_page() -> str:
@@ -115,7 +113,8 @@ def protocol_page() -> str:
         rows.append((str(int(api.key)), API_NAMES[api.key], versions, remark))
     return f"""# The protocol that is served
 
-Made from the broker's table of APIs (`node/api_table.py`); `tests/tidy/test_docs.py` keeps it so.
+Made from the broker's table of APIs (`node/handlers/api_table.py`);
+`tests/tidy/test_docs.py` keeps it so.
 A request with another key closes its connection, as does a version that is not here; only
 ApiVersions answers UNSUPPORTED_VERSION with the versions that it has.
 
@@ -160,7 +159,7 @@ def configuration_page() -> str:
     ]
     return f"""# Configuration
 
-Made from the tables of `node/broker_settings.py` and `storage/topic_configs.py`;
+Made from the tables of `node/config/broker_keys.py` and `storage/topic_configs.py`;
 `tests/tidy/test_docs.py` keeps it so. Names are Kafka's; those that begin with `oncelog.` are ours.
 A name that is not here, and a value that would not be honoured, is refused with a sentence.
 

@@ -21,8 +21,8 @@ from oncelog.coordinator.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from oncelog.storage.cleaning import CleanedGroup
-from oncelog.storage.log_cleaner import LogCleaner
+from oncelog.storage.compaction.cleaning import CleanedGroup
+from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.wire.control_record import ControlType, decode_marker, encode_marker

@@ -15,9 +15,9 @@ from pysyncobj.journal import FileJournal
 from pysyncobj.node import Node
 
 from oncelog.coordinator.raft import CorruptJournal
-from oncelog.coordinator.raft.disk import DirectoryDisk
-from oncelog.coordinator.raft.journal import Journal
-from oncelog.coordinator.raft.recovery import RecoveredJournal, recover
+from oncelog.coordinator.raft.wal.disk import DirectoryDisk
+from oncelog.coordinator.raft.wal.journal import Journal
+from oncelog.coordinator.raft.wal.recovery import RecoveredJournal, recover
 
 from ...simulation.raft_simulation import Cluster
 from .stock import StockNetwork

@@ -1,6 +1,6 @@
 """The tables of the coordinator: state x request x epoch x V1 or V2 x retry.
 
-What Apache Kafka answers is compared in tests/coordinator/test_recorded_transactions.py.
+What Apache Kafka answers is compared in test_recorded_transactions.py.
 """
 
 from dataclasses import replace

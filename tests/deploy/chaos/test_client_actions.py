@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from oncelog.deploy.chaos import client_actions
-from oncelog.deploy.chaos.load_settings import APPEND, LoadSettings
-from oncelog.deploy.chaos.schedule import Planned
+from oncelog.deploy.chaos.load.settings import APPEND, LoadSettings
 from oncelog.deploy.chaos.stage import Stage
-from oncelog.deploy.history_recorder import Recorder
+from oncelog.deploy.faults.schedule import Planned
+from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.wire.errors import KafkaError, PreferredLeaderNotAvailable
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from oncelog.deploy.chaos.remains import shared_epochs, survivors
-from oncelog.node.shard_journal import ShardEntry
+from oncelog.node.transactions.shard_journal import ShardEntry
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.messages.transaction_log import TransactionLogValue
 from oncelog.wire.records import Record, encode_batch

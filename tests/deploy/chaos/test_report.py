@@ -7,10 +7,10 @@ import pytest
 
 from oncelog.deploy.chaos.report import lane_of, write_report
 from oncelog.deploy.chaos.series import series_of
-from oncelog.deploy.failure import Failure
-from oncelog.deploy.history import History
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_schema import Isolation, Outcome
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.history.schema import Isolation, Outcome
 
 MS = 1_000_000
 

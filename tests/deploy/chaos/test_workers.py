@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from oncelog.deploy.chaos import workers as under_test
-from oncelog.deploy.chaos.worker import STUCK, WorkerOrder
+from oncelog.deploy.chaos.load.order import STUCK, WorkerOrder
 from oncelog.deploy.chaos.workers import Workers
 
 PATIENCE_S = 20.0

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from oncelog.deploy.history import History
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_schema import TABLES, Column, Outcome
+from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.history.schema import TABLES, Column, Outcome
 
 
 class Edit:

@@ -6,12 +6,12 @@ it polls it polls at its end, just before it commits.
 
 from typing import NamedTuple
 
-from oncelog.deploy.checks.verdict import Verdict, judge
-from oncelog.deploy.checks.view import View
-from oncelog.deploy.history import History
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_rows import Handle
-from oncelog.deploy.history_schema import Outcome
+from oncelog.deploy.judge.analysis.view import View
+from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.history.rows import Handle
+from oncelog.deploy.judge.history.schema import Outcome
+from oncelog.deploy.judge.verdict import Verdict, judge
 
 OUTCOMES = {"ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO}
 J_CHECKS = [f"J{number}" for number in range(1, 10)]

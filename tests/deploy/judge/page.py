@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from oncelog.deploy.checks.catalogue import ANOMALIES, CHECKS
-from oncelog.deploy.checks.partition_audit import AUDIT_ANOMALIES
-from oncelog.deploy.checks.verdict import judge
-from oncelog.deploy.history import History
-from oncelog.deploy.history_schema import TABLES
+from oncelog.deploy.judge.catalogue import ANOMALIES, CHECKS
+from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.history.schema import TABLES
+from oncelog.deploy.judge.logs.partition_audit import AUDIT_ANOMALIES
+from oncelog.deploy.judge.verdict import judge
 
 from .edit import Edit, NoPlace
 from .plants import all_plants
@@ -133,9 +133,10 @@ are searched.
 
 ## How a run is recorded
 
-`deploy/history_recorder.py` needs only the standard library. Any number of processes may record
-into one run at once: `Recorder.open(RUN)` takes the next free folder `RUN/history/NNNN`, whose
-number makes its process, transaction and value numbers differ from all others. Rows have a fixed
+`deploy/judge/history/recorder.py` needs only the standard library. Any number of processes may
+record into one run at once: `Recorder.open(RUN)` takes the next free folder
+`RUN/history/NNNN`, whose number makes its process,
+transaction and value numbers differ from all others. Rows have a fixed
 width and are packed into a mapped file: about 3 us each, no system call, and nothing is lost when
 the process is killed. A row is written *before* its request leaves, with the outcome `info`, and
 completed in place; so what a killed client was doing is in the history, with its outcome unknown.
@@ -150,7 +151,7 @@ beside the logs (`batches`, `ends`, `file_findings`); `committed`, `decisions`, 
 scan for timeouts) and `is_at_rest` (false: open transactions are no finding).
 
 What an error says of an operation (ok, fail, info) is decided in one place:
-`deploy/history_outcomes.py`.
+`deploy/judge/history/outcomes.py`.
 
 Rules that recorders keep:
 - A *process* is one incarnation of one client and does one thing after another. When it may be

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from oncelog.deploy.history_schema import Outcome
+from oncelog.deploy.judge.history.schema import Outcome
 
 from .edit import Edit, NoPlace
 

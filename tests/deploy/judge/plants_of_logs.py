@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oncelog.deploy.history_schema import Marker, Outcome
+from oncelog.deploy.judge.history.schema import Marker, Outcome
 
 from .edit import Edit, NoPlace
 from .plants import plant

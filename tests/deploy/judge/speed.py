@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oncelog.deploy.history_recorder import Recorder
-from oncelog.deploy.history_schema import NONE, TABLES, Isolation, Outcome
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.history.schema import NONE, TABLES, Isolation, Outcome
 
 PARTITIONS, PROCESSES, A_TRANSACTION = 12, 16, 10
 
@@ -66,7 +66,7 @@ def make(run: Path, sends: int) -> None:
 
 def main(sends: int, folder: str | None) -> None:
     """Make, seal, judge, tell."""
-    from oncelog.deploy.history_files import seal
+    from oncelog.deploy.judge.history.files import seal
 
     run = Path(tempfile.mkdtemp(dir=folder))
     try:
@@ -82,9 +82,9 @@ def main(sends: int, folder: str | None) -> None:
 
 def judge_it(run: Path) -> None:
     """Judge a run and print time and memory."""
-    from oncelog.deploy.checks.catalogue import CHECKS
-    from oncelog.deploy.checks.verdict import judge
-    from oncelog.deploy.history import History
+    from oncelog.deploy.judge.catalogue import CHECKS
+    from oncelog.deploy.judge.history.columns import History
+    from oncelog.deploy.judge.verdict import judge
 
     started, cpu = time.perf_counter(), time.process_time()
     verdict = judge(History.open(run), timed=lambda name, s: print(f"  {name} {s:.2f} s"))

@@ -9,13 +9,13 @@ import random
 import numpy as np
 import pytest
 
-from oncelog.deploy.checks.j5_unseen import unseen_over_time
-from oncelog.deploy.checks.lag import realtime_lag, worst_lag
-from oncelog.deploy.checks.verdict import judge
-from oncelog.deploy.checks.view import View
-from oncelog.deploy.history import History
-from oncelog.deploy.history_progress import UnreadPartitions, highest_offsets
-from oncelog.deploy.history_recorder import Recorder
+from oncelog.deploy.judge.analysis.lag import realtime_lag, worst_lag
+from oncelog.deploy.judge.analysis.view import View
+from oncelog.deploy.judge.checks.j5_unseen import unseen_over_time
+from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.history.progress import UnreadPartitions, highest_offsets
+from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.deploy.judge.verdict import judge
 
 from .jepsen_ops import Ops, Poll, Send, poll
 

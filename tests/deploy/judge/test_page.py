@@ -1,6 +1,6 @@
 """docs/judge.md says what the code says."""
 
-from oncelog.deploy.checks.catalogue import ANOMALIES
+from oncelog.deploy.judge.catalogue import ANOMALIES
 
 from .page import JEPSEN, MEANINGS, PAGE, TABLES, jepsen_cases, page, plant_and_judge
 

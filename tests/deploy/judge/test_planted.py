@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from oncelog.deploy.checks.catalogue import ANOMALIES
-from oncelog.deploy.checks.verdict import judge
-from oncelog.deploy.history import History
+from oncelog.deploy.judge.catalogue import ANOMALIES
+from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.verdict import judge
 
 from .edit import Edit, NoPlace
 from .plants import all_plants

@@ -8,8 +8,8 @@ import random
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from oncelog.deploy.history_recorder import Begun, Recorder
-from oncelog.deploy.history_schema import NONE, Isolation, Marker, Outcome
+from oncelog.deploy.judge.history.recorder import Begun, Recorder
+from oncelog.deploy.judge.history.schema import NONE, Isolation, Marker, Outcome
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 COMMITTED = Isolation.READ_COMMITTED

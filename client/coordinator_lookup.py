@@ -1,0 +1,26 @@
+"""Who coordinates a group or a transactional id."""
+
+from ..wire.errors import KafkaError, error_for
+from .cluster_view import ClusterView
+from .security.permissions import error_about
+
+FIND_COORDINATOR = 10
+GROUP = 0
+
+
+async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -> int:
+    """One question: the node. Raises what the broker says."""
+    connection = await view.any_broker()
+    values = {"key_type": key_type, "coordinator_keys": [key]}
+    (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
+    if found.error_code:
+        operation = "Read" if key_type == GROUP else "Write"
+        raise error_about(int(found.error_code), key, operation, found.error_message or None)
+    return int(found.node_id)
+
+
+def raise_code(code: int, message: str | None = None) -> None:
+    """Raise what a code of an answer says, unless it is 0."""
+    if code:
+        problem: KafkaError = error_for(int(code), message or None)
+        raise problem

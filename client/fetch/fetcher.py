@@ -1,0 +1,209 @@
+"""Fetches ahead: one request at a time to each leader, answers into the partitions' states.
+
+Rules of this file. A partition is asked for while less than two of its answers wait, and nothing is
+while two times fetch.max.bytes wait, so that memory is bounded by the settings (and one answer of
+each leader on its way) and the broker works while the program does. Fetches have connections of
+their own: a long poll would keep everything else on the connection waiting. A problem with one
+partition is kept in `problems` for the next poll; a leader that has moved is looked for, and asked
+whether its log goes on from what we know before anything is fetched from it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+
+from ...wire.errors import ErrorCode, KafkaError, error_for
+from ...wire.messages import fetch
+from ..cluster_view import Broker, ClusterView
+from ..security.permissions import error_about
+from ..settings import Settings
+from .epoch_queries import EpochEnd, epoch_ends
+from .state import FetchState
+
+FETCH, BY_NAME_NEWEST, CHANNEL = 1, 12, "fetch"
+ANSWERS_AHEAD = 2
+RETRY_PAUSE_MS = 50
+TopicPartition = tuple[str, int]
+
+
+class Fetcher:
+    """See the top of the file; `states` are the caller's, and may change at any time."""
+
+    def __init__(self, view: ClusterView, settings: Settings) -> None:
+        self._view, self._settings = view, settings
+        self._is_committed = settings.isolation_level == "read_committed"
+        self.arrived = asyncio.Event()
+        self.problems: list[KafkaError] = []
+        self.out_of_range: list[FetchState] = []
+        self.truncated: list[tuple[FetchState, EpochEnd]] = []
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self, states: Iterable[FetchState]) -> None:
+        """Ask for what is wanted and not on its way."""
+        by_leader: dict[int, list[FetchState]] = {}
+        moved: dict[int, list[FetchState]] = {}
+        unknown: set[str] = set()
+        states = [state for state in states if not state.is_paused and state.position >= 0]
+        if sum(s.buffered_bytes for s in states) >= ANSWERS_AHEAD * self._settings.fetch_max_bytes:
+            return
+        partitions, brokers = self._view.snapshot.partitions, self._view.snapshot.brokers
+        for state in states:
+            if state.answers_waiting >= ANSWERS_AHEAD:
+                continue
+            known = partitions.get((state.topic, state.partition))
+            if known is None or known.leader < 0 or known.leader not in brokers:
+                unknown.add(state.topic)
+            elif known.leader not in self._tasks:
+                is_moved = state.needs_check(known.leader_epoch)
+                into = moved if is_moved else by_leader
+                into.setdefault(known.leader, []).append(state)
+        for leader, doubtful in moved.items():
+            self._run(leader, self._check(leader, doubtful))
+        for leader, wanted in by_leader.items():
+            if leader not in moved:
+                self._run(leader, self._fetch(leader, wanted))
+        if unknown and self._looking is None:
+            self._looking = asyncio.create_task(self._look(unknown))
+
+    async def close(self) -> None:
+        """Give up what is on its way."""
+        tasks = [*self._tasks.values(), *([self._looking] if self._looking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _run(self, leader: int, work) -> None:  # type: ignore[no-untyped-def]
+        task = asyncio.create_task(work)
+        self._tasks[leader] = task
+
+        def over(done: "asyncio.Task[None]") -> None:
+            if self._tasks.get(leader) is done:
+                del self._tasks[leader]
+            if not done.cancelled() and (problem := done.exception()) is not None:
+                known = problem if isinstance(problem, KafkaError) else KafkaError(repr(problem))
+                self.problems.append(known)
+            self.arrived.set()
+
+        task.add_done_callback(over)
+
+    async def _look(self, topics: set[str]) -> None:
+        """Learn who leads now, after a little while."""
+        try:
+            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+            await self._view.refresh(topics)
+        except KafkaError as problem:
+            if not problem.retriable:
+                self.problems.append(problem)
+        finally:
+            self._looking = None
+            self.arrived.set()
+
+    async def _check(self, leader: int, states: list[FetchState]) -> None:
+        """Ask a new leader whether its log goes on from what we know (KIP-320)."""
+        places = {(s.topic, s.partition): s for s in states}
+        partitions = self._view.snapshot.partitions
+        asked = {key: (s.fetch_epoch, partitions[key].leader_epoch) for key, s in places.items()}
+        before = {key: (s.position, s.fetch_offset) for key, s in places.items()}
+        try:
+            ends = await epoch_ends(self._view, leader, asked)
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            await self._look({topic for topic, _ in asked})
+            return
+        stale: set[str] = set()
+        for key, state in places.items():
+            if (state.position, state.fetch_offset) != before[key]:
+                continue  # a poll or a seek meanwhile: it is asked again
+            end = None if ends is None else ends[key]
+            if end is None:
+                state.checked_epoch = asked[key][1]
+            elif end.error_code:
+                stale.add(key[0])
+            elif state.is_truncated(end.leader_epoch, end.end_offset, asked[key][1]):
+                self.truncated.append((state, end))
+        if stale:
+            await self._look(stale)
+
+    async def _fetch(self, leader: int, states: list[FetchState]) -> None:
+        s = self._settings
+        topics: dict[str, fetch.FetchTopic] = {}
+        asked: dict[TopicPartition, tuple[FetchState, int, int]] = {}
+        for state in states:
+            name, number = state.topic, state.partition
+            known = self._view.snapshot.partitions.get((name, number))
+            epoch = known.leader_epoch if known is not None else -1
+            topic = topics.setdefault(name, fetch.FetchTopic(name, None, []))
+            topic.partitions.append(
+                fetch.FetchPartition(number, state.fetch_offset, s.max_partition_fetch_bytes, epoch)
+            )
+            asked[(name, number)] = (state, state.fetch_offset, epoch)
+        request = fetch.FetchRequest(
+            s.fetch_max_wait_ms,
+            s.fetch_min_bytes,
+            list(topics.values()),
+            max_bytes=s.fetch_max_bytes,
+            isolation_level=int(self._is_committed),
+        )
+        try:
+            connection = await self._view.broker(leader, CHANNEL)
+            version = connection.version_for(FETCH, newest=BY_NAME_NEWEST)
+            body = fetch.encode_request(request, version)
+            limit_ms = s.request_timeout_ms + s.fetch_max_wait_ms
+            answer = await connection.send(FETCH, version, body, timeout_ms=limit_ms)
+            response = fetch.decode_response(answer, version)
+            if response.error_code:
+                raise error_for(response.error_code)
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            await self._look(set(topics))
+            return
+        stale = self._take(response, asked)
+        if stale:
+            await self._look(stale)
+
+    def _take(
+        self,
+        response: fetch.FetchResponse,
+        asked: dict[TopicPartition, tuple[FetchState, int, int]],
+    ) -> set[str]:
+        stale: set[str] = set()
+        endpoints = {e[0]: Broker(*e) for e in response.node_endpoints}
+        for topic in response.topics:
+            assert topic.name is not None
+            for p in topic.partitions:
+                state, offset, leader_epoch = asked[(topic.name, p.index)]
+                if state.fetch_offset != offset:
+                    continue  # a seek meanwhile
+                if p.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    state.log_start_offset = p.log_start_offset
+                    self.out_of_range.append(state)
+                elif p.error_code:
+                    problem = error_for(p.error_code)
+                    if not problem.retriable:
+                        words = f"{topic.name}/{p.index}: {problem}"
+                        self.problems.append(error_about(p.error_code, topic.name, "Read", words))
+                        continue
+                    stale.add(topic.name)
+                    if p.current_leader is not None:
+                        node, epoch = p.current_leader
+                        hint = endpoints.get(node)
+                        self._view.learn_leader(topic.name, p.index, node, epoch, hint)
+                else:
+                    state.high_watermark = p.high_watermark
+                    state.last_stable_offset = p.last_stable_offset
+                    state.log_start_offset = p.log_start_offset
+                    state.load(p.records, p.aborted_transactions, leader_epoch)
+        return stale
+
+
+async def wait_for(event: asyncio.Event, timeout_ms: float) -> None:
+    """Return when the event is set, or the time is over."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_ms / 1000):
+            await event.wait()
+
+
+Listener = Callable[[list[TopicPartition]], object]

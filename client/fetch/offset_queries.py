@@ -1,0 +1,109 @@
+"""ListOffsets: where partitions begin and end, and which offset belongs to a time.
+
+Asked of each leader for all its partitions at once, and again where one has moved.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...wire.errors import KafkaError, LeaderNotAvailable, error_for
+from ..cluster_view import ClusterView
+from ..security.permissions import error_about
+
+LIST_OFFSETS = 2
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+TopicPartition = tuple[str, int]
+
+
+async def list_offsets(
+    view: ClusterView,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool,
+    timeout_ms: int,
+) -> dict[TopicPartition, int]:
+    """Offsets for EARLIEST, LATEST, MAX_TIMESTAMP or wall times in ms; -1 where there is none."""
+    found = await _ask(view, wanted, read_committed=read_committed, timeout_ms=timeout_ms)
+    return {key: offset for key, (offset, _) in found.items()}
+
+
+async def offsets_for_times(
+    view: ClusterView,
+    times_ms: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool,
+    timeout_ms: int,
+) -> dict[TopicPartition, tuple[int, int] | None]:
+    """(offset, timestamp) of the first record at or after each time; None where there is none."""
+    if any(time_ms < 0 for time_ms in times_ms.values()):
+        raise ValueError("times are wall-clock milliseconds, not below 0")
+    found = await _ask(view, times_ms, read_committed=read_committed, timeout_ms=timeout_ms)
+    return {key: each if each[0] >= 0 else None for key, each in found.items()}
+
+
+async def _ask(
+    view: ClusterView,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool,
+    timeout_ms: int,
+) -> dict[TopicPartition, tuple[int, int]]:
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    topics = {topic for topic, _ in wanted}
+
+    async def attempt() -> None:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        problem: KafkaError | None = None
+        for key in wanted:
+            if key in found:
+                continue
+            known = view.snapshot.partitions.get(key)
+            if known is None:
+                await view.leader_of(*key)  # looks for it, and raises when there is none
+                known = view.snapshot.partitions[key]
+            if known.leader < 0:
+                problem = LeaderNotAvailable(f"{key[0]}/{key[1]} has no leader at the moment")
+                continue
+            by_leader.setdefault(known.leader, []).append(key)
+        for leader, keys in by_leader.items():
+            problem = await _ask_leader(leader, keys) or problem
+        if problem is not None:
+            raise problem
+
+    async def _ask_leader(leader: int, keys: list[TopicPartition]) -> KafkaError | None:
+        listed: dict[str, list[dict[str, Any]]] = {}
+        for topic, partition in keys:
+            listed.setdefault(topic, []).append({
+                "partition_index": partition,
+                "timestamp": wanted[(topic, partition)],
+                "current_leader_epoch": -1,
+            })  # fmt: skip
+        values = {
+            "replica_id": -1,
+            "isolation_level": int(read_committed),
+            "topics": [{"name": name, "partitions": each} for name, each in listed.items()],
+        }
+        try:
+            answer = await (await view.broker(leader)).call(LIST_OFFSETS, values)
+        except KafkaError as problem:
+            return problem
+        problem = None
+        for topic in answer.topics:
+            for p in topic.partitions:
+                key = (str(topic.name), p.partition_index)
+                if p.error_code:
+                    sentence = error_for(int(p.error_code))
+                    words = f"{key[0]}/{key[1]}: {sentence}"
+                    problem = error_about(int(p.error_code), key[0], "Describe", words)
+                    if not problem.retriable:
+                        raise problem
+                else:
+                    found[key] = (p.offset, _milliseconds(p.timestamp))
+        return problem
+
+    await view.retrying(attempt, timeout_ms=timeout_ms, topics=topics)
+    return found
+
+
+def _milliseconds(timestamp: Any) -> int:
+    return int(timestamp) if timestamp is not None else -1

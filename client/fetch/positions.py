@@ -1,0 +1,121 @@
+"""Where a consumer stands in its partitions: found, reset, committed.
+
+A position comes from the caller, from the group's committed offsets, or by auto.offset.reset, in
+this order. It is lost when the log no longer has it (retention), or when a new leader's log does
+not go on from it (an unclean election, KIP-320): then auto.offset.reset says how to go on, and with
+`none` the next poll raises, again and again, until the program seeks.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from ...wire.errors import OffsetOutOfRange
+from ..cluster_view import ClusterView
+from ..failures import LogTruncated, NoOffsetForPartition, PartitionNotAssigned
+from ..group_metadata import OffsetAndMetadata
+from ..settings import Settings
+from .epoch_queries import EpochEnd
+from .offset_queries import EARLIEST, LATEST, list_offsets
+from .state import FetchState
+
+UNKNOWN_POSITION = -1
+TopicPartition = tuple[str, int]
+Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata]]]
+
+
+class Positions:
+    """The partitions that are read, by topic and number; `committed` asks the group, if any."""
+
+    def __init__(self, view: ClusterView, settings: Settings, committed: Committed | None) -> None:
+        self._view, self._settings, self._committed = view, settings, committed
+        self.states: dict[TopicPartition, FetchState] = {}
+
+    def of(self, topic: str, partition: int) -> FetchState:
+        """The state of a partition. Raises PartitionNotAssigned."""
+        state = self.states.get((topic, partition))
+        if state is None:
+            raise PartitionNotAssigned(f"{topic}/{partition} is not assigned to this consumer")
+        return state
+
+    def settle(self) -> None:
+        """A poll begins: the program has done with what the last one gave."""
+        for state in self.states.values():
+            state.settle()
+
+    def settled(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What may be committed without the program's word."""
+        return {
+            key: OffsetAndMetadata(s.settled[0], leader_epoch=s.settled[1])
+            for key, s in self.states.items()
+            if s.settled[0] >= 0
+        }
+
+    def given_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions, with the leader epochs of the records before them."""
+        return {
+            key: OffsetAndMetadata(s.position, leader_epoch=s.position_epoch)
+            for key, s in self.states.items()
+            if s.position >= 0
+        }
+
+    async def find(self) -> None:
+        """Positions for partitions that have none."""
+        unknown = [key for key, s in self.states.items() if s.position < 0]
+        if unknown and self._committed is not None:
+            fresh = [key for key in unknown if self.states[key].log_start_offset < 0]
+            found = await self._committed(fresh) if fresh else {}
+            for key, each in found.items():
+                if key in self.states:
+                    self.states[key].seek(each.offset, each.leader_epoch)
+            unknown = [key for key in unknown if key not in found]
+        if not unknown:
+            return
+        reset = self._settings.auto_offset_reset
+        if reset == "none":
+            raise NoOffsetForPartition(f"no offset is known for {unknown}")
+        await self.seek_to(unknown, EARLIEST if reset == "earliest" else LATEST)
+
+    def out_of_range(self, state: FetchState) -> None:
+        """The log does not have the position. Raises OffsetOutOfRange without a way to go on."""
+        if self.states.get((state.topic, state.partition)) is not state or state.has_data:
+            return
+        if self._settings.auto_offset_reset == "none":
+            raise OffsetOutOfRange(
+                f"{state.topic}/{state.partition} has no offset {state.position}; "
+                f"it begins at {state.log_start_offset}"
+            )
+        self._forget(state)
+
+    def truncated(self, state: FetchState, end: EpochEnd) -> None:
+        """The log parts from what was given out. Raises LogTruncated without a way to go on."""
+        if self.states.get((state.topic, state.partition)) is not state:
+            return
+        if self._settings.auto_offset_reset == "none":
+            raise LogTruncated(
+                f"{state.topic}/{state.partition} was read up to offset {state.position} (leader "
+                f"epoch {state.position_epoch}); its new leader has the log up to {end.end_offset} "
+                f"(epoch {end.leader_epoch}): seek to go on"
+            )
+        if end.end_offset >= 0:
+            state.seek(min(end.end_offset, state.position), end.leader_epoch)
+        else:
+            self._forget(state)
+
+    def _forget(self, state: FetchState) -> None:
+        state.log_start_offset = max(0, state.log_start_offset)  # its committed offset is of no use
+        state.seek(UNKNOWN_POSITION)
+
+    async def seek_to(self, partitions: Iterable[TopicPartition] | None, where: int) -> None:
+        """Go on from EARLIEST or LATEST in these partitions (None: in all)."""
+        keys = list(self.states if partitions is None else partitions)
+        for key, offset in (await self.offsets(dict.fromkeys(keys, where))).items():
+            if key in self.states:
+                self.states[key].seek(offset)
+
+    async def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """As `list_offsets`, for this reader's isolation."""
+        return await list_offsets(
+            self._view,
+            wanted,
+            read_committed=self._settings.isolation_level == "read_committed",
+            timeout_ms=self._settings.default_api_timeout_ms,
+        )

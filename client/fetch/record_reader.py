@@ -1,0 +1,46 @@
+"""Records for a program, from the columns of `record_columns`."""
+
+from functools import partial
+from itertools import repeat
+from typing import NamedTuple
+
+from ...wire.record_batch import BatchHeader, Buffer
+from .record_columns import Headers, read_columns
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as a consumer gets it; timestamp in wall ms."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+_new = partial(tuple.__new__, ConsumerRecord)  # without a step of the interpreter for each
+
+
+def read_records(
+    topic: str, partition: int, buffer: Buffer, position: int, header: BatchHeader, from_offset: int
+) -> list[ConsumerRecord]:
+    """The records of the batch at a position, those below `from_offset` left out.
+
+    Raises InvalidRecord when they do not fill their batch exactly.
+    """
+    columns = read_columns(topic, partition, buffer, position, header)
+    if header.base_offset < from_offset:
+        columns = columns.between(from_offset)
+    headers = repeat(()) if columns.headers is None else columns.headers
+    rows = zip(
+        repeat(topic),
+        repeat(partition),
+        columns.offsets,
+        columns.timestamps,
+        columns.keys,
+        columns.values,
+        headers,
+    )
+    return list(map(_new, rows))

@@ -1,0 +1,257 @@
+"""What a reader has of each partition, and which records it may see (KIP-98).
+
+Pure. A fetch answers with whole batches, the first of which may begin before the asked offset.
+Control batches are never shown. Under read_committed the broker stops at the last stable offset and
+names the aborted transactions; a batch is dropped when its producer has an aborted transaction that
+began at or before it and whose abort marker has not been met yet.
+
+An answer is loaded as it came and taken apart batch by batch as records are asked for, so the
+position is always what the program has got, never what was fetched ahead of it. Data that cannot be
+read is dropped, so that the next fetch begins at the position again: nothing is passed over.
+
+Each place has the leader epoch of the record before it. When another leader is known than the one
+that gave us a record, the place is checked against its log first (KIP-320, `epoch_queries`).
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ...wire.control_record import ControlType, decode_marker
+from ...wire.errors import InvalidRecord, KafkaError
+from ...wire.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    decode_header,
+    iterate_batches,
+)
+from .record_columns import RecordColumns, read_columns
+from .record_reader import ConsumerRecord, read_records
+
+NO_EPOCH = -1
+
+
+class RawBatch(NamedTuple):
+    """A batch as it stands in the log, for audits; is_aborted: its transaction was aborted."""
+
+    topic: str
+    partition: int
+    header: BatchHeader
+    data: memoryview
+    is_aborted: bool
+
+    def columns(self, from_offset: int = 0, until_offset: int | None = None) -> RecordColumns:
+        """Its records between two offsets. Raises InvalidRecord, and for a marker, too."""
+        if self.header.is_control:
+            raise InvalidRecord("a control batch holds a marker, no records")
+        whole = read_columns(self.topic, self.partition, self.data, 0, self.header)
+        return whole.between(from_offset, until_offset)
+
+
+class FetchState:
+    """One partition: the next offset to give out, and what the last answers said."""
+
+    def __init__(self, topic: str, partition: int, position: int) -> None:
+        self.topic, self.partition, self.position = topic, partition, position
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+        self.is_paused = False
+        self.fetch_offset = position  # where the next fetch goes on
+        self.position_epoch = self.fetch_epoch = NO_EPOCH  # of the records before those places
+        self.checked_epoch = NO_EPOCH  # the leader's when the place was right
+        self.settled = position, NO_EPOCH  # the position when the last poll began
+        self._answers: deque[tuple[memoryview, Sequence[tuple[int, int]]]] = deque()
+        self._ready: deque[ConsumerRecord] = deque()  # of a batch that was cut by a limit
+        self._data: memoryview | None = None
+        self._at = self._batch_at = 0
+        self._next_offset = position  # behind the last batch that was taken apart
+        self._upcoming: deque[tuple[int, int]] = deque()
+        self._aborting: set[int] = set()
+
+    @property
+    def answers_waiting(self) -> int:
+        """How many answers have not been begun."""
+        return len(self._answers)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether something that was fetched has not been given out."""
+        return self._data is not None or bool(self._ready or self._answers)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What was fetched and has not been given out, in bytes."""
+        begun = len(self._data) - self._at if self._data is not None else 0
+        return begun + sum(len(data) for data, _ in self._answers)
+
+    def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Read from another offset; leader_epoch: of the record before it, where it is known."""
+        self.position, self.position_epoch = offset, leader_epoch
+        self.checked_epoch = NO_EPOCH
+        self.settle()
+        self.drop_fetched()
+
+    def settle(self) -> None:
+        """The program has done with all that it was given."""
+        self.settled = self.position, self.position_epoch
+
+    def drop_fetched(self) -> None:
+        """Fetch from the position again."""
+        self.fetch_offset = self._next_offset = self.position
+        self.fetch_epoch = self.position_epoch
+        self._data = None
+        self._answers.clear()
+        self._ready.clear()
+
+    def needs_check(self, leader_epoch: int) -> bool:
+        """Whether the next fetch goes to a leader whose log may be another one."""
+        return self.fetch_epoch >= 0 and leader_epoch > self.checked_epoch
+
+    def is_truncated(self, known_epoch: int, end_offset: int, leader_epoch: int) -> bool:
+        """Whether a log lacks what was given out.
+
+        Of the epochs up to `fetch_epoch` its leader, whose own epoch is `leader_epoch`, knows this
+        one as the last, and its end (-1: none at all).
+        """
+        knows = known_epoch >= self.fetch_epoch
+        if knows and end_offset >= self.fetch_offset:
+            self.checked_epoch = leader_epoch
+            return False
+        if end_offset < self.position or known_epoch < self.position_epoch:
+            return True
+        self.drop_fetched()  # only what was fetched ahead is gone
+        return False
+
+    def load(
+        self,
+        data: Buffer,
+        aborted: Sequence[tuple[int, int]] | None,
+        leader_epoch: int = NO_EPOCH,
+    ) -> None:
+        """An answer to a fetch from `fetch_offset`; leader_epoch: of who gave it."""
+        view = memoryview(data)
+        last = None
+        for _, header in iterate_batches(view):
+            last = header
+        if last is not None:
+            self.fetch_offset, self.fetch_epoch = last.next_offset, last.partition_leader_epoch
+            self.checked_epoch = max(self.checked_epoch, leader_epoch)
+            self._answers.append((view, aborted or ()))
+
+    def take(self, count_max: int, *, read_committed: bool) -> list[ConsumerRecord]:
+        """At most so many records that the reader may see.
+
+        Raises CorruptMessage when a checksum does not fit, InvalidRecord when records do not.
+        """
+        while not self._ready:
+            raw = self._next_batch()
+            if raw is None:
+                return []
+            at, header, is_aborted = raw
+            data = self._data
+            assert data is not None
+            records: list[ConsumerRecord] = []
+            if not (header.is_control or (read_committed and is_aborted)):
+                with self._or_again():
+                    records = read_records(
+                        self.topic, self.partition, data, at, header, self.position
+                    )
+            self._next_offset = header.next_offset
+            self.position_epoch = header.partition_leader_epoch
+            if len(records) <= count_max:
+                self.position = header.next_offset
+                if records:
+                    return records
+            else:
+                self._ready.extend(records)
+        ready = self._ready
+        taken = [ready.popleft() for _ in range(min(count_max, len(ready)))]
+        self.position = ready[0].offset if ready else self._next_offset
+        return taken
+
+    def take_columns(self, *, read_committed: bool) -> RecordColumns | None:
+        """The rest of the batch that is next, if the reader may see it; None when all is used up.
+
+        Raises as `take` does.
+        """
+        self._rewind()
+        while (raw := self._next_batch()) is not None:
+            at, header, is_aborted = raw
+            data, columns = self._data, None
+            assert data is not None
+            if not (header.is_control or (read_committed and is_aborted)):
+                with self._or_again():
+                    columns = read_columns(self.topic, self.partition, data, at, header)
+                columns = columns.between(self.position)
+            self._has_given(header)
+            if columns is not None and columns.values:
+                return columns
+        return None
+
+    def take_raw(self) -> RawBatch | None:
+        """The next batch as it is, whatever it holds; None when all answers are used up."""
+        self._rewind()
+        raw = self._next_batch()
+        if raw is None:
+            return None
+        at, header, is_aborted = raw
+        assert self._data is not None
+        data = self._data[at : at + header.size_bytes]
+        self._has_given(header)
+        return RawBatch(self.topic, self.partition, header, data, is_aborted)
+
+    def _has_given(self, header: BatchHeader) -> None:
+        self._next_offset = self.position = header.next_offset
+        self.position_epoch = header.partition_leader_epoch
+
+    @contextmanager
+    def _or_again(self) -> Iterator[None]:
+        """What cannot be read is fetched again, not passed over."""
+        try:
+            yield
+        except KafkaError:
+            self.drop_fetched()
+            raise
+
+    def _rewind(self) -> None:
+        """A batch that `take` has begun is taken once more from its bytes."""
+        if self._ready:
+            self._ready.clear()
+            self._at = self._batch_at
+
+    def _next_batch(self) -> tuple[int, BatchHeader, bool] | None:
+        """(place, header, whether its transaction was aborted) of the next batch of interest."""
+        while self._data is not None or self._begin_answer():
+            data, at = self._data, self._at
+            assert data is not None
+            if at + HEADER_BYTES > len(data):
+                self._data = None
+                continue
+            header = decode_header(data, at)
+            self._batch_at, self._at = at, at + header.size_bytes
+            if self._at > len(data):  # a partial last batch
+                self._data = None
+                continue
+            if header.next_offset <= self.position:
+                continue
+            with self._or_again():
+                check_crc(data, at, header)
+            upcoming, aborting = self._upcoming, self._aborting
+            while upcoming and upcoming[0][1] <= header.last_offset:
+                aborting.add(upcoming.popleft()[0])
+            is_aborted = header.is_transactional and header.producer_id in aborting
+            if header.is_control and decode_marker(data, at)[0] is ControlType.ABORT:
+                aborting.discard(header.producer_id)
+            return at, header, is_aborted
+        return None
+
+    def _begin_answer(self) -> bool:
+        if not self._answers:
+            return False
+        self._data, aborted = self._answers.popleft()
+        self._at = 0
+        self._upcoming = deque(sorted(aborted, key=lambda a: a[1]))
+        self._aborting.clear()  # each answer names every transaction that touches its range
+        return True

@@ -1,0 +1,22 @@
+"""What a consumer hands to a producer: its offsets, and who it is in its group."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """What is committed for a partition: the next offset to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A member as its group knows it; the defaults are checked by nobody (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

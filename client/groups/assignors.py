@@ -1,0 +1,149 @@
+"""Who of a group reads what: range, roundrobin, sticky and cooperative-sticky.
+
+Pure. The leader of a group runs one of these; members may be other clients, so range and roundrobin
+give what Kafka's Java client gives. The sticky ones promise less than a byte-equal answer: every
+partition has one owner; with equal subscriptions two members differ by at most one partition; and
+no partition moves that need not. Theirs is a simple way: keep what is owned, give the free ones to
+whoever has least, then move single partitions from the fullest to the emptiest. (With subscriptions
+that overlap in part, Java's looks for chains of moves; ours does not.)
+
+cooperative-sticky (KIP-429): a partition that changes hands is given to nobody in the first round,
+and to its new owner after the old one has let it go.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from .protocol import NO_GENERATION, Subscription, TopicPartition, decode_sticky
+
+COOPERATIVE = "cooperative-sticky"
+Assignment = dict[str, list[TopicPartition]]
+
+
+def assign(name: str, members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
+    """Partitions by member id; counts: partitions of each topic that exists. KeyError for a name
+    that is not known."""
+    return _ASSIGNORS[name](members, counts)
+
+
+def _in_order(members: Mapping[str, Subscription], topic: str) -> list[str]:
+    """Subscribers of a topic: static ones first, by instance id, then by member id."""
+
+    def place(member_id: str) -> tuple[bool, str]:
+        instance_id = members[member_id].instance_id
+        return instance_id is None, member_id if instance_id is None else instance_id
+
+    return sorted((m for m, s in members.items() if topic in s.topics), key=place)
+
+
+def _range(members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
+    given: Assignment = {member_id: [] for member_id in members}
+    for topic in sorted(counts):
+        subscribers = _in_order(members, topic)
+        if not subscribers:
+            continue
+        least, extra = divmod(counts[topic], len(subscribers))
+        first = 0
+        for index, member_id in enumerate(subscribers):
+            after = first + least + (index < extra)
+            given[member_id] += [(topic, p) for p in range(first, after)]
+            first = after
+    return given
+
+
+def _roundrobin(members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
+    given: Assignment = {member_id: [] for member_id in members}
+    everybody = [(s.instance_id is None, s.instance_id or m, m) for m, s in members.items()]
+    order = [member_id for _, _, member_id in sorted(everybody)]
+    turn = 0
+    for topic in sorted(counts):
+        if not _in_order(members, topic):
+            continue
+        for partition in range(counts[topic]):
+            while topic not in members[order[turn % len(order)]].topics:
+                turn += 1
+            given[order[turn % len(order)]].append((topic, partition))
+            turn += 1
+    return given
+
+
+def _sticky(members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
+    claims = {
+        member_id: max(
+            (s.owned, s.generation), decode_sticky(s.user_data), key=lambda c: (c[1], len(c[0]))
+        )
+        for member_id, s in members.items()
+    }
+    return _balanced(members, counts, _owners(members, counts, claims))
+
+
+def _cooperative(members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
+    claims = {member_id: (s.owned, s.generation) for member_id, s in members.items()}
+    owners = _owners(members, counts, claims)
+    given = _balanced(members, counts, owners)
+    return {
+        member_id: [p for p in partitions if owners.get(p, member_id) == member_id]
+        for member_id, partitions in given.items()
+    }
+
+
+def _owners(
+    members: Mapping[str, Subscription],
+    counts: Mapping[str, int],
+    claims: Mapping[str, tuple[Iterable[TopicPartition], int]],
+) -> dict[TopicPartition, str]:
+    """Who has what: the newest generation is right; two claims of one generation are both wrong."""
+    newest: dict[TopicPartition, int] = {}
+    owners: dict[TopicPartition, str | None] = {}
+    for member_id in sorted(claims):
+        owned, generation = claims[member_id]
+        for partition in owned:
+            topic, number = partition
+            if topic not in members[member_id].topics or not 0 <= number < counts.get(topic, 0):
+                continue
+            known = newest.get(partition, NO_GENERATION - 1)
+            if generation > known:
+                newest[partition], owners[partition] = generation, member_id
+            elif generation == known and owners[partition] != member_id:
+                owners[partition] = None
+    return {partition: owner for partition, owner in owners.items() if owner is not None}
+
+
+def _balanced(
+    members: Mapping[str, Subscription],
+    counts: Mapping[str, int],
+    owners: Mapping[TopicPartition, str],
+) -> Assignment:
+    given: Assignment = {member_id: [] for member_id in sorted(members)}
+    for partition in sorted(owners):
+        given[owners[partition]].append(partition)
+    for topic in sorted(counts):
+        subscribers = [m for m in given if topic in members[m].topics]
+        for number in range(counts[topic]):
+            if subscribers and (topic, number) not in owners:
+                given[min(subscribers, key=lambda m: len(given[m]))].append((topic, number))
+    while _move_one(members, given):
+        pass
+    return {member_id: sorted(partitions) for member_id, partitions in given.items()}
+
+
+def _move_one(members: Mapping[str, Subscription], given: Assignment) -> bool:
+    """Move a partition to a member with at least two fewer; False when there is none to move."""
+    by_size = sorted(given, key=lambda m: len(given[m]))
+    for fullest in reversed(by_size):
+        for emptiest in by_size:
+            if len(given[fullest]) - len(given[emptiest]) < 2:
+                break
+            wanted = members[emptiest].topics
+            for index in range(len(given[fullest]) - 1, -1, -1):
+                if given[fullest][index][0] in wanted:
+                    given[emptiest].append(given[fullest].pop(index))
+                    return True
+    return False
+
+
+_ASSIGNORS = {
+    "range": _range,
+    "roundrobin": _roundrobin,
+    "sticky": _sticky,
+    COOPERATIVE: _cooperative,
+}

@@ -1,0 +1,303 @@
+"""A member of a consumer group: join, sync, heartbeat, leave (KIP-62, 345, 394, 429).
+
+Rules of this file. A join is begun inside the consumer's poll, so that a program is not told of a
+new assignment while it works on records of the old one; only heartbeats run by themselves, and they
+stop when the program has not polled for max.poll.interval.ms, so that the group goes on without it:
+at once, or, if it is a static member, when its session is over.
+
+Eager assignors give up everything before they join. With cooperative-sticky alone nothing is given
+up but what the new assignment takes away, and then the member joins again. Partitions are *lost*
+when the group has gone on without us: others may have them already.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...wire.errors import KafkaError
+from ..cluster_view import ClusterView, Snapshot
+from ..retries import Backoff, now_ms
+from ..security.permissions import error_about
+from ..settings import Settings
+from .assignors import COOPERATIVE, assign
+from .protocol import (
+    Subscription,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_sticky,
+    encode_subscription,
+)
+from .reactions import GroupReaction, GroupRequest, group_reaction_to
+from .requests import GroupRequests
+
+FOREVER_MS = 1 << 60
+QUICK_BEAT_MS = 200
+_R = GroupReaction
+
+
+@dataclass(slots=True)
+class RebalanceListener:
+    """What a program wants to be told: functions, or coroutine functions, of a list of
+    (topic, partition). Without `on_lost`, `on_revoked` is told of those, too."""
+
+    on_assigned: Callable[[list[TopicPartition]], Any] | None = None
+    on_revoked: Callable[[list[TopicPartition]], Any] | None = None
+    on_lost: Callable[[list[TopicPartition]], Any] | None = None
+
+
+class GroupMember:
+    """See the top of the file. `changed(gone, added)` is told when partitions go and come;
+    `before_revoking` is awaited first (the consumer commits)."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        settings: Settings,
+        changed: Callable[[set[TopicPartition], set[TopicPartition]], None],
+        before_revoking: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._view, self._settings = view, settings
+        self._changed, self._before_revoking = changed, before_revoking
+        self.requests = GroupRequests(view, settings)
+        self.topics: tuple[str, ...] = ()
+        self.listener = RebalanceListener()
+        self.owned: set[TopicPartition] = set()
+        self._had: tuple[TopicPartition, ...] = ()  # before they were given up to join
+        self._led_counts: dict[str, int] | None = None  # what was assigned, when we lead
+        self._seen: Snapshot | None = None
+        self._must_join = self._is_lost = False
+        self._problem: KafkaError | None = None
+        self._joining: asyncio.Task[None] | None = None
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._polled_ms = now_ms()
+        names = settings.partition_assignment_strategy
+        self._is_cooperative = all(name == COOPERATIVE for name in names)
+
+    def subscribe(self, topics: tuple[str, ...], listener: RebalanceListener) -> None:
+        """Want these topics from the next poll on."""
+        self.topics, self.listener, self._must_join = topics, listener, True
+
+    async def poll(self, deadline_ms: int) -> bool:
+        """Join where that is due; False when the deadline came first. Raises what ended it."""
+        self._polled_ms = now_ms()
+        if self._problem is not None:
+            raise self._problem
+        if self._joining is None:
+            if not self._must_join and not self._topics_have_grown():
+                return True
+            self._joining = asyncio.create_task(self._join_until_done())
+        timeout_s = max(0, deadline_ms - now_ms()) / 1000
+        if self._is_cooperative and self.owned:
+            timeout_s = 0  # what is kept is read on meanwhile
+        await asyncio.wait([self._joining], timeout=timeout_s)
+        if not self._joining.done():
+            return False
+        task, self._joining = self._joining, None
+        task.result()
+        self._polled_ms = now_ms()
+        return True
+
+    def refused(self, code: int) -> None:
+        """A commit was refused: the group rebalances, or has gone on without us."""
+        is_lost = group_reaction_to(GroupRequest.COMMIT, code) is _R.RESET
+        is_lost = is_lost and self._joining is None  # a join will tell better
+        if is_lost:
+            self.requests.forget(code)
+        if self.topics:
+            self._rejoin(is_lost=is_lost)
+
+    def _rejoin(self, *, is_lost: bool) -> None:
+        self._must_join = True
+        self._is_lost |= is_lost
+
+    async def close(self) -> None:
+        """Stop, and leave unless we are a static member, which may come back."""
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        await self._stop_heartbeats()
+        await self._give_up(everything=True)
+        if self._settings.group_instance_id is None:
+            await self.requests.leave()
+
+    # --- joining
+
+    def _topics_have_grown(self) -> bool:
+        """Whether we, as the leader, have to assign anew: topics have other partitions now."""
+        snapshot = self._view.snapshot
+        if self._led_counts is None or snapshot is self._seen:
+            return False
+        self._seen = snapshot
+        now = self._counts(set(self._led_counts) | set(self.topics))
+        return any(count != self._led_counts.get(topic, 0) for topic, count in now.items())
+
+    def _counts(self, topics: set[str]) -> dict[str, int]:
+        counts = {topic: len(self._view.snapshot.partitions_of(topic)) for topic in topics}
+        return {topic: count for topic, count in counts.items() if count}
+
+    async def _join_until_done(self) -> None:
+        self._must_join = True
+        await self._stop_heartbeats()
+        await self._give_up()
+        backoff = Backoff(20, 500, FOREVER_MS)
+        while self._must_join:
+            await self._stop_heartbeats()
+            try:
+                await self._join()
+            except KafkaError as problem:
+                if not problem.retriable:
+                    raise
+                await backoff.pause()
+
+    async def _give_up(self, *, everything: bool = False) -> None:
+        """What has to go before a join, or at the end."""
+        if self._is_lost:
+            await self._lose()
+        elif everything or not self._is_cooperative:
+            await self._revoke(set(self.owned))
+        else:
+            await self._revoke({p for p in self.owned if p[0] not in self.topics})
+
+    async def _join(self) -> None:
+        requests = self.requests
+        answer = await requests.join([
+            (name, encode_subscription(self._subscription(name)))
+            for name in self._settings.partition_assignment_strategy
+        ])  # fmt: skip
+        code = int(answer.error_code)
+        if group_reaction_to(GroupRequest.JOIN, code) is _R.TAKE_MEMBER_ID:
+            requests.member_id = answer.member_id
+            return
+        if not await self._judge(GroupRequest.JOIN, code):
+            return
+        requests.member_id, requests.generation = answer.member_id, answer.generation_id
+        self._led_counts = None
+        assignments: dict[str, bytes] = {}
+        if answer.leader == requests.member_id and not getattr(answer, "skip_assignment", False):
+            assignments = await self._lead(answer)
+        answer = await requests.sync(answer.protocol_name, assignments)
+        if not await self._judge(GroupRequest.SYNC, int(answer.error_code)):
+            return
+        self._must_join = False
+        self._heartbeats = asyncio.create_task(self._beat())
+        await self._take(set(decode_assignment(bytes(answer.assignment))))
+
+    def _subscription(self, assignor: str) -> Subscription:
+        owned = tuple(sorted(self.owned)) if self._is_cooperative else ()
+        generation = self.requests.generation
+        user_data = encode_sticky(self._had, generation) if assignor == "sticky" else b""
+        return Subscription(self.topics, owned, generation, user_data)
+
+    async def _lead(self, answer: Any) -> dict[str, bytes]:
+        members = {
+            m.member_id: decode_subscription(
+                bytes(m.metadata), getattr(m, "group_instance_id", None)
+            )
+            for m in answer.members
+        }
+        topics = {topic for s in members.values() for topic in s.topics}
+        await self._view.refresh(topics)
+        self._seen = self._view.snapshot
+        self._led_counts = self._counts(topics)
+        given = assign(answer.protocol_name, members, self._led_counts)
+        return {member_id: encode_assignment(given[member_id]) for member_id in given}
+
+    async def _judge(self, request: GroupRequest, code: int) -> bool:
+        """True when it is done; False when the member has to begin again. Raises otherwise."""
+        reaction = group_reaction_to(request, code)
+        if reaction is _R.DONE:
+            return True
+        if reaction is _R.RESET:
+            await self._lose()
+            self.requests.forget(code)
+            return False
+        if reaction is _R.REJOIN:
+            return False
+        if reaction is _R.FIND_COORDINATOR:
+            self.requests.forget_coordinator()
+        problem = error_about(code, self.requests.group_id, "Read")
+        if not problem.retriable:
+            self._problem = problem
+        raise problem
+
+    async def _take(self, assignment: set[TopicPartition]) -> None:
+        self.requests.joined()
+        if revoked := self.owned - assignment:
+            await self._revoke(revoked)
+            self._must_join = True  # so that others can have them
+        added = assignment - self.owned
+        self.owned = assignment
+        self._had = tuple(sorted(assignment))
+        self._changed(set(), added)
+        await _tell(self.listener.on_assigned, added)
+
+    async def _revoke(self, partitions: set[TopicPartition]) -> None:
+        if not partitions:
+            return
+        await self._before_revoking()
+        await _tell(self.listener.on_revoked, partitions)
+        self.owned -= partitions
+        self._changed(partitions, set())
+
+    async def _lose(self) -> None:
+        """Others may have them already: nothing of them may be committed."""
+        self._is_lost = False
+        lost, self.owned = self.owned, set()
+        if lost:
+            self._changed(lost, set())
+            await _tell(self.listener.on_lost or self.listener.on_revoked, lost)
+
+    # --- heartbeats
+
+    async def _beat(self) -> None:
+        every_ms = pause_ms = self._settings.heartbeat_interval_ms
+        heard_ms = now_ms()
+        while True:
+            await asyncio.sleep(pause_ms / 1000)
+            if now_ms() - self._polled_ms > self._settings.max_poll_interval_ms:
+                if self._settings.group_instance_id is not None:
+                    continue  # a static member only falls silent: its session may end (KIP-345)
+                await self.requests.leave()
+                self._rejoin(is_lost=True)
+                return
+            problem = await self.requests.heartbeat(max(every_ms, 1_000))
+            code = 0 if problem is None else problem.number
+            reaction = group_reaction_to(GroupRequest.HEARTBEAT, code)
+            if reaction is _R.DONE:
+                heard_ms, pause_ms = now_ms(), every_ms
+                continue
+            if reaction is _R.REJOIN:
+                self._rejoin(is_lost=False)
+                heard_ms = now_ms()
+                continue
+            if reaction is _R.RESET:
+                self.requests.forget(code)
+                self._rejoin(is_lost=True)
+                return
+            if reaction is _R.FAIL:
+                self._problem = problem
+                return
+            self.requests.forget_coordinator()
+            if now_ms() - heard_ms > self._settings.session_timeout_ms:
+                self._rejoin(is_lost=True)
+                return
+            pause_ms = min(every_ms, QUICK_BEAT_MS)
+
+    async def _stop_heartbeats(self) -> None:
+        task, self._heartbeats = self._heartbeats, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _tell(
+    callback: Callable[[list[TopicPartition]], Any] | None, partitions: set[TopicPartition]
+) -> None:
+    if callback is not None:
+        waits = callback(sorted(partitions))
+        if inspect.isawaitable(waits):
+            await waits

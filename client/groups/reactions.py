@@ -1,0 +1,68 @@
+"""What a member of a group does about each error of each request (KIP-62, 345, 394).
+
+Pure tables, as `reactions`.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from ...wire.errors import ErrorCode
+
+_E = ErrorCode
+
+
+class GroupRequest(Enum):
+    """The requests of a member."""
+
+    COMMIT = 8
+    FETCH_OFFSETS = 9
+    JOIN = 11
+    HEARTBEAT = 12
+    SYNC = 14
+
+
+class GroupReaction(Enum):
+    """What follows an answer."""
+
+    DONE = auto()
+    RETRY = auto()
+    FIND_COORDINATOR = auto()
+    TAKE_MEMBER_ID = auto()  # join again under the id that came with the answer
+    REJOIN = auto()  # the group rebalances; we are still a member
+    RESET = auto()  # the group has gone on without us: join as somebody new
+    FAIL = auto()
+
+
+_R = GroupReaction
+_MOVED = {
+    _E.NOT_COORDINATOR: _R.FIND_COORDINATOR,
+    _E.COORDINATOR_NOT_AVAILABLE: _R.FIND_COORDINATOR,
+    _E.NETWORK_EXCEPTION: _R.FIND_COORDINATOR,
+    _E.REQUEST_TIMED_OUT: _R.FIND_COORDINATOR,
+}
+_MEMBER = _MOVED | {
+    _E.REBALANCE_IN_PROGRESS: _R.REJOIN,
+    _E.UNKNOWN_MEMBER_ID: _R.RESET,
+    _E.ILLEGAL_GENERATION: _R.RESET,
+}
+GROUP_REACTIONS: Mapping[GroupRequest, Mapping[ErrorCode, GroupReaction]] = {
+    GroupRequest.JOIN: _MEMBER | {_E.MEMBER_ID_REQUIRED: _R.TAKE_MEMBER_ID},
+    GroupRequest.SYNC: _MEMBER,
+    GroupRequest.HEARTBEAT: _MEMBER,
+    GroupRequest.COMMIT: _MEMBER,
+    GroupRequest.FETCH_OFFSETS: _MOVED,
+}
+_KNOWN = frozenset(int(code) for code in ErrorCode)
+
+
+def group_reaction_to(request: GroupRequest, code: int) -> GroupReaction:
+    """What to do after this error code (0: done)."""
+    if code == _E.NONE:
+        return _R.DONE
+    if code not in _KNOWN:
+        return _R.FAIL
+    known = ErrorCode(code)
+    named = GROUP_REACTIONS[request].get(known)
+    if named is not None:
+        return named
+    return _R.RETRY if known.is_retriable else _R.FAIL

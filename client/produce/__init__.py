@@ -1,0 +1,1 @@
+"""client/produce: from a record to its acknowledgement; begin with sender.py."""

@@ -1,0 +1,286 @@
+"""Records on their way: batches by partition, linger, and the order of retries.
+
+Pure; `now_ms` is monotonic. A partition has a queue of batches and a few in flight. Order is kept
+in this way: a batch that has to be sent again goes back to its place, and while such a batch waits,
+or is on its way again, nothing else of its partition leaves. Places are counted apart from sequence
+numbers, which begin again at 0.
+
+A broker that knows nothing of a producer id takes whatever number comes first (Kafka's too). So a
+partition has one batch in flight until it has acknowledged one of the id: a second one could be
+taken before the first.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...wire.batch_builder import BatchBuilder, Headers
+from ...wire.record_rows import Rows
+from .delivery import Delivery, Outcome
+
+IN_FLIGHT_MAX = 5  # brokers remember five batches (KAFKA-5494)
+TopicPartition = tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records of one partition that travel together."""
+
+    topic: str
+    partition: int
+    created_ms: int
+    deadline_ms: int
+    place: tuple[int, ...] = ()  # among all batches; a part stands within its whole
+    builder: BatchBuilder = field(default_factory=BatchBuilder)
+    outcome: Outcome = field(default_factory=Outcome)
+    producer_id: int = -1
+    base_sequence: int = -1
+    attempts: int = 0
+    not_before_ms: int = 0
+    encoded: bytearray | None = None
+    is_given_up: bool = False  # nobody waits for its answer any more
+    is_doubtful: bool = False  # an answer was lost: it may stand in the log
+
+    @property
+    def size_bytes(self) -> int:
+        """What its records take in memory."""
+        return self.builder.size_bytes
+
+
+@dataclass(slots=True)
+class _Queue:
+    waiting: deque[Batch] = field(default_factory=deque[Batch])
+    in_flight: list[Batch] = field(default_factory=list[Batch])
+    known_id: int | None = None  # the producer id that its leader has acknowledged
+
+    @property
+    def is_retrying(self) -> bool:
+        return any(b.attempts > 1 for b in self.in_flight) or any(b.attempts for b in self.waiting)
+
+
+class Accumulator:
+    """Batches of all partitions."""
+
+    def __init__(
+        self,
+        *,
+        batch_bytes: int,
+        linger_ms: int,
+        delivery_timeout_ms: int,
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
+        assert in_flight_max >= 1
+        self._batch_bytes, self._linger_ms = batch_bytes, linger_ms
+        self._delivery_timeout_ms, self._in_flight_max = delivery_timeout_ms, in_flight_max
+        self._queues: dict[TopicPartition, _Queue] = {}
+        self._open: dict[TopicPartition, Batch] = {}
+        self._begun = 0
+        self.producer_id: int | None = None  # whom leaders must know; None: that does not matter
+        self.unfinished_bytes = 0  # what undecided records take in memory
+
+    def __bool__(self) -> bool:
+        """Whether anything is undecided."""
+        return any(
+            q.waiting or any(not b.is_given_up for b in q.in_flight) for q in self._queues.values()
+        )
+
+    @property
+    def has_in_flight(self) -> bool:
+        """Whether any batch awaits its answer."""
+        return any(q.in_flight for q in self._queues.values())
+
+    def add(
+        self,
+        where: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        size_bytes: int,
+    ) -> Delivery | None:
+        """Add a record of at most this size to the open batch; None when it needs a new one."""
+        batch = self._open.get(where)
+        if batch is None:
+            return None
+        builder = batch.builder
+        before, index = builder.size_bytes, builder.count
+        if index and before + size_bytes > self._batch_bytes:
+            return None
+        builder.append(timestamp, key, value, headers)
+        self.unfinished_bytes += builder.size_bytes - before
+        return Delivery(batch.outcome, index)
+
+    def append_rows(
+        self, topic: str, partition: int, rows: Rows, at: int, now_ms: int
+    ) -> tuple[Outcome, int, int]:
+        """Add rows from `at` on, as many as fit into one batch, at least one.
+
+        Returns where they are decided, the index of the first there, and how many there are.
+        """
+        where = (topic, partition)
+        batch = self._open.get(where) or self.begin(where, now_ms)
+        before = batch.builder.size_bytes
+        taken = batch.builder.extend(rows, at, self._batch_bytes)
+        if not taken:
+            batch = self.begin(where, now_ms)
+            before = batch.builder.size_bytes
+            taken = batch.builder.extend(rows, at, self._batch_bytes)
+        self.unfinished_bytes += batch.builder.size_bytes - before
+        return batch.outcome, batch.builder.count - taken, taken
+
+    def begin(self, where: TopicPartition, now_ms: int) -> Batch:
+        """Open a new batch; what was open is full."""
+        self._begun += 1
+        batch = Batch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
+        queue = self._queues.get(where)
+        if queue is None:
+            queue = self._queues[where] = _Queue()
+        queue.waiting.append(batch)
+        self._open[where] = batch
+        self.unfinished_bytes += batch.size_bytes
+        return batch
+
+    def next_ready_ms(
+        self,
+        now_ms: int,
+        *,
+        is_flushing: bool = False,
+        may_leave: Callable[[TopicPartition], bool] | None = None,
+    ) -> int | None:
+        """Milliseconds until some batch may leave (0: now); None when none waits to be sent."""
+        times = [
+            max(0, self._ready_at(where, queue, is_flushing) - now_ms)
+            for where, queue in self._queues.items()
+            if queue.waiting and self._has_room(queue) and (may_leave is None or may_leave(where))
+        ]
+        return min(times, default=None)
+
+    def take(
+        self,
+        now_ms: int,
+        *,
+        is_flushing: bool = False,
+        may_leave: Callable[[TopicPartition], bool] | None = None,
+    ) -> list[Batch]:
+        """The batches that leave now, at most one of a partition; they are in flight from here."""
+        taken: list[Batch] = []
+        for where, queue in self._queues.items():
+            if not queue.waiting or not self._has_room(queue):
+                continue
+            if self._ready_at(where, queue, is_flushing) > now_ms:
+                continue
+            if may_leave is not None and not may_leave(where):
+                continue
+            batch = queue.waiting.popleft()
+            if self._open.get(where) is batch:
+                del self._open[where]
+            batch.attempts += 1
+            queue.in_flight.append(batch)
+            taken.append(batch)
+        return taken
+
+    def is_oldest_in_flight(self, batch: Batch) -> bool:
+        """Whether no earlier batch of its partition is undecided."""
+        queue = self._queues[(batch.topic, batch.partition)]
+        undecided = [*queue.in_flight, *(b for b in queue.waiting if b.attempts)]
+        return all(b is batch or b.place > batch.place for b in undecided)
+
+    def is_known(self, batch: Batch) -> bool:
+        """Whether its partition's leader has acknowledged anything of its producer id."""
+        queue = self._queues.get((batch.topic, batch.partition))
+        return queue is not None and queue.known_id == batch.producer_id
+
+    def finish(self, batch: Batch, *, is_written: bool = False) -> None:
+        """The batch is decided, well or badly, or what was given up has come back."""
+        queue = self._queues.get((batch.topic, batch.partition))
+        if queue is not None and batch in queue.in_flight:
+            queue.in_flight.remove(batch)
+            if is_written:
+                queue.known_id = batch.producer_id
+        if not batch.is_given_up:
+            self.unfinished_bytes -= batch.size_bytes
+
+    def retry(self, batch: Batch, now_ms: int, backoff_ms: int) -> None:
+        """Put a batch back to its place."""
+        self._queues[(batch.topic, batch.partition)].in_flight.remove(batch)
+        batch.not_before_ms = now_ms + backoff_ms
+        self._put_back([batch])
+
+    def replace(self, batch: Batch, parts: list[Batch], now_ms: int) -> None:
+        """Put the parts of a batch that was too large in its place; they have been tried."""
+        self.finish(batch)
+        for number, part in enumerate(parts):
+            part.place = (*batch.place, number)
+            part.attempts, part.not_before_ms = 1, now_ms
+            self.unfinished_bytes += part.size_bytes
+        self._put_back(parts)
+
+    def _put_back(self, batches: list[Batch]) -> None:
+        queue = self._queues[(batches[0].topic, batches[0].partition)]
+        tried = [b for b in queue.waiting if b.attempts] + batches
+        fresh = [b for b in queue.waiting if not b.attempts]
+        tried.sort(key=lambda b: b.place)
+        queue.waiting = deque([*tried, *fresh])
+
+    def expire(self, now_ms: int) -> list[Batch]:
+        """Take out batches whose time is over.
+
+        One that is on its way keeps its place until it is answered, so that nothing overtakes it.
+        """
+        gone: list[Batch] = []
+        for where, queue in self._queues.items():
+            late = [b for b in queue.waiting if b.deadline_ms <= now_ms]
+            for batch in late:
+                queue.waiting.remove(batch)
+                self._forget(where, batch)
+            flying = [b for b in queue.in_flight if b.deadline_ms <= now_ms and not b.is_given_up]
+            for batch in flying:
+                batch.is_given_up = True
+                self.unfinished_bytes -= batch.size_bytes
+            gone += flying + late
+        return gone
+
+    def renumber(self, where: TopicPartition, first: Batch) -> None:
+        """From a batch on that was refused, all is to have other numbers."""
+        for batch in self._queues[where].waiting:
+            if batch.place >= first.place:
+                batch.base_sequence, batch.is_doubtful = -1, False
+
+    def give_up_waiting(self) -> list[Batch]:
+        """Take out all batches that wait."""
+        gone: list[Batch] = []
+        for where, queue in self._queues.items():
+            leaving = list(queue.waiting)
+            queue.waiting.clear()
+            for batch in leaving:
+                self._forget(where, batch)
+            gone += leaving
+        return gone
+
+    def take_all(self) -> list[Batch]:
+        """Take out everything, also what is in flight: its answers mean nothing any more."""
+        gone = [b for q in self._queues.values() for b in (*q.in_flight, *q.waiting)]
+        gone = [b for b in gone if not b.is_given_up]
+        for batch in gone:
+            batch.is_given_up = True
+        self._queues.clear()
+        self._open.clear()
+        self.unfinished_bytes = 0
+        return gone
+
+    def _forget(self, where: TopicPartition, batch: Batch) -> None:
+        if self._open.get(where) is batch:
+            del self._open[where]
+        self.unfinished_bytes -= batch.size_bytes
+
+    def _has_room(self, queue: _Queue) -> bool:
+        if queue.is_retrying or self.producer_id not in (None, queue.known_id):
+            return not queue.in_flight
+        return len(queue.in_flight) < self._in_flight_max
+
+    def _ready_at(self, where: TopicPartition, queue: _Queue, is_flushing: bool) -> int:
+        first = queue.waiting[0]
+        if first.attempts:
+            return first.not_before_ms
+        is_full = self._open.get(where) is not first
+        return first.created_ms + (0 if is_full or is_flushing else self._linger_ms)

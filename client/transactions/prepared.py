@@ -1,0 +1,82 @@
+"""Prepared transactions (KIP-939): one process writes, another one ends.
+
+A token names a transaction whose records are all acknowledged and which waits for its end without a
+time limit. Whoever holds it can end it, from any process, as often as it likes:
+
+    token = str(await producer.prepare())
+    ...
+    await complete("127.0.0.1:9092", token, commit=True)
+
+Ending again in the same direction is harmless. In the other direction the broker answers
+INVALID_TXN_STATE, and after another transaction of the same id PRODUCER_FENCED: either means that
+somebody else has decided otherwise.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from ..cluster_view import ClusterView
+from ..retries import now_ms
+from ..view_source import Source, view_of
+from .requests import TransactionRequests
+
+FORM = "oncelog-prepared-1"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A token; `str()` is its text. is_empty: nothing was written, so there is nothing to end."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_v2: bool
+    is_empty: bool = False
+
+    def __str__(self) -> str:
+        kind = ("2" if self.is_v2 else "1") + ("e" if self.is_empty else "")
+        name = quote(self.transactional_id, safe="")
+        return f"{FORM}:{name}:{self.producer_id}:{self.producer_epoch}:{kind}"
+
+    @classmethod
+    def parse(cls, text: str) -> "PreparedTransaction":
+        """The token of a text. Raises ValueError."""
+        parts = text.split(":")
+        if len(parts) != 5 or parts[0] != FORM or parts[4] not in ("1", "2", "1e", "2e"):
+            raise ValueError(f"{text!r} is no token of a prepared transaction")
+        try:
+            producer_id, epoch = int(parts[2]), int(parts[3])
+        except ValueError:
+            raise ValueError(f"{text!r} is no token of a prepared transaction") from None
+        kind = parts[4]
+        return cls(unquote(parts[1]), producer_id, epoch, kind[0] == "2", kind.endswith("e"))
+
+
+async def complete(
+    cluster: Source,
+    token: PreparedTransaction | str,
+    commit: bool,
+    *,
+    timeout_ms: int = 60_000,
+    request_timeout_ms: int = 10_000,
+) -> None:
+    """Commit or abort a prepared transaction; returns when the decision is durable.
+
+    cluster: a view, a bootstrap line, or a configuration as `Admin` takes it.
+    Raises InvalidTxnState, ProducerFenced, InvalidProducerIdMapping when it has been ended
+    otherwise or forgotten, RequestTimedOut when no coordinator decided within the time.
+    """
+    known = PreparedTransaction.parse(token) if isinstance(token, str) else token
+    if known.is_empty:
+        return
+    view = cluster if isinstance(cluster, ClusterView) else view_of(cluster)
+    try:
+        requests = TransactionRequests(
+            view, known.transactional_id, timeout_ms=request_timeout_ms, backoff=(20, 500)
+        )
+        producer = (known.producer_id, known.producer_epoch)
+        deadline_ms = now_ms() + timeout_ms
+        await requests.end(producer, deadline_ms, is_commit=commit, is_v2=known.is_v2)
+    finally:
+        if view is not cluster:
+            await view.close()

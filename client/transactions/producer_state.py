@@ -1,0 +1,127 @@
+"""The states of a producer, and what it must remember under its id (KIP-98, KIP-360).
+
+Pure. Rules of this file. All that moves a producer from state to state goes through `move_to` and
+the table ALLOWED; what a program may call in which state stands in the table CALLS.
+
+    UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
+                                                             -> ABORTING_TRANSACTION   -> READY
+
+ABORTABLE_ERROR: the transaction cannot be committed; abort it, and the producer goes on.
+FATAL_ERROR: somebody else has taken the producer's place, or may not be asked at all; there is no
+way out. A producer without a transactional id uses UNINITIALIZED, INITIALIZING, READY and
+FATAL_ERROR.
+
+A producer has an id and an epoch from the cluster; each partition counts its records from 0. A
+batch gets its sequence number once and keeps it over all retries: that is the whole of idempotence.
+When the fate of a batch stays unknown for good, its numbers are spent; the producer takes a new id
+or epoch and counts from 0 again, and nothing that was ever sent under the old one is sent under the
+new one.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from ...wire.record_batch import increment_sequence
+from ..failures import IllegalProducerState
+
+
+class ProducerState(Enum):
+    """Where a producer stands."""
+
+    UNINITIALIZED = auto()
+    INITIALIZING = auto()
+    READY = auto()
+    IN_TRANSACTION = auto()
+    COMMITTING_TRANSACTION = auto()
+    ABORTING_TRANSACTION = auto()
+    ABORTABLE_ERROR = auto()
+    FATAL_ERROR = auto()
+
+
+_S = ProducerState
+ALLOWED: Mapping[ProducerState, frozenset[ProducerState]] = {
+    _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.FATAL_ERROR}),
+    _S.INITIALIZING: frozenset({
+        _S.READY, _S.UNINITIALIZED, _S.ABORTABLE_ERROR, _S.FATAL_ERROR,
+    }),
+    _S.READY: frozenset({_S.UNINITIALIZED, _S.INITIALIZING, _S.IN_TRANSACTION, _S.FATAL_ERROR}),
+    _S.IN_TRANSACTION: frozenset({
+        _S.COMMITTING_TRANSACTION, _S.ABORTING_TRANSACTION, _S.ABORTABLE_ERROR, _S.FATAL_ERROR,
+    }),
+    _S.COMMITTING_TRANSACTION: frozenset({_S.READY, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
+    _S.ABORTING_TRANSACTION: frozenset({_S.READY, _S.INITIALIZING, _S.FATAL_ERROR}),
+    _S.ABORTABLE_ERROR: frozenset({_S.ABORTING_TRANSACTION, _S.UNINITIALIZED, _S.FATAL_ERROR}),
+    _S.FATAL_ERROR: frozenset(),
+}  # fmt: skip
+
+
+class Call(Enum):
+    """What a program asks of a transactional producer; the value is the method's name."""
+
+    INIT = "init_transactions"
+    BEGIN = "begin_transaction"
+    SEND = "send"
+    SEND_OFFSETS = "send_offsets_to_transaction"
+    PREPARE = "prepare"
+    COMMIT = "commit_transaction"
+    ABORT = "abort_transaction"
+
+
+# An interrupted init, commit or abort is taken up again by the same call, never by another one:
+# what the coordinator has decided meanwhile is not known.
+CALLS: Mapping[Call, frozenset[ProducerState]] = {
+    Call.INIT: frozenset({_S.UNINITIALIZED}),
+    Call.BEGIN: frozenset({_S.READY}),
+    Call.SEND: frozenset({_S.IN_TRANSACTION}),
+    Call.SEND_OFFSETS: frozenset({_S.IN_TRANSACTION}),
+    Call.PREPARE: frozenset({_S.IN_TRANSACTION}),
+    Call.COMMIT: frozenset({_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION}),
+    Call.ABORT: frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, _S.ABORTING_TRANSACTION}),
+}
+NO_ID = -1
+
+
+class ProducerIdentity:
+    """State, id, epoch, and the next sequence number of every partition."""
+
+    def __init__(self) -> None:
+        self.state = ProducerState.UNINITIALIZED
+        self.producer_id, self.producer_epoch = NO_ID, NO_ID
+        self.problem: Exception | None = None  # why it is in an error state
+        self._next: dict[tuple[str, int], int] = {}
+
+    def move_to(self, state: ProducerState, problem: Exception | None = None) -> None:
+        """Change the state; AssertionError for a step that the table does not know."""
+        assert state in ALLOWED[self.state], f"{self.state.name} -> {state.name}"
+        self.state, self.problem = state, problem
+
+    def require(self, call: Call) -> None:
+        """Return when this may be called now.
+
+        Raises the error that led to ABORTABLE_ERROR or FATAL_ERROR, IllegalProducerState otherwise.
+        """
+        if self.state in CALLS[call]:
+            return
+        if self.problem is not None:
+            raise self.problem
+        allowed = " or ".join(s.name for s in ProducerState if s in CALLS[call])
+        raise IllegalProducerState(
+            f"{call.value} needs a producer that is {allowed}; this one is {self.state.name}"
+        )
+
+    def initialized(self, producer_id: int, producer_epoch: int) -> None:
+        """The cluster gave us an id and epoch: every partition counts from 0."""
+        self.move_to(ProducerState.READY)
+        self.renew(producer_id, producer_epoch)
+
+    def renew(self, producer_id: int, producer_epoch: int) -> None:
+        """Take the id and epoch of the next transaction (V2); the state stays as it is."""
+        if (producer_id, producer_epoch) != (self.producer_id, self.producer_epoch):
+            self.producer_id, self.producer_epoch = producer_id, producer_epoch
+            self._next.clear()
+
+    def take_sequences(self, topic: str, partition: int, count: int) -> int:
+        """The first of `count` sequence numbers for a new batch."""
+        first = self._next.get((topic, partition), 0)
+        self._next[(topic, partition)] = increment_sequence(first, count)
+        return first

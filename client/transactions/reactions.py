@@ -1,0 +1,144 @@
+"""What a producer does about each error of each request (KIP-98, 360, 447, 588, 890).
+
+Pure tables. The fate of a batch is decided by `fate_after`, everything else by `reaction_to`.
+Where a code is in no table: retriable ones are tried again, others end the producer when they come
+from the transaction coordinator (its state is not what we think), and one batch when they come
+from a partition.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from ...wire.errors import ErrorCode
+
+_E = ErrorCode
+
+
+class Request(Enum):
+    """The requests of a transactional producer, Produce apart."""
+
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS = 24
+    ADD_OFFSETS = 25
+    END_TRANSACTION = 26
+    COMMIT_OFFSETS = 28
+
+
+class Reaction(Enum):
+    """What follows an answer."""
+
+    DONE = auto()
+    RETRY = auto()  # the same coordinator, a little later
+    FIND_COORDINATOR = auto()  # it has moved
+    ABORTABLE = auto()
+    FATAL = auto()
+
+
+_MOVED = {
+    _E.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+    _E.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
+    _E.NETWORK_EXCEPTION: Reaction.FIND_COORDINATOR,
+    _E.REQUEST_TIMED_OUT: Reaction.FIND_COORDINATOR,
+}
+_ABORTABLE = {_E.TRANSACTION_ABORTABLE: Reaction.ABORTABLE}
+REACTIONS: Mapping[Request, Mapping[ErrorCode, Reaction]] = {
+    # What InitProducerId meets it aborts itself: there is nothing that a caller could.
+    Request.INIT_PRODUCER_ID: _MOVED | {_E.TRANSACTION_ABORTABLE: Reaction.RETRY},
+    Request.ADD_PARTITIONS: _MOVED
+    | _ABORTABLE
+    | {
+        _E.TOPIC_AUTHORIZATION_FAILED: Reaction.ABORTABLE,
+        _E.OPERATION_NOT_ATTEMPTED: Reaction.ABORTABLE,
+        _E.INVALID_TOPIC_EXCEPTION: Reaction.ABORTABLE,
+    },
+    Request.ADD_OFFSETS: _MOVED
+    | _ABORTABLE
+    | {
+        _E.GROUP_AUTHORIZATION_FAILED: Reaction.ABORTABLE,
+        _E.INVALID_GROUP_ID: Reaction.ABORTABLE,
+    },
+    Request.END_TRANSACTION: _MOVED | _ABORTABLE | {_E.UNKNOWN_PRODUCER_ID: Reaction.ABORTABLE},
+    Request.COMMIT_OFFSETS: _MOVED
+    | _ABORTABLE
+    | {
+        _E.GROUP_AUTHORIZATION_FAILED: Reaction.ABORTABLE,
+        _E.TOPIC_AUTHORIZATION_FAILED: Reaction.ABORTABLE,
+        _E.INVALID_GROUP_ID: Reaction.ABORTABLE,
+        _E.OFFSET_METADATA_TOO_LARGE: Reaction.ABORTABLE,
+        _E.INVALID_COMMIT_OFFSET_SIZE: Reaction.ABORTABLE,
+        _E.UNKNOWN_MEMBER_ID: Reaction.ABORTABLE,  # the group has gone on without us
+        _E.ILLEGAL_GENERATION: Reaction.ABORTABLE,
+        _E.FENCED_INSTANCE_ID: Reaction.ABORTABLE,
+        _E.REBALANCE_IN_PROGRESS: Reaction.ABORTABLE,
+    },
+}
+
+
+def reaction_to(request: Request, code: int) -> Reaction:
+    """What to do after this error code (0: done)."""
+    if code == _E.NONE:
+        return Reaction.DONE
+    if code not in _KNOWN:
+        return Reaction.FATAL
+    known = ErrorCode(code)
+    named = REACTIONS[request].get(known)
+    if named is not None:
+        return named
+    return Reaction.RETRY if known.is_retriable else Reaction.FATAL
+
+
+_KNOWN = frozenset(int(code) for code in ErrorCode)
+
+
+class Fate(Enum):
+    """What becomes of a batch after an answer."""
+
+    DONE = auto()
+    RETRY = auto()
+    SPLIT = auto()  # it is too large as a whole
+    FAIL = auto()  # this batch cannot be written; others may
+    NEW_ID = auto()  # not written: the broker has forgotten us, or the numbers have a gap
+    FATAL = auto()  # somebody else took our place
+
+
+_FATAL_FOR_ALL = frozenset({
+    _E.PRODUCER_FENCED,
+    _E.CLUSTER_AUTHORIZATION_FAILED,
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    _E.INVALID_PRODUCER_ID_MAPPING,
+    _E.UNSUPPORTED_VERSION,
+})  # fmt: skip
+
+
+def fate_after(
+    code: int,
+    *,
+    is_retriable: bool,
+    is_oldest_in_flight: bool,
+    is_transactional: bool = False,
+    is_doubtful: bool = False,
+    record_count: int = 1,
+) -> Fate:
+    """What an answer's error code means for a batch.
+
+    `is_oldest_in_flight`: no batch of the partition with lower sequence numbers is undecided. A gap
+    is a plain consequence when an earlier batch has yet to be sent again, and a loss otherwise.
+    `is_doubtful`: an earlier answer was lost, so the batch may have been written. A broker that
+    does not find it among the last five may have forgotten it (after a restart Kafka's knows one),
+    and under new numbers it would be written twice. In a transaction FAIL and NEW_ID mean that it
+    must be aborted.
+    """
+    if code in (_E.NONE, _E.DUPLICATE_SEQUENCE_NUMBER):
+        return Fate.DONE  # a duplicate has been written by an earlier try
+    if code == _E.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_oldest_in_flight:
+        return Fate.RETRY
+    if code in (_E.OUT_OF_ORDER_SEQUENCE_NUMBER, _E.UNKNOWN_PRODUCER_ID):
+        return Fate.FAIL if is_doubtful else Fate.NEW_ID
+    if code == _E.INVALID_PRODUCER_EPOCH:
+        # In a transaction its end will tell whether we were fenced or only timed out.
+        return Fate.NEW_ID if is_transactional else Fate.FATAL
+    if code in _FATAL_FOR_ALL:
+        return Fate.FATAL
+    if code in (_E.MESSAGE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE) and record_count > 1:
+        return Fate.SPLIT
+    return Fate.RETRY if is_retriable else Fate.FAIL

@@ -1,0 +1,298 @@
+"""The requests of one transactional id to its coordinator, each tried until it is decided.
+
+What an answer means stands in `reactions`. Errors come out marked: `.abortable` or `.fatal`; one
+that is neither is a deadline that passed, and the same call may be tried again. All requests go
+through one connection, which the broker serves in order.
+
+V2 (KIP-890) when the cluster has finalized transaction.version 2 and the coordinator serves
+EndTxn 5; the versions of V1 and V2 requests differ, and the broker goes by them.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ...wire.errors import (
+    ErrorCode,
+    KafkaError,
+    NetworkException,
+    RequestTimedOut,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedVersion,
+)
+from ..cluster_view import ClusterView
+from ..connection import Connection
+from ..coordinator_lookup import GROUP, find_coordinator
+from ..failures import as_abortable, as_fatal
+from ..group_metadata import GroupMetadata, OffsetAndMetadata
+from ..retries import Backoff
+from ..security.permissions import error_about
+from .reactions import Reaction, Request, reaction_to
+
+TRANSACTION = 1  # a coordinator's kind
+CHANNEL = "transactions"
+FEATURE, V2_LEVEL = "transaction.version", 2
+END_V2, OFFSETS_V2, ADD_TO_OFFSETS_V1, PREPARED = 5, 5, 4, 6
+RAISES_EPOCH_FROM = 3  # InitProducerId (KIP-360)
+TopicPartition = tuple[str, int]
+T = TypeVar("T")
+PREPARED_HELP = (
+    "prepared transactions (KIP-939) are not served; Apache Kafka serves them with "
+    "unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true"
+)
+KEEPING_HELP = (
+    "this cluster does not keep a prepared transaction when its id is taken (Apache Kafka 4.3 does "
+    "not yet): end it with complete(token), then call init_transactions() without keeping"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What InitProducerId gave; ongoing: (id, epoch) of a prepared transaction that was kept."""
+
+    producer_id: int
+    producer_epoch: int
+    ongoing: tuple[int, int] = (-1, -1)
+
+
+class TransactionRequests:
+    """See the top of the file. The view is the caller's."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        backoff: tuple[int, int],
+        version_max: int = V2_LEVEL,
+    ) -> None:
+        self._view, self.transactional_id = view, transactional_id
+        self._timeout_ms, self._backoff, self._version_max = timeout_ms, backoff, version_max
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self.is_v2 = self.can_raise_epoch = False
+        self.lost_answers = 0  # requests whose effect may still come
+        self.ends_sent = 0  # EndTxn requests, repeated ones too
+
+    async def init_producer_id(
+        self,
+        deadline_ms: int,
+        *,
+        transaction_timeout_ms: int,
+        current: tuple[int, int] = (-1, -1),
+        enables_prepare: bool = False,
+        keeps_prepared: bool = False,
+    ) -> Session:
+        """An id and epoch; with `current`, a raised epoch for the same owner (KIP-360)."""
+        values: dict[str, Any] = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout": transaction_timeout_ms,
+            "producer_id": current[0],
+            "producer_epoch": current[1],
+        }
+        newest = PREPARED - 1
+        if enables_prepare or keeps_prepared:
+            newest = PREPARED
+            values |= {"enable2_pc": enables_prepare, "keep_prepared_txn": keeps_prepared}
+
+        was_refused = False
+
+        async def ask(connection: Connection) -> tuple[int, Session]:
+            request = Request.INIT_PRODUCER_ID
+            if newest == PREPARED and connection.version_for(request.value) < PREPARED:
+                raise UnsupportedVersion(f"{connection.host}:{connection.port}: {PREPARED_HELP}")
+            answer = await self._call(connection, request, values, newest)
+            nonlocal was_refused
+            was_refused = keeps_prepared and int(answer.error_code) == ErrorCode.UNSUPPORTED_VERSION
+            ongoing = (
+                getattr(answer, "ongoing_txn_producer_id", -1),
+                getattr(answer, "ongoing_txn_producer_epoch", -1),
+            )
+            session = Session(int(answer.producer_id), int(answer.producer_epoch), ongoing)
+            return int(answer.error_code), session
+
+        try:
+            return await self._until_decided(Request.INIT_PRODUCER_ID, ask, deadline_ms)
+        except TransactionalIdAuthorizationFailed as problem:
+            if enables_prepare:
+                raise as_fatal(TransactionalIdAuthorizationFailed(
+                    f"{problem} (with transaction.two.phase.commit.enable=false a broker refuses "
+                    "prepared transactions in these words)"
+                )) from None  # fmt: skip
+            raise
+        except UnsupportedVersion:
+            if was_refused:
+                raise UnsupportedVersion(KEEPING_HELP) from None  # the id can be taken without it
+            raise
+
+    async def add_partitions(
+        self, producer: tuple[int, int], partitions: tuple[TopicPartition, ...], deadline_ms: int
+    ) -> None:
+        """Make partitions part of the transaction (V1)."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        listed = [{"name": name, "partitions": numbers} for name, numbers in topics.items()]
+        values = {
+            "v3_and_below_transactional_id": self.transactional_id,
+            "v3_and_below_producer_id": producer[0],
+            "v3_and_below_producer_epoch": producer[1],
+            "v3_and_below_topics": listed,
+        }
+
+        async def ask(connection: Connection) -> tuple[int, None]:
+            answer = await self._call(connection, Request.ADD_PARTITIONS, values)
+            codes = [
+                int(p.partition_error_code)
+                for topic in answer.results_by_topic_v3_and_below
+                for p in topic.results_by_partition
+            ]
+            return _first_cause(codes), None
+
+        await self._until_decided(Request.ADD_PARTITIONS, ask, deadline_ms)
+
+    async def add_offsets(self, producer: tuple[int, int], group_id: str, deadline_ms: int) -> None:
+        """Make a group's offsets part of the transaction (V1)."""
+        values = {**self._producer(producer), "group_id": group_id}
+
+        async def ask(connection: Connection) -> tuple[int, None]:
+            answer = await self._call(connection, Request.ADD_OFFSETS, values)
+            return int(answer.error_code), None
+
+        await self._until_decided(Request.ADD_OFFSETS, ask, deadline_ms)
+
+    async def commit_offsets(
+        self,
+        producer: tuple[int, int],
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline_ms: int,
+        *,
+        is_v2: bool,
+    ) -> None:
+        """Offsets that count when the transaction commits."""
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition), each in offsets.items():
+            topics.setdefault(topic, []).append({
+                "partition_index": partition,
+                "committed_offset": each.offset,
+                "committed_leader_epoch": each.leader_epoch,
+                "committed_metadata": each.metadata,
+            })  # fmt: skip
+        values = {
+            **self._producer(producer),
+            "group_id": group.group_id,
+            "generation_id": group.generation_id,
+            "member_id": group.member_id,
+            "group_instance_id": group.group_instance_id,
+            "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()],
+        }
+        newest = OFFSETS_V2 if is_v2 else ADD_TO_OFFSETS_V1
+
+        async def ask(connection: Connection) -> tuple[int, None]:
+            answer = await self._call(connection, Request.COMMIT_OFFSETS, values, newest)
+            return _first_cause(
+                [int(p.error_code) for t in answer.topics for p in t.partitions]
+            ), None
+
+        key = (GROUP, group.group_id)
+        await self._until_decided(Request.COMMIT_OFFSETS, ask, deadline_ms, key)
+
+    async def end(
+        self, producer: tuple[int, int], deadline_ms: int, *, is_commit: bool, is_v2: bool
+    ) -> tuple[int, int]:
+        """Commit or abort; the (id, epoch) of the next transaction. A repeat is harmless."""
+        values = {**self._producer(producer), "committed": is_commit}
+
+        async def ask(connection: Connection) -> tuple[int, tuple[int, int]]:
+            newest = END_V2 if is_v2 else END_V2 - 1
+            self.ends_sent += 1
+            answer = await self._call(connection, Request.END_TRANSACTION, values, newest)
+            given = (getattr(answer, "producer_id", -1), getattr(answer, "producer_epoch", -1))
+            return int(answer.error_code), given if given[0] >= 0 else producer
+
+        return await self._until_decided(Request.END_TRANSACTION, ask, deadline_ms)
+
+    def _producer(self, producer: tuple[int, int]) -> dict[str, Any]:
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": producer[0],
+            "producer_epoch": producer[1],
+        }
+
+    async def _call(
+        self,
+        connection: Connection,
+        request: Request,
+        values: dict[str, Any],
+        newest: int = 1 << 15,
+    ) -> Any:
+        try:
+            return await connection.call(
+                request.value, values, timeout_ms=self._timeout_ms, newest=newest
+            )
+        except (NetworkException, RequestTimedOut):
+            self.lost_answers += 1
+            raise
+
+    async def _until_decided(
+        self,
+        request: Request,
+        ask: Callable[[Connection], Awaitable[tuple[int, T]]],
+        deadline_ms: int,
+        coordinator: tuple[int, str] | None = None,
+    ) -> T:
+        key = coordinator or (TRANSACTION, self.transactional_id)
+        backoff = Backoff(*self._backoff, deadline_ms)
+        while True:
+            try:
+                code, answer = await ask(await self._coordinator(key))
+                problem = None if not code else self._problem(request, code, key)
+            except KafkaError as caught:
+                code, problem = caught.number, caught
+            else:
+                if problem is None:
+                    return answer
+            reaction = reaction_to(request, code)
+            if reaction is Reaction.ABORTABLE:
+                raise as_abortable(problem)
+            if reaction is Reaction.FATAL:
+                raise as_fatal(problem)
+            if reaction is Reaction.FIND_COORDINATOR:
+                self._coordinators.pop(key, None)
+            if backoff.is_over:
+                name = request.name.lower().replace("_", " ")
+                raise RequestTimedOut(f"{name} was not decided in time; the last answer: {problem}")
+            await backoff.pause()
+
+    def _problem(self, request: Request, code: int, key: tuple[int, str]) -> KafkaError:
+        reads = request in (Request.ADD_OFFSETS, Request.COMMIT_OFFSETS)
+        if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return error_about(code, self.transactional_id, "Write")
+        name = (
+            key[1] if code == ErrorCode.GROUP_AUTHORIZATION_FAILED and key[0] == GROUP else "NAME"
+        )
+        return error_about(code, name, "Read" if reads else "Write")
+
+    async def _coordinator(self, key: tuple[int, str]) -> Connection:
+        node_id = self._coordinators.get(key)
+        if node_id is None:
+            node_id = await find_coordinator(self._view, key[1], key[0])
+            self._coordinators[key] = node_id
+        connection = await self._view.broker(node_id, CHANNEL)
+        if key[0] == TRANSACTION:
+            served = connection.versions
+            self.is_v2 = (
+                self._version_max >= V2_LEVEL
+                and connection.features.get(FEATURE, 0) >= V2_LEVEL
+                and served.get(Request.END_TRANSACTION.value, (0, 0))[1] >= END_V2
+            )
+            newest = served.get(Request.INIT_PRODUCER_ID.value, (0, 0))[1]
+            self.can_raise_epoch = newest >= RAISES_EPOCH_FROM
+        return connection
+
+
+def _first_cause(codes: list[int]) -> int:
+    """The error that explains the others: 55 only says that another one was there."""
+    wrong = [code for code in codes if code]
+    return next((code for code in wrong if code != 55), wrong[0] if wrong else 0)

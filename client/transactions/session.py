@@ -1,0 +1,299 @@
+"""The transactional side of a producer: from call to state to request.
+
+The rules stand elsewhere: which call fits which state in `producer_state`, what is part of a
+transaction and how it is ended in `scope`, what errors mean in `reactions`. Here they
+are put in order, with waiting.
+
+A call that is cut off by its deadline may be made again, and only that one: what the coordinator
+has decided meanwhile is not known.
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import Protocol, TypeVar
+
+from ...wire.errors import InvalidRequest, KafkaError
+from ..failures import IllegalProducerState, TransactionAborted, as_abortable
+from ..group_metadata import GroupMetadata, OffsetAndMetadata
+from ..retries import now_ms
+from ..settings import Settings
+from .prepared import PreparedTransaction
+from .producer_state import Call, ProducerIdentity, ProducerState
+from .requests import TransactionRequests
+from .scope import Ending, TransactionScope
+
+TopicPartition = tuple[str, int]
+T = TypeVar("T")
+_S = ProducerState
+
+
+class Sending(Protocol):
+    """What a session needs of the part that sends batches."""
+
+    async def flush(self) -> None:
+        """Return when every batch is decided."""
+
+    async def abandon(self, problem: KafkaError) -> bool:
+        """Fail all batches; True when some of them were on their way."""
+        ...
+
+
+class TransactionSession:
+    """One transactional id in one producer."""
+
+    def __init__(
+        self, requests: TransactionRequests, identity: ProducerIdentity, settings: Settings
+    ) -> None:
+        self._requests, self.identity, self._settings = requests, identity, settings
+        self.scope: TransactionScope | None = None
+        self.kept: PreparedTransaction | None = None  # of an earlier session, taken over
+        self.patience_ms: int = settings.max_block_ms
+        # V1: something may still take effect under our epoch, so the next transaction gets another.
+        self._needs_new_epoch = False
+
+    @property
+    def _producer(self) -> tuple[int, int]:
+        return self.identity.producer_id, self.identity.producer_epoch
+
+    @property
+    def ends_sent(self) -> int:
+        """How many EndTxn requests have left, repeated ones too."""
+        return self._requests.ends_sent
+
+    @property
+    def lost_answers(self) -> int:
+        """How many requests went without an answer."""
+        return self._requests.lost_answers
+
+    def _deadline_ms(self) -> int:
+        return now_ms() + self.patience_ms
+
+    @property
+    def should_abort(self) -> bool:
+        """Whether a transaction is open that nobody else is to end."""
+        state = self.identity.state
+        if state is _S.IN_TRANSACTION:
+            return self.scope is not None and not self.scope.prepared
+        return state in (_S.ABORTABLE_ERROR, _S.ABORTING_TRANSACTION)
+
+    async def init(self, *, keep_prepared: bool) -> PreparedTransaction | None:
+        """Take the transactional id over. A prepared transaction that was kept is returned."""
+        self.identity.require(Call.INIT)
+        self.identity.move_to(_S.INITIALIZING)
+        enables = self._settings.transaction_two_phase_commit_enable
+        try:
+            session = await self._requests.init_producer_id(
+                self._deadline_ms(),
+                transaction_timeout_ms=self._settings.transaction_timeout_ms,
+                enables_prepare=enables,
+                keeps_prepared=keep_prepared,
+            )
+        except BaseException as problem:
+            is_fatal = isinstance(problem, KafkaError) and problem.fatal
+            self.identity.move_to(
+                _S.FATAL_ERROR if is_fatal else _S.UNINITIALIZED,
+                problem if isinstance(problem, KafkaError) and is_fatal else None,
+            )
+            raise
+        self.identity.initialized(session.producer_id, session.producer_epoch)
+        if session.ongoing[0] < 0:
+            return None
+        # It is ours to end now, under our id and epoch; whoever has its token alone is fenced.
+        self.scope = TransactionScope(is_v2=self._requests.is_v2)
+        self.scope.has_begun = self.scope.prepared = True
+        self.identity.move_to(_S.IN_TRANSACTION)
+        self.kept = PreparedTransaction(
+            self._requests.transactional_id, *session.ongoing, self._requests.is_v2
+        )
+        return self.kept
+
+    async def begin(self) -> None:
+        """Begin; after doubt under V1 with a raised epoch."""
+        self.identity.require(Call.BEGIN)
+        if self._needs_new_epoch:
+            self.identity.move_to(_S.INITIALIZING)
+            await self._raise_epoch(otherwise=_S.READY)
+        self.identity.move_to(_S.IN_TRANSACTION)
+        self.scope = TransactionScope(is_v2=self._requests.is_v2)
+
+    def want(self, topic: str, partition: int) -> None:
+        """A record for this partition is coming. Raises when no transaction is open for it."""
+        self.identity.require(Call.SEND)
+        assert self.scope is not None
+        if self.scope.prepared:
+            raise IllegalProducerState("the transaction is prepared: it takes nothing more")
+        self.scope.want((topic, partition))
+
+    async def add_wanted(self) -> None:
+        """V1: add to the transaction what `want` asked for; a failure stands in the state."""
+        scope = self.scope
+        if scope is None or not scope.has_unadded:
+            return  # the transaction was over before this began
+        partitions = scope.take_unadded()
+        try:
+            await self._tell(
+                self._requests.add_partitions(self._producer, partitions, self._deadline_ms())
+            )
+        except KafkaError as problem:
+            scope.is_uncertain = True
+            self.failed(problem)
+        else:
+            scope.added()
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Offsets that count when the transaction commits."""
+        self.identity.require(Call.SEND_OFFSETS)
+        scope = self.scope
+        assert scope is not None
+        if scope.prepared:
+            raise IllegalProducerState("the transaction is prepared: it takes nothing more")
+        if not group.group_id:
+            raise InvalidRequest("offsets in a transaction need a group id")
+        if not offsets:
+            return
+        scope.sent()
+        deadline_ms = self._deadline_ms()
+        try:
+            if not scope.is_v2 and group.group_id not in scope.groups:
+                await self._tell(
+                    self._requests.add_offsets(self._producer, group.group_id, deadline_ms)
+                )
+                scope.groups.add(group.group_id)
+            await self._tell(
+                self._requests.commit_offsets(
+                    self._producer, group, offsets, deadline_ms, is_v2=scope.is_v2
+                )
+            )
+        except KafkaError as problem:
+            scope.is_uncertain = True
+            self.failed(problem)
+            raise
+        except BaseException:
+            scope.is_uncertain = True  # the caller went away; the request did not
+            raise
+
+    async def prepare(self, sending: Sending) -> PreparedTransaction:
+        """Flush, and hand out the token of the transaction; nothing more goes into it."""
+        self.identity.require(Call.PREPARE)
+        if not self._settings.transaction_two_phase_commit_enable:
+            raise IllegalProducerState(
+                "prepare() needs transaction.two.phase.commit.enable=true: "
+                "the cluster would abort the transaction after its timeout"
+            )
+        assert self.scope is not None
+        self.scope.prepared = True
+        await sending.flush()
+        self.identity.require(Call.PREPARE)
+        return PreparedTransaction(
+            self._requests.transactional_id,
+            *self._producer,
+            self.scope.is_v2,
+            is_empty=not self.scope.has_begun,
+        )
+
+    async def commit(self, sending: Sending) -> None:
+        """Flush and commit. Raises why not; a deadline leaves COMMITTING_TRANSACTION."""
+        self.identity.require(Call.COMMIT)
+        scope = self.scope
+        assert scope is not None
+        if self.identity.state is _S.IN_TRANSACTION:
+            self.identity.move_to(_S.COMMITTING_TRANSACTION)
+        await sending.flush()
+        self.identity.require(Call.COMMIT)  # a batch has failed meanwhile, perhaps
+        if scope.ending(is_commit=True) is Ending.END_TRANSACTION:
+            await self._end(scope, is_commit=True)
+        self._needs_new_epoch |= scope.is_uncertain and not scope.is_v2
+        self._over()
+
+    async def abort(self, sending: Sending) -> None:
+        """Abort. Raises why not; a deadline allows to abort again."""
+        self.identity.require(Call.ABORT)
+        scope = self.scope
+        if self.identity.state is not _S.ABORTING_TRANSACTION:
+            self.identity.move_to(_S.ABORTING_TRANSACTION)
+        were_on_their_way = await sending.abandon(
+            TransactionAborted("the transaction was aborted before the record was acknowledged")
+        )
+        if scope is None:
+            self._over()
+            return
+        scope.is_uncertain |= were_on_their_way
+        ending = scope.ending(is_commit=False, can_raise_epoch=self._requests.can_raise_epoch)
+        if ending is Ending.END_TRANSACTION:
+            try:
+                await self._end(scope, is_commit=False)
+            except KafkaError as problem:
+                if not problem.abortable:
+                    raise
+                ending = Ending.NEW_EPOCH  # the coordinator wants that instead
+        if ending is Ending.NEW_EPOCH:
+            self.identity.move_to(_S.INITIALIZING)
+            await self._raise_epoch(otherwise=_S.ABORTABLE_ERROR)
+            self.scope = self.kept = None
+            return
+        self._needs_new_epoch |= scope.is_uncertain and not scope.is_v2
+        self._over()
+
+    def uncertain(self) -> None:
+        """An answer about a batch was lost: it may be written later than we think."""
+        if self.scope is not None:
+            self.scope.is_uncertain = True
+
+    def failed(self, problem: KafkaError) -> None:
+        """Something that belongs to the transaction failed for good."""
+        state = self.identity.state
+        if problem.fatal:
+            if state is not _S.FATAL_ERROR:
+                self.identity.move_to(_S.FATAL_ERROR, problem)
+        elif state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+            self.identity.move_to(_S.ABORTABLE_ERROR, as_abortable(problem))
+
+    async def _end(self, scope: TransactionScope, *, is_commit: bool) -> None:
+        try:
+            following = await self._tell(
+                self._requests.end(
+                    self._producer, self._deadline_ms(), is_commit=is_commit, is_v2=scope.is_v2
+                )
+            )
+        except KafkaError as problem:
+            scope.is_uncertain = True
+            if problem.fatal or problem.abortable:  # a deadline leaves everything open
+                self.failed(problem)
+            raise
+        except BaseException:
+            scope.is_uncertain = True
+            raise
+        self.identity.renew(*following)
+
+    async def _tell(self, request: Awaitable[T]) -> T:
+        """Await a request; a lost answer makes the transaction uncertain."""
+        before = self._requests.lost_answers
+        try:
+            return await request
+        finally:
+            if self._requests.lost_answers != before:
+                self.uncertain()
+
+    async def _raise_epoch(self, *, otherwise: ProducerState) -> None:
+        """InitProducerId with our id and epoch: READY, or `otherwise` when it did not work."""
+        try:
+            session = await self._requests.init_producer_id(
+                self._deadline_ms(),
+                transaction_timeout_ms=self._settings.transaction_timeout_ms,
+                current=self._producer,
+                enables_prepare=self._settings.transaction_two_phase_commit_enable,
+            )
+        except BaseException as caught:
+            problem = caught if isinstance(caught, KafkaError) else None
+            if problem is not None and problem.fatal:
+                self.identity.move_to(_S.FATAL_ERROR, problem)
+            else:
+                self.identity.move_to(otherwise, as_abortable(problem) if problem else None)
+            raise
+        self.identity.initialized(session.producer_id, session.producer_epoch)
+        self._needs_new_epoch = False
+
+    def _over(self) -> None:
+        self.identity.move_to(_S.READY)
+        self.scope = self.kept = None

@@ -1,0 +1,1 @@
+"""controller: what the leader of the metadata group watches over; its shell is node/controller."""

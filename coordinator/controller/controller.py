@@ -1,0 +1,260 @@
+"""What the leader of the metadata group watches over: who lives, and what follows from it.
+
+A pure core beside the replicated state. It holds what is *not* replicated: when each broker was
+last heard of, and what it asked for. `tick` compares that with the state and says which commands
+are due; proposing them, and telling `settled` afterwards, is the shell's part. A command that was
+lost is simply due again. Nothing here decides: a fence that comes too late or twice is judged in
+`apply` by its broker epoch.
+
+A broker must be heard, and must hear: with its links cut in one direction it sends heartbeats for
+ever and follows no decision. So each reply carries a stamp (term and awake_ms), the next
+heartbeat brings it back, and a broker that has seen no reply for DEAF_SESSIONS is as good as
+silent.
+
+Sessions are judged by a clock that only runs while this process does. After a pause of our own
+(SIGSTOP, a starved machine) every broker looks silent, and none of them is at fault.
+
+All `now_ms` are monotonic milliseconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...wire.errors import ErrorCode
+from ..metadata.cluster_model import Broker, PartitionKey
+from ..metadata.cluster_tables import ClusterTables
+from ..metadata.commands import (
+    PREFERRED,
+    BeginControlledShutdown,
+    Command,
+    ElectLeaders,
+    FenceBroker,
+    SetClusterId,
+    SetDefaults,
+    UnfenceBroker,
+)
+from ..metadata.results import Result
+
+DEAF_SESSIONS = 2  # a stamp comes back with the next heartbeat: it is older than a contact
+ELECTIONS_MAX = 1000  # preferred leaders in one command, as Kafka's maxElectionsPerImbalance
+ELECTIONS_NAME_BYTES_MAX = 40_000  # and their topics' names must fit into one command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """cluster_id and defaults: of this node; they name the cluster if nothing has yet, and every
+    new leader of the group brings the defaults up to date."""
+
+    cluster_id: str
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    session_timeout_ms: int = 1500
+    rebalances_leaders: bool = True
+    rebalance_interval_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a broker tells the controller again and again.
+
+    applied_index: how much of the metadata log it knows. wants_unfence: its listener serves.
+    seen_term, seen_ms: the stamp of the last reply that it has seen, -1 before the first.
+    """
+
+    node_id: int
+    broker_epoch: int
+    applied_index: int
+    wants_unfence: bool = True
+    wants_shutdown: bool = False
+    seen_term: int = -1
+    seen_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """error: STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED: register anew.
+
+    may_stop: what was asked for with wants_shutdown has been done. term, stamp_ms: the stamp.
+    """
+
+    error: int = ErrorCode.NONE
+    is_fenced: bool = True
+    may_stop: bool = False
+    term: int = -1
+    stamp_ms: int = -1
+
+
+@dataclass(slots=True)
+class _Session:
+    broker_epoch: int
+    last_contact_ms: int  # of the clock of `Controller._awake_ms`
+    last_seen_reply_ms: int  # of the same clock: when the last reply was sent that arrived
+    link_is_down: bool = False
+    wants_unfence: bool = False
+    wants_shutdown: bool = False
+    applied_index: int = -1
+    handed_over_index: int = 0  # where the others can read that this broker leads nothing
+
+
+class Controller:
+    """The duties of the metadata leader. Does nothing unless `elected`."""
+
+    def __init__(self, state: ClusterTables, settings: ControllerSettings) -> None:
+        self._state = state
+        self._settings = settings
+        self._sessions: dict[int, _Session] = {}
+        self._under_way: dict[object, Command] = {}
+        self._leads = False
+        self._term = -1
+        self._awake_ms = 0
+        self._last_seen_ms = 0
+        self._next_rebalance_ms = 0
+
+    def elected(self, now_ms: int, term: int) -> None:
+        """We lead the group: every broker has a whole session from now."""
+        self._leads, self._term = True, term
+        self._sessions.clear()
+        self._under_way.clear()
+        self._last_seen_ms = now_ms
+        self._next_rebalance_ms = self._awake_ms + self._settings.rebalance_interval_ms
+
+    def resigned(self) -> None:
+        """We lead the group no more."""
+        self._leads = False
+        self._sessions.clear()
+        self._under_way.clear()
+
+    def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatReply:
+        """A sign of life. What it asks for is due at the next tick."""
+        self._advance_clock(now_ms)
+        broker = self._state.brokers.get(heartbeat.node_id)
+        if broker is None:
+            return HeartbeatReply(ErrorCode.BROKER_ID_NOT_REGISTERED)
+        if broker.broker_epoch != heartbeat.broker_epoch:
+            return HeartbeatReply(ErrorCode.STALE_BROKER_EPOCH)
+        session = self._session_of(broker)
+        session.last_contact_ms = self._awake_ms
+        if heartbeat.seen_term == self._term:
+            session.last_seen_reply_ms = max(session.last_seen_reply_ms, heartbeat.seen_ms)
+        session.link_is_down = False
+        session.wants_unfence = heartbeat.wants_unfence
+        session.wants_shutdown = heartbeat.wants_shutdown
+        session.applied_index = max(session.applied_index, heartbeat.applied_index)
+        return HeartbeatReply(
+            is_fenced=broker.is_fenced,
+            may_stop=broker.is_fenced and heartbeat.wants_shutdown,
+            term=self._term,
+            stamp_ms=self._awake_ms,
+        )
+
+    def link_down(self, node_id: int, now_ms: int) -> None:
+        """The connection to a broker broke and did not come back: as good as a time-out."""
+        self._advance_clock(now_ms)
+        broker = self._state.brokers.get(node_id)
+        if self._leads and broker is not None:
+            session = self._session_of(broker)
+            session.link_is_down = True
+            session.wants_unfence = False
+
+    def link_up(self, node_id: int) -> None:
+        """There is a connection again."""
+        session = self._sessions.get(node_id)
+        if session is not None:
+            session.link_is_down = False
+
+    def tick(self, now_ms: int) -> list[Command]:
+        """The commands that are due and not under way. Call often, and after each event."""
+        self._advance_clock(now_ms)
+        if not self._leads:
+            return []
+        due: list[Command] = []
+        self._add(due, "cluster", self._cluster_command())
+        for node_id in sorted(self._state.brokers):
+            if node_id not in self._under_way:
+                self._add(due, node_id, self._broker_command(self._state.brokers[node_id]))
+        if self._awake_ms >= self._next_rebalance_ms:
+            self._next_rebalance_ms = self._awake_ms + self._settings.rebalance_interval_ms
+            self._add(due, "leaders", self._rebalance_command())
+        return due
+
+    def settled(self, command: Command, result: Result | None) -> None:
+        """The outcome of a command of `tick`; None when it was lost or is unknown."""
+        for key, under_way in list(self._under_way.items()):
+            if under_way is command:
+                del self._under_way[key]
+        if isinstance(command, BeginControlledShutdown) and result is not None:
+            session = self._sessions.get(command.node_id)
+            if session is not None and session.broker_epoch == command.broker_epoch:
+                session.handed_over_index = result.index
+
+    def _add(self, due: list[Command], key: object, command: Command | None) -> None:
+        if command is not None and key not in self._under_way:
+            self._under_way[key] = command
+            due.append(command)
+
+    def _cluster_command(self) -> Command | None:
+        defaults = dict(self._settings.defaults)
+        if not self._state.cluster_id and self._settings.cluster_id:
+            return SetClusterId(self._settings.cluster_id, defaults)
+        if self._state.defaults != defaults:
+            return SetDefaults(defaults)
+        return None
+
+    def _broker_command(self, broker: Broker) -> Command | None:
+        node_id, epoch = broker.node_id, broker.broker_epoch
+        session = self._session_of(broker)
+        timeout_ms = self._settings.session_timeout_ms
+        is_silent = self._awake_ms - session.last_contact_ms > timeout_ms
+        is_deaf = self._awake_ms - session.last_seen_reply_ms > DEAF_SESSIONS * timeout_ms
+        is_gone = is_silent or is_deaf or session.link_is_down
+        if broker.is_fenced:
+            if (
+                session.wants_unfence
+                and not session.wants_shutdown
+                and not is_gone
+                and session.applied_index >= epoch
+            ):
+                return UnfenceBroker(node_id, epoch)
+            return None
+        if is_gone:
+            return FenceBroker(node_id, epoch)
+        if session.wants_shutdown:
+            if broker.is_active:
+                return BeginControlledShutdown(node_id, epoch)
+            if self._has_handed_over(node_id, session):
+                return FenceBroker(node_id, epoch)
+        return None
+
+    def _has_handed_over(self, node_id: int, session: _Session) -> bool:
+        """It leads nothing, and every live broker knows, so none sends a client to it."""
+        return not self._state.leads_any(node_id) and all(
+            self._session_of(self._state.brokers[other]).applied_index >= session.handed_over_index
+            for other in self._state.live_brokers
+        )
+
+    def _rebalance_command(self) -> Command | None:
+        if not self._settings.rebalances_leaders:
+            return None
+        state = self._state
+        partitions: list[PartitionKey] = []
+        name_bytes = 0
+        for key in state.imbalanced_partitions():
+            partition = state.topics[key[0]].partitions[key[1]]
+            if partition.replicas[0] in partition.isr:
+                partitions.append(key)
+                name_bytes += len(key[0])
+                if len(partitions) == ELECTIONS_MAX or name_bytes > ELECTIONS_NAME_BYTES_MAX:
+                    break
+        return ElectLeaders(PREFERRED, tuple(partitions)) if partitions else None
+
+    def _session_of(self, broker: Broker) -> _Session:
+        session = self._sessions.get(broker.node_id)
+        if session is None or session.broker_epoch != broker.broker_epoch:
+            session = _Session(broker.broker_epoch, self._awake_ms, self._awake_ms)
+            self._sessions[broker.node_id] = session
+        return session
+
+    def _advance_clock(self, now_ms: int) -> None:
+        """Let the clock of the sessions run on, but not through a pause of ours."""
+        elapsed_ms = max(0, now_ms - self._last_seen_ms)
+        self._awake_ms += min(elapsed_ms, self._settings.session_timeout_ms // 4)
+        self._last_seen_ms = now_ms

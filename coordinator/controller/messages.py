@@ -1,0 +1,58 @@
+"""What a broker and the controller say to one another, as bytes (see replication.peer_codec)."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ...replication.messages import PeerMessage
+from ..metadata.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    AlterPartitionReassignments,
+    Command,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    FailReplicas,
+    RegisterBroker,
+)
+
+# Which commands a broker may ask for, under which kind of message. The others are the
+# controller's own conclusions.
+MESSAGE_OF: dict[type, PeerMessage] = {
+    RegisterBroker: PeerMessage.REGISTER_BROKER,
+    AlterPartition: PeerMessage.ALTER_PARTITION,
+    AllocateProducerIds: PeerMessage.PRODUCER_IDS,
+    CreateTopics: PeerMessage.ADMIN,
+    DeleteTopics: PeerMessage.ADMIN,
+    CreatePartitions: PeerMessage.ADMIN,
+    AlterConfigs: PeerMessage.ADMIN,
+    ElectLeaders: PeerMessage.ADMIN,
+    FailReplicas: PeerMessage.ADMIN,
+    AlterPartitionReassignments: PeerMessage.ADMIN,
+}
+
+
+class ReplyStatus(IntEnum):
+    """DONE: the payload is the answer. NOT_LEADER: ask leader_id, or wait. RETRY: the outcome is
+    not known, or there is none; the same request may be sent again."""
+
+    DONE = 0
+    NOT_LEADER = 1
+    RETRY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerReply:
+    """The frame around every answer of a controller; leader_id is -1 when it knows of none."""
+
+    status: int
+    payload: bytes = b""
+    leader_id: int = -1
+    reason: str = ""
+
+
+def may_ask(kind: int, command: Command) -> bool:
+    """Whether this command may come as this kind of message."""
+    return MESSAGE_OF.get(type(command)) == kind

@@ -1,0 +1,159 @@
+"""The cluster's metadata as the bytes of a snapshot, written and read in slices.
+
+Replicas have equal bytes, so they can be compared by a hash: small tables are written in sorted
+order, topics in the order in which the log made them, which a snapshot keeps. The order of the
+fields is for ever; a new layout gets a new version.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from operator import attrgetter
+
+import msgpack
+
+from ...replication.sliced_work import Steps
+from ..snapshot_reader import SnapshotReader
+from .cluster_model import Broker, Changes, Partition, Topic
+from .cluster_tables import ClusterTables
+
+VERSION = 1
+SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
+_TopicCut = tuple[str, bytes, dict[str, str], tuple[Partition, ...]]
+_broker_fields = attrgetter(*(field.name for field in fields(Broker)))
+_partition_fields = attrgetter(*(field.name for field in fields(Partition)))
+
+
+class UnreadableSnapshot(Exception):
+    """A snapshot of another version, or no snapshot at all."""
+
+
+def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Steps[list[bytes]]:
+    """The snapshot in pieces, as the tables are at this call, whatever the steps are mixed with.
+
+    outcomes: the encoded results of recent operations, oldest first.
+    """
+    configs = [(name, sorted(values.items())) for name, values in tables.broker_configs.items()]
+    head = (
+        VERSION,
+        tables.cluster_id,
+        tables.revision,
+        tables.next_producer_id,
+        tables.placement_counter,
+        sorted(tables.defaults.items()),
+        [_broker_fields(broker) for _, broker in sorted(tables.brokers.items())],
+    )
+    tail = (sorted(configs), list(outcomes.items()))
+    # Partitions and dicts of configs are replaced, never changed: a shallow copy is a cut.
+    topics = [
+        (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
+        for topic in tables.topics.values()
+    ]
+    return _encode(head, topics, tail)
+
+
+def _encode(head: tuple, topics: list[_TopicCut], tail: tuple) -> Steps[list[bytes]]:
+    packer = msgpack.Packer()
+    pieces = [packer.pack_array_header(len(head) + 1 + len(tail))]
+    pieces += map(packer.pack, head)
+    pieces.append(packer.pack_array_header(len(topics)))
+    written = 0
+    for name, topic_id, configs, partitions in topics:
+        pieces.append(packer.pack_array_header(4))
+        pieces += map(packer.pack, (name, topic_id, sorted(configs.items())))
+        pieces.append(packer.pack_array_header(len(partitions)))
+        for partition in partitions:
+            pieces.append(packer.pack(_partition_fields(partition)))
+            written += 1
+            if written % SLICE_PARTITIONS == 0:
+                yield
+    pieces += map(packer.pack, tail)
+    return pieces
+
+
+def decode_tables(
+    snapshot: bytes | memoryview,
+) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
+    """New tables and the outcomes; raises UnreadableSnapshot."""
+    try:
+        return (yield from _decode(SnapshotReader(snapshot)))
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        msgpack.UnpackException,
+    ) as error:
+        raise UnreadableSnapshot(f"This is no snapshot of the cluster metadata: {error}") from error
+
+
+def _decode(
+    reader: SnapshotReader,
+) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
+    tables = ClusterTables()
+    count, version = reader.array(), reader.value()
+    if version != VERSION:
+        raise UnreadableSnapshot(
+            f"The snapshot of the cluster metadata has version {version}; this release reads "
+            f"version {VERSION}."
+        )
+    if count != 10:
+        raise ValueError(f"it has {count} parts, not 10")
+    tables.cluster_id = reader.value()
+    tables.revision = reader.value()
+    tables.next_producer_id = reader.value()
+    tables.placement_counter = reader.value()
+    tables.defaults = dict(reader.value())
+    for values in reader.value():
+        tables.put_broker(Broker(*values))
+    read = 0
+    for _ in range(reader.array()):
+        if reader.array() != 4:
+            raise ValueError("a topic has four parts")
+        topic = Topic(reader.value(), reader.value(), [], dict(reader.value()))
+        tables.put_topic(topic)
+        for index in range(reader.array()):
+            tables.put_partition((topic.name, index), Partition(*reader.value()))
+            read += 1
+            if read % SLICE_PARTITIONS == 0:
+                yield
+    tables.broker_configs = {name: dict(configs) for name, configs in reader.value()}
+    outcomes = dict(reader.value())
+    reader.end()
+    tables.take_changes()
+    return tables, outcomes
+
+
+def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
+    """What a reader of `before` has to look at to know `after`; neither changes meanwhile."""
+    changes = Changes()
+    for looked_at, (name, topic) in enumerate(before.topics.items()):
+        kept = after.topics.get(name)
+        if kept is None or kept.topic_id != topic.topic_id:
+            changes.topics_deleted.append((name, topic.topic_id))
+        if looked_at % SLICE_PARTITIONS == 0:
+            yield
+    for name, topic in after.topics.items():
+        known = before.topics.get(name)
+        if known is None or known.topic_id != topic.topic_id:
+            changes.topics_created.add(name)
+            yield
+            continue
+        for index, partition in enumerate(topic.partitions):
+            if before.partition(name, index) != partition:
+                changes.partitions_changed.add((name, index))
+            if index % SLICE_PARTITIONS == 0:
+                yield
+        if known.configs != topic.configs:
+            changes.configs_changed.add(name)
+    for node in before.brokers.keys() | after.brokers.keys():
+        if before.brokers.get(node) != after.brokers.get(node) or before.broker_configs.get(
+            str(node)
+        ) != after.broker_configs.get(str(node)):
+            changes.brokers_changed.add(node)
+    changes.cluster_configs_changed = (
+        before.defaults != after.defaults
+        or before.broker_configs.get("") != after.broker_configs.get("")
+    )
+    changes.others_changed = before.revision != after.revision
+    return changes

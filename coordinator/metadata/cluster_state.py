@@ -1,0 +1,185 @@
+"""The cluster's metadata as a replicated state machine: every node applies the same log to it.
+
+`apply` is total and deterministic: any command, at any state, gives the same result on every node
+and raises nothing. Bytes that this release cannot read raise MalformedCommand and change nothing:
+the node must end, or it would differ from those that can. It reads no clock and draws no random
+number. What the commands do is in the files of `rules/`, what holds for each partition in
+`elections`, the data in `cluster_tables`.
+
+A command that comes with an operation id is done once: proposed again, because its first outcome
+never came back, it is answered with that outcome.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ...replication.sliced_work import Steps, run_to_end
+from .cluster_model import Changes
+from .cluster_snapshot import decode_tables, difference, encode_tables
+from .cluster_tables import ClusterTables
+from .commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    AlterPartitionReassignments,
+    BeginControlledShutdown,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    FailReplicas,
+    FenceBroker,
+    RegisterBroker,
+    SetClusterId,
+    SetDefaults,
+    UnfenceBroker,
+    decode_command,
+)
+from .results import Result, decode_result, encode_result
+from .rules.brokers import (
+    allocate_producer_ids,
+    begin_controlled_shutdown,
+    fail_replicas,
+    fence_broker,
+    register_broker,
+    set_cluster_id,
+    set_defaults,
+    unfence_broker,
+)
+from .rules.configs import alter_configs
+from .rules.partitions import alter_partition, elect_leaders
+from .rules.reassignment import alter_reassignments
+from .rules.topics import create_partitions, create_topics, delete_topics
+
+# Retries come within seconds; a cluster makes a few dozen such operations in that time at most.
+OUTCOMES_MAX = 512
+OUTCOMES_BYTES_MAX = 1 << 20
+
+_RULES: dict[type, Callable[[ClusterTables, Any], Steps[Result]]] = {
+    SetClusterId: set_cluster_id,
+    SetDefaults: set_defaults,
+    UnfenceBroker: unfence_broker,
+    FenceBroker: fence_broker,
+    BeginControlledShutdown: begin_controlled_shutdown,
+    CreateTopics: create_topics,
+    DeleteTopics: delete_topics,
+    CreatePartitions: create_partitions,
+    AlterConfigs: alter_configs,
+    AlterPartition: alter_partition,
+    ElectLeaders: elect_leaders,
+    AlterPartitionReassignments: alter_reassignments,
+    FailReplicas: fail_replicas,
+}
+
+
+def no_fault_point(name: str) -> None:
+    """Nothing goes wrong here."""
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+class ClusterState(ClusterTables):
+    """The tables, changed by commands only.
+
+    listener_failed: told when a listener of `on_change` raises; by default it is raised on,
+    after the state is complete and the other listeners were called.
+    """
+
+    def __init__(
+        self,
+        *,
+        listener_failed: Callable[[Exception], None] = _raise,
+        fault_point: Callable[[str], None] = no_fault_point,
+    ) -> None:
+        super().__init__()
+        self._listeners: list[Callable[[Changes], None]] = []
+        self._listener_failed = listener_failed
+        self._fault_point = fault_point
+        self._outcomes: dict[bytes, bytes] = {}
+        self._outcomes_bytes = 0
+
+    def on_change(self, callback: Callable[[Changes], None]) -> None:
+        """Have the callback called after each command or snapshot that changed something."""
+        self._listeners.append(callback)
+
+    def apply(self, command: bytes, index: int, term: int = 0) -> Result:
+        """As `apply_steps`, at once."""
+        return run_to_end(self.apply_steps(command, index, term))
+
+    def apply_steps(self, command: bytes, index: int, term: int = 0) -> Steps[Result]:
+        """Do what the log says at `index`; raises MalformedCommand, changing nothing.
+
+        A command may touch thousands of partitions. Who reads between two steps finds some of
+        them as before it and others as after it, each whole; listeners hear at the end.
+        """
+        self._fault_point("cluster.before-apply")
+        result = yield from self._decide(command, index)
+        changes = self.take_changes()
+        if changes:
+            self.revision += 1
+            self._notify(changes)
+        self._fault_point("cluster.after-apply")
+        return result
+
+    def snapshot_steps(self) -> Steps[list[bytes]]:
+        """All of the state as it is at this call, in pieces; commands may be applied meanwhile."""
+        return encode_tables(self, self._outcomes)
+
+    def snapshot(self) -> bytes:
+        """The same at once."""
+        return b"".join(run_to_end(self.snapshot_steps()))
+
+    def restore(self, snapshot: bytes) -> None:
+        """As `restore_steps`, at once."""
+        run_to_end(self.restore_steps(snapshot))
+
+    def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
+        """Become what the snapshot says; listeners hear of the difference.
+
+        The state stays as it is until the last step; nothing may be applied before that. Raises
+        UnreadableSnapshot, and then nothing has changed.
+        """
+        tables, outcomes = yield from decode_tables(snapshot)
+        changes = yield from difference(self, tables)
+        vars(self).update(vars(tables))
+        self._outcomes = outcomes
+        self._outcomes_bytes = sum(map(len, outcomes.values()))
+        if changes:
+            self._notify(changes)
+
+    def _decide(self, data: bytes, index: int) -> Steps[Result]:
+        command, operation_id = decode_command(data)
+        if known := self._outcomes.get(operation_id):
+            return decode_result(known)
+        if isinstance(command, RegisterBroker):
+            result = yield from register_broker(self, command, index)
+        elif isinstance(command, AllocateProducerIds):
+            result = allocate_producer_ids(self, command)
+        else:
+            result = yield from _RULES[type(command)](self, command)
+        result = replace(result, index=index)
+        if operation_id:
+            self._remember(operation_id, encode_result(result))
+        return result
+
+    def _remember(self, operation_id: bytes, outcome: bytes) -> None:
+        self._outcomes[operation_id] = outcome
+        self._outcomes_bytes += len(outcome)
+        while len(self._outcomes) > OUTCOMES_MAX or (
+            self._outcomes_bytes > OUTCOMES_BYTES_MAX and len(self._outcomes) > 1
+        ):
+            oldest = next(iter(self._outcomes))
+            self._outcomes_bytes -= len(self._outcomes.pop(oldest))
+
+    def _notify(self, changes: Changes) -> None:
+        failures = []
+        for listener in self._listeners:
+            try:
+                listener(changes)
+            except Exception as error:
+                failures.append(error)
+        for error in failures:
+            self._listener_failed(error)

@@ -1,0 +1,296 @@
+"""The cluster's metadata as tables, with the indexes that make each question cheap.
+
+Two rules keep this file simple. Everything is written through the `put_` and `remove_` methods
+below, which keep the indexes right and note what changed. And an index is ordered: nothing here
+ever depends on the order of a Python set.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from ..partition_set import PartitionSet
+from .cluster_model import NO_LEADER, Broker, Changes, Partition, PartitionKey, Topic
+
+# What applies when neither the cluster's dynamic nor its static configuration says anything.
+BUILT_IN_DEFAULTS: Mapping[str, str] = {
+    "min.insync.replicas": "1",
+    "unclean.leader.election.enable": "false",
+    "num.partitions": "1",
+    "default.replication.factor": "1",
+}
+WHOLE_CLUSTER = ""  # the name of the broker resource that stands for all brokers
+
+_ABSENT = Partition(replicas=(), isr=(), leader=NO_LEADER)
+_Index = dict[int, PartitionSet]  # by node
+
+
+class ClusterTables:
+    """Brokers, topics, configurations, and who holds, leads, and follows what.
+
+    Readers take what they find and change nothing.
+    """
+
+    def __init__(self) -> None:
+        self.cluster_id = ""
+        self.revision = 0  # counts the commands that changed something
+        self.next_producer_id = 0
+        self.placement_counter = 0  # partitions placed so far: where the next round starts
+        self.defaults: dict[str, str] = {}
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, Topic] = {}
+        self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
+        self.live_brokers: dict[int, int] = {}  # node -> broker epoch, of the active ones
+        self._names_by_id: dict[bytes, str] = {}
+        self._names_by_metric: dict[str, dict[str, None]] = {}  # see `colliding_topic`
+        self._led: _Index = {}  # NO_LEADER: partitions without a leader
+        self._held: _Index = {}
+        self._in_isr: _Index = {}
+        self._in_elr: _Index = {}
+        self._imbalanced = PartitionSet()
+        self._reassigning = PartitionSet()
+        self._changes = Changes()
+
+    # -- questions
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic that has this id now."""
+        name = self._names_by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """One partition, None when there is none."""
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def is_active(self, node_id: int) -> bool:
+        """Registered, unfenced, and not shutting down."""
+        return node_id in self.live_brokers
+
+    def partitions_led_by(self, node_id: int) -> Iterator[PartitionKey]:
+        """Partitions that the node leads."""
+        return iter(self._led.get(node_id, ()))
+
+    def leads_any(self, node_id: int) -> bool:
+        """Whether the node leads a partition."""
+        return bool(self._led.get(node_id))
+
+    def leaderless_partitions(self) -> Iterator[PartitionKey]:
+        """Partitions that nobody leads."""
+        return iter(self._led.get(NO_LEADER, ()))
+
+    def partitions_held_by(self, node_id: int) -> Iterator[PartitionKey]:
+        """Partitions with a replica on the node."""
+        return iter(self._held.get(node_id, ()))
+
+    def partitions_in_sync_on(self, node_id: int) -> Iterator[PartitionKey]:
+        """Partitions with the node in their ISR."""
+        return iter(self._in_isr.get(node_id, ()))
+
+    def partitions_eligible_on(self, node_id: int) -> Iterator[PartitionKey]:
+        """Partitions with the node in their ELR or last known ELR."""
+        return iter(self._in_elr.get(node_id, ()))
+
+    def imbalanced_partitions(self) -> Iterator[PartitionKey]:
+        """Partitions led by another than their first replica."""
+        return iter(self._imbalanced)
+
+    def reassigning_partitions(self) -> Iterator[PartitionKey]:
+        """Partitions on their way to other replicas."""
+        return iter(self._reassigning)
+
+    def setting(self, name: str, topic: Topic | None = None) -> str:
+        """The value in force: the topic's, the cluster's dynamic, its static, the built-in one.
+
+        A value set for a single broker does not count: the decision is not that broker's.
+        """
+        for configs in (
+            topic.configs if topic is not None else {},
+            self.broker_configs.get(WHOLE_CLUSTER, {}),
+            self.defaults,
+        ):
+            if name in configs:
+                return configs[name]
+        return BUILT_IN_DEFAULTS[name]
+
+    def min_insync_replicas(self, topic: Topic) -> int:
+        """min.insync.replicas of a topic as configured; 1 when the text is no number."""
+        return max(1, _integer(self.setting("min.insync.replicas", topic), 1))
+
+    def effective_min_insync_replicas(self, topic: Topic, partition: Partition) -> int:
+        """The smallest ISR with which the partition commits: never more than its replicas."""
+        return min(self.min_insync_replicas(topic), len(partition.replicas))
+
+    def allows_unclean_election(self, topic: Topic) -> bool:
+        """unclean.leader.election.enable of a topic."""
+        return self.setting("unclean.leader.election.enable", topic).strip().lower() == "true"
+
+    def default_number(self, name: str) -> int:
+        """num.partitions or default.replication.factor."""
+        return _integer(self.setting(name), 1)
+
+    def colliding_topic(self, name: str) -> str | None:
+        """A topic, other than this name, with the same metric name ('.' and '_' fall together)."""
+        alike = self._names_by_metric.get(metric_name(name), {})
+        return next((other for other in alike if other != name), None)
+
+    # -- changes: for the rules only
+
+    def put_broker(self, broker: Broker) -> None:
+        """Add or replace a registration."""
+        self.brokers[broker.node_id] = broker
+        if broker.is_active:
+            self.live_brokers[broker.node_id] = broker.broker_epoch
+        else:
+            self.live_brokers.pop(broker.node_id, None)
+        self._changes.brokers_changed.add(broker.node_id)
+
+    def put_topic(self, topic: Topic) -> None:
+        """Add a topic with its partitions."""
+        self.topics[topic.name] = topic
+        self._names_by_id[topic.topic_id] = topic.name
+        self._names_by_metric.setdefault(metric_name(topic.name), {})[topic.name] = None
+        self._enter_all(topic)
+        self._changes.topics_created.add(topic.name)
+
+    def remove_topic(self, name: str) -> None:
+        """Remove a topic, its partitions and its configs."""
+        topic = self.topics.pop(name)
+        del self._names_by_id[topic.topic_id]
+        alike = self._names_by_metric[metric_name(name)]
+        del alike[name]
+        if not alike:
+            del self._names_by_metric[metric_name(name)]
+        for index_of in (self._led, self._held, self._in_isr, self._in_elr):
+            for node, partitions in list(index_of.items()):
+                partitions.discard_topic(name)
+                if not partitions:
+                    del index_of[node]
+        self._imbalanced.discard_topic(name)
+        self._reassigning.discard_topic(name)
+        self._changes.topics_deleted.append((name, topic.topic_id))
+
+    def put_partition(self, key: PartitionKey, partition: Partition) -> None:
+        """Replace a partition, or append the next one of its topic."""
+        name, index = key
+        partitions = self.topics[name].partitions
+        if index == len(partitions):
+            partitions.append(partition)
+            self._enter(key, None, partition)
+        else:
+            before, partitions[index] = partitions[index], partition
+            self._enter(key, before, partition)
+        self._changes.partitions_changed.add(key)
+
+    def put_topic_configs(self, name: str, configs: dict[str, str]) -> None:
+        """Replace the configs of a topic."""
+        self.topics[name].configs = configs
+        self._changes.configs_changed.add(name)
+
+    def put_broker_configs(self, name: str, configs: dict[str, str]) -> None:
+        """Replace the configs of one broker, or of all (WHOLE_CLUSTER)."""
+        if configs:
+            self.broker_configs[name] = configs
+        else:
+            self.broker_configs.pop(name, None)
+        if name == WHOLE_CLUSTER:
+            self._changes.cluster_configs_changed = True
+        else:
+            self._changes.brokers_changed.add(int(name))
+
+    def put_defaults(self, defaults: dict[str, str]) -> None:
+        """Replace the static defaults of the cluster."""
+        self.defaults = defaults
+        self._changes.cluster_configs_changed = True
+
+    def put_cluster_id(self, cluster_id: str) -> None:
+        """Name the cluster."""
+        self.cluster_id = cluster_id
+        self._changes.others_changed = True
+
+    def take_producer_ids(self, count: int) -> int:
+        """The first of `count` ids that nobody has had."""
+        first = self.next_producer_id
+        self.next_producer_id += count
+        self._changes.others_changed = True
+        return first
+
+    def advance_placement(self, count: int) -> None:
+        """Let the next placement start `count` partitions further round."""
+        self.placement_counter += count
+        self._changes.others_changed = True
+
+    def take_changes(self) -> Changes:
+        """What changed since the last call."""
+        changes, self._changes = self._changes, Changes()
+        return changes
+
+    def _enter_all(self, topic: Topic) -> None:
+        """As `_enter` for each partition of a new topic, which must be there as a whole at once."""
+        held, in_isr, led = (defaultdict[int, list[int]](list) for _ in range(3))
+        for index, partition in enumerate(topic.partitions):
+            for node in partition.replicas:
+                held[node].append(index)
+            for node in partition.isr:
+                in_isr[node].append(index)
+            led[partition.leader].append(index)
+        for index_of, entered in ((self._held, held), (self._in_isr, in_isr), (self._led, led)):
+            for node, indexes in entered.items():
+                index_of.setdefault(node, PartitionSet()).add_all(topic.name, indexes)
+        for index, partition in enumerate(topic.partitions):
+            if (
+                partition.elr
+                or partition.last_known_elr
+                or partition.is_imbalanced
+                or partition.is_reassigning
+            ):
+                self._enter((topic.name, index), None, partition)
+
+    def _enter(self, key: PartitionKey, old: Partition | None, new: Partition) -> None:
+        """Bring the indexes from the old value of a partition to the new one."""
+        was, now = old or _ABSENT, new
+        if was.replicas != now.replicas:
+            _move(self._held, key, was.replicas, now.replicas)
+        if was.isr != now.isr:
+            _move(self._in_isr, key, was.isr, now.isr)
+        if was.elr != now.elr or was.last_known_elr != now.last_known_elr:
+            before, after = (*was.elr, *was.last_known_elr), (*now.elr, *now.last_known_elr)
+            _move(self._in_elr, key, before, after)
+        if old is None or old.leader != new.leader:
+            _move(self._led, key, (old.leader,) if old else (), (new.leader,))
+        _mark(self._imbalanced, key, new.is_imbalanced)
+        _mark(self._reassigning, key, new.is_reassigning)
+
+
+def metric_name(topic: str) -> str:
+    """The name under which Kafka's metrics know a topic."""
+    return topic.replace(".", "_")
+
+
+def _move(
+    index: _Index, key: PartitionKey, before: tuple[int, ...], after: tuple[int, ...]
+) -> None:
+    for node in before:
+        if node not in after:
+            of_node = index[node]
+            of_node.discard(key)
+            if not of_node:
+                del index[node]
+    for node in after:
+        if node not in before:
+            index.setdefault(node, PartitionSet()).add(key)
+
+
+def _mark(marked: PartitionSet, key: PartitionKey, is_marked: bool) -> None:
+    if is_marked:
+        marked.add(key)
+    else:
+        marked.discard(key)
+
+
+def _integer(text: str, otherwise: int) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return otherwise

@@ -1,0 +1,366 @@
+"""The decisions of the metadata group, as values and as bytes of the Raft log.
+
+A command says what is wanted; everything that follows from it (placement, elections, epochs) is
+worked out where it is applied. What differs from node to node travels inside: new ids come in
+the command, the clock plays no part.
+
+Bytes: msgpack [kind, operation_id, fields]. The fields of a command are a list in the order of
+the class; one with a default may be missing at the end, so a command can grow. Kinds and orders
+are for ever: they stand in journals.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import msgpack
+
+from ...replication.peer.codec import decode_message, encode_message
+from ...replication.sliced_work import Steps
+from ...wire.errors import InvalidRequest, PolicyViolation
+
+COMMAND_BYTES_MAX = 60_000
+ITEMS_MAX = 256  # of one: it and its outcome are encoded and decoded in some 2 ms each
+NO_OPERATION = b""
+_AN_ID = bytes(16)
+PREFERRED, UNCLEAN = 0, 1  # election types of KIP-460
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4  # Kafka's ConfigResource types
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # operations of KIP-339
+
+
+class MalformedCommand(InvalidRequest):
+    """Bytes that are no command."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetClusterId:
+    """Name the cluster, once; and set the defaults that the rules need (see SetDefaults)."""
+
+    cluster_id: str
+    defaults: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefaults:
+    """The static broker configuration that decides in apply, so that all nodes decide alike.
+
+    Used: min.insync.replicas, unclean.leader.election.enable, num.partitions,
+    default.replication.factor.
+    """
+
+    defaults: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A broker process has started. incarnation: 16 random bytes, new in each process.
+
+    expected_broker_epoch: of the registration that this one replaces, -1 when there is none: one
+    that comes late, of a process that has died since, replaces nothing. None, in old journals:
+    whatever is there. boot_id, directory_id: see Broker.
+    """
+
+    node_id: int
+    incarnation: bytes
+    boot_id: str
+    host: str
+    port: int
+    rack: str | None = None
+    cluster_id: str = ""
+    expected_broker_epoch: int | None = None
+    directory_id: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfenceBroker:
+    """The broker knows the cluster up to its registration and serves."""
+
+    node_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceBroker:
+    """The broker is dead, or has stopped as agreed."""
+
+    node_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginControlledShutdown:
+    """The broker wants to stop: it hands over what it leads and leaves every ISR."""
+
+    node_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 means the cluster's default.
+
+    assignments: (partition index, replicas), instead of a count and a factor.
+    """
+
+    name: str
+    topic_id: bytes
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    """Create each topic or say why not."""
+
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReference:
+    """A topic by name or by id; exactly one is given."""
+
+    name: str | None = None
+    topic_id: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    """Delete each topic or say why not."""
+
+    topics: tuple[TopicReference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    """total_count: how many partitions the topic shall have; assignments: of the new ones."""
+
+    name: str
+    total_count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """Extend each topic or say why not."""
+
+    topics: tuple[MorePartitions, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOperation:
+    """One change of one key. list_default: what APPEND and SUBTRACT start from when unset."""
+
+    key: str
+    operation: int
+    value: str | None = None
+    list_default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceConfigs:
+    """Changes of one resource; replaces_all: keys that are not mentioned go (AlterConfigs)."""
+
+    resource_type: int
+    name: str
+    operations: tuple[ConfigOperation, ...]
+    replaces_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs:
+    """Change configs of topics and brokers (KIP-339). Values are validated before proposing."""
+
+    resources: tuple[ResourceConfigs, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """The ISR that a leader wants, seen from the epochs it knows.
+
+    isr: (node id, broker epoch), the epoch being that of the fetches it judged by; -1 for a
+    member that has not fetched from this leader yet.
+    """
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition:
+    """ISR changes by compare-and-set, from the broker that leads (KIP-497, 841, 903)."""
+
+    node_id: int
+    broker_epoch: int
+    changes: tuple[IsrProposal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Elect the preferred leader, or any; None: for every partition (KIP-460)."""
+
+    election_type: int
+    partitions: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """Where a partition shall live; None: take the reassignment under way back."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReassignments:
+    """Start, change, or take back reassignments (KIP-455)."""
+
+    partitions: tuple[Reassignment, ...]
+    allow_replication_factor_change: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FailReplicas:
+    """A broker's disk failed under these partitions, (topic id, index): others must lead them.
+
+    The broker lives on. The replicas come back with its next incarnation, which recovers them.
+    """
+
+    node_id: int
+    broker_epoch: int
+    partitions: tuple[tuple[bytes, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """A block of producer ids for one broker."""
+
+    node_id: int
+    broker_epoch: int
+
+
+Command = (
+    SetClusterId
+    | SetDefaults
+    | RegisterBroker
+    | UnfenceBroker
+    | FenceBroker
+    | BeginControlledShutdown
+    | CreateTopics
+    | DeleteTopics
+    | CreatePartitions
+    | AlterConfigs
+    | AlterPartition
+    | ElectLeaders
+    | AlterPartitionReassignments
+    | AllocateProducerIds
+    | FailReplicas
+)
+KINDS: dict[int, type] = {
+    1: SetClusterId,
+    2: SetDefaults,
+    3: RegisterBroker,
+    4: UnfenceBroker,
+    5: FenceBroker,
+    6: BeginControlledShutdown,
+    7: CreateTopics,
+    8: DeleteTopics,
+    9: CreatePartitions,
+    10: AlterConfigs,
+    11: AlterPartition,
+    12: ElectLeaders,
+    13: AlterPartitionReassignments,
+    14: AllocateProducerIds,
+    15: FailReplicas,
+}
+_KIND_OF = {cls: kind for kind, cls in KINDS.items()}
+# What can be taken apart when it is too long, item by item: every item has its own outcome.
+_ITEMS_OF = {
+    CreateTopics: "topics",
+    DeleteTopics: "topics",
+    CreatePartitions: "topics",
+    AlterConfigs: "resources",
+    AlterPartition: "changes",
+    ElectLeaders: "partitions",
+    FailReplicas: "partitions",
+    AlterPartitionReassignments: "partitions",
+}
+
+
+def encode_command(command: Command, operation_id: bytes = NO_OPERATION) -> bytes:
+    """The bytes for the log.
+
+    operation_id (16 bytes, or none) makes a second proposal of the same operation answer with
+    the outcome of the first. Raises PolicyViolation above COMMAND_BYTES_MAX.
+    """
+    data = _encode(command, operation_id)
+    if len(data) > COMMAND_BYTES_MAX:
+        raise PolicyViolation(
+            f"This {type(command).__name__} takes {len(data)} bytes in the metadata log, where "
+            f"one decision may take {COMMAND_BYTES_MAX}: ask for less at a time, or let the "
+            f"cluster place the replicas."
+        )
+    return data
+
+
+def decode_command(data: bytes) -> tuple[Command, bytes]:
+    """The command and its operation id; raises MalformedCommand."""
+    try:
+        kind, operation_id, fields = msgpack.unpackb(data, use_list=False)
+        if type(kind) is not int or type(operation_id) is not bytes or type(fields) is not bytes:
+            raise MalformedCommand("a command is a kind, an operation id, and fields")
+        return decode_message(KINDS[kind], fields), operation_id
+    except MalformedCommand:
+        raise
+    except (InvalidRequest, ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise MalformedCommand(f"not a command of the metadata log: {error}") from error
+
+
+def has_items(command: Command) -> bool:
+    """Whether it asks for anything; a command of one piece always does."""
+    name = _ITEMS_OF.get(type(command))
+    return name is None or getattr(command, name) != ()
+
+
+def split_command(command: Command) -> Steps[list[Command]]:
+    """The command, or several that together ask for the same and are each short enough.
+
+    Raises PolicyViolation when a single item is too long.
+    """
+    name = _ITEMS_OF.get(type(command), "")
+    items = getattr(command, name, None) or ()
+    if len(items) <= ITEMS_MAX:
+        return _split(command, name)
+    parts: list[Command] = []
+    for start in range(0, len(items), ITEMS_MAX):
+        some = items[start : start + ITEMS_MAX]
+        parts += _split(replace(cast(Any, command), **{name: some}), name)
+        yield
+    return parts
+
+
+def _split(command: Command, name: str) -> list[Command]:
+    if len(_encode(command, _AN_ID)) <= COMMAND_BYTES_MAX:
+        return [command]
+    items = getattr(command, name, ())
+    if len(items) < 2:
+        encode_command(command, _AN_ID)  # says that it is too long
+    half = len(items) // 2
+    return [
+        part
+        for some in (items[:half], items[half:])
+        for part in _split(replace(cast(Any, command), **{name: some}), name)
+    ]
+
+
+def _encode(command: Command, operation_id: bytes) -> bytes:
+    return cast(
+        bytes, msgpack.packb([_KIND_OF[type(command)], operation_id, encode_message(command)])
+    )

@@ -1,0 +1,119 @@
+"""Configurations are judged before they are proposed.
+
+What a key may be is known to the storage and node floors; they hand their judgement in as
+functions. Refused topics and resources are left out of the command and answered at once; the
+rest goes on. Pure.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from ...replication.sliced_work import Steps
+from ...wire.errors import InvalidConfig
+from ...wire.steps import made
+from .cluster_tables import ClusterTables
+from .commands import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    AlterConfigs,
+    Command,
+    CreateTopics,
+    NewTopic,
+    ResourceConfigs,
+)
+from .results import Item, Result
+from .rules.configs import changed_configs
+from .topic_names import why_invalid
+
+JUDGED_A_STEP = 8  # some 0.1 ms each
+Judge = Callable[[Mapping[str, str]], None]  # raises InvalidConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigJudges:
+    """How to tell good configs from bad ones: of topics, of one broker, of all brokers."""
+
+    topic: Judge
+    broker: Judge
+    cluster: Judge
+
+
+def refuse_invalid_configs(
+    tables: ClusterTables, command: Command, judges: ConfigJudges
+) -> Steps[tuple[Command, dict[object, Item]]]:
+    """The command without what is refused, and the refusals by the key of `item_key`.
+
+    Alterations are judged by what they would make of the configs as this node knows them.
+    """
+    refused: dict[object, Item] = {}
+    if isinstance(command, CreateTopics):
+        for number, topic in enumerate(command.topics, 1):
+            # Of two reasons to refuse, a bad or taken name comes first, as in Kafka.
+            if topic.name not in tables.topics and not why_invalid(topic.name):
+                item = Item(name=topic.name)
+                _judge(judges.topic, topic.configs, item, refused)
+            if number % JUDGED_A_STEP == 0:
+                yield
+        kept = tuple(topic for topic in command.topics if (0, topic.name) not in refused)
+        return replace(command, topics=kept), refused
+    if isinstance(command, AlterConfigs):
+        for number, resource in enumerate(command.resources, 1):
+            judge, configs = _outcome(tables, resource, judges)
+            item = Item(name=resource.name, resource_type=resource.resource_type)
+            if judge is not None:
+                _judge(judge, configs, item, refused)
+            if number % JUDGED_A_STEP == 0:
+                yield
+        kept = tuple(r for r in command.resources if (r.resource_type, r.name) not in refused)
+        return replace(command, resources=kept), refused
+    return command, refused
+
+
+def with_refusals(
+    command: Command, result: Result, refused: Mapping[object, Item]
+) -> Steps[Result]:
+    """The result of what was proposed and what was refused, in the order of the command."""
+    if not refused:
+        return result
+    known = yield from made(item_key, result.items)
+    by_key = dict(zip(known, result.items, strict=True)) | dict(refused)
+    keys: list[object] = []
+    if isinstance(command, CreateTopics):
+        keys = yield from made(_key_of_topic, command.topics)
+    elif isinstance(command, AlterConfigs):
+        keys = yield from made(_key_of_resource, command.resources)
+    items = yield from made(by_key.get, dict.fromkeys(keys))
+    return replace(result, items=tuple(filter(None, items)))
+
+
+def _key_of_topic(topic: NewTopic) -> object:
+    return 0, topic.name
+
+
+def _key_of_resource(resource: ResourceConfigs) -> object:
+    return resource.resource_type, resource.name
+
+
+def item_key(item: Item) -> object:
+    """What tells the items of one result apart."""
+    return (item.resource_type, item.name)
+
+
+def _outcome(
+    tables: ClusterTables, resource: ResourceConfigs, judges: ConfigJudges
+) -> tuple[Judge | None, Mapping[str, str]]:
+    if resource.resource_type == TOPIC_RESOURCE and resource.name in tables.topics:
+        return judges.topic, changed_configs(tables.topics[resource.name].configs, resource)
+    if resource.resource_type == BROKER_RESOURCE:
+        configs = changed_configs(tables.broker_configs.get(resource.name, {}), resource)
+        return judges.broker if resource.name else judges.cluster, configs
+    return None, {}
+
+
+def _judge(
+    judge: Judge, configs: Mapping[str, str], item: Item, refused: dict[object, Item]
+) -> None:
+    try:
+        judge(configs)
+    except InvalidConfig as error:
+        refused[item_key(item)] = replace(item, error=error.code, message=str(error))

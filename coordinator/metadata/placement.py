@@ -1,0 +1,94 @@
+"""Where the replicas of new partitions go.
+
+Partitions go round the brokers: each starts one broker further than the last, so leaders are
+spread evenly, and with every full round the followers shift by one, so the load of a dead leader
+falls on all the others. Where every broker names its rack, the ring alternates between racks and
+no rack holds a second replica before each has one. A fenced broker is taken only when there are
+not enough others, and never as the first replica.
+
+Kafka's placer (StripedReplicaPlacer) shuffles with a random source; here the start is a counter
+of the replicated state, since every node must come to the same placement.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...wire.errors import InvalidReplicationFactor
+
+
+class Place(NamedTuple):
+    """A broker that can hold replicas."""
+
+    node_id: int
+    rack: str | None
+    is_fenced: bool
+
+
+def place(
+    brokers: Sequence[Place], *, partition_count: int, replication_factor: int, start: int
+) -> list[tuple[int, ...]]:
+    """The replicas of each partition, the preferred leader first.
+
+    start: how many partitions have been placed before. Raises InvalidReplicationFactor.
+    """
+    unfenced = [broker for broker in brokers if not broker.is_fenced]
+    fenced = [broker for broker in brokers if broker.is_fenced]
+    if replication_factor > len(brokers):
+        raise InvalidReplicationFactor(
+            f"Replication factor {replication_factor} is larger than the number of "
+            f"brokers, {len(brokers)}."
+        )
+    if not unfenced:
+        raise InvalidReplicationFactor("All brokers are fenced or shutting down.")
+    ring = _ring(unfenced)
+    reserve = _ring(fenced)
+    # Places repeat after some rounds: a topic of thousands has a few different ones, made once.
+    made: dict[tuple[int, int, int], tuple[int, ...]] = {}
+    placed = []
+    for position in range(start, start + partition_count):
+        rounds, first = divmod(position, len(ring))
+        turns = (first, rounds % max(1, len(ring) - 1), position % max(1, len(reserve)))
+        if turns not in made:
+            made[turns] = _replicas(ring, reserve, replication_factor, turns)
+        placed.append(made[turns])
+    return placed
+
+
+def _ring(brokers: list[Place]) -> list[Place]:
+    """By node id; with racks: a broker of each rack in turn."""
+    ordered = sorted(brokers)
+    if any(broker.rack is None for broker in ordered):
+        return ordered
+    racks: dict[str | None, list[Place]] = {}
+    for broker in sorted(ordered, key=lambda broker: (broker.rack or "", broker.node_id)):
+        racks.setdefault(broker.rack, []).append(broker)
+    return [
+        rack[turn]
+        for turn in range(max((len(rack) for rack in racks.values()), default=0))
+        for rack in racks.values()
+        if turn < len(rack)
+    ]
+
+
+def _replicas(
+    ring: list[Place],
+    reserve: list[Place],
+    replication_factor: int,
+    turns: tuple[int, int, int],
+) -> tuple[int, ...]:
+    first, follower_shift, reserve_shift = turns
+    followers = ring[first + 1 :] + ring[:first]
+    chosen = [ring[first]]
+    for candidates, shift in ((followers, follower_shift), (reserve, reserve_shift)):
+        _choose(chosen, candidates[shift:] + candidates[:shift], replication_factor)
+    return tuple(broker.node_id for broker in chosen)
+
+
+def _choose(chosen: list[Place], candidates: list[Place], replication_factor: int) -> None:
+    """Add candidates in order, those in the least used rack first."""
+    has_racks = all(broker.rack is not None for broker in (*chosen, *candidates))
+    while candidates and len(chosen) < replication_factor:
+        used = [broker.rack for broker in chosen] if has_racks else []
+        best = min(candidates, key=lambda broker: used.count(broker.rack))
+        candidates.remove(best)
+        chosen.append(best)

@@ -1,0 +1,72 @@
+"""What comes out of a command: an error or none, for the whole and for each item.
+
+Errors are Kafka's codes; a message is a sentence for the person who asked.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from ...replication.peer.codec import decode_message, encode_message
+from ...wire.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """The outcome for one topic, partition, or config resource, in the order of the command.
+
+    Only what the command is about is filled in. After AlterPartition the fields from `leader`
+    on show the partition as it is now, also when the proposal was refused;
+    min_insync_replicas is the effective one at that moment.
+    """
+
+    name: str = ""
+    partition: int = -1
+    error: int = ErrorCode.NONE
+    message: str | None = None
+    resource_type: int = 0
+    topic_id: bytes = b""
+    partition_count: int = -1
+    replication_factor: int = -1
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    min_insync_replicas: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The outcome of a command.
+
+    index: where in the log it was decided; a node that has applied this index sees the effect.
+    broker_epoch: after RegisterBroker; when that was refused as stale, of the registration that
+    stands (-1: none). first_producer_id, producer_id_count: the block after AllocateProducerIds.
+    """
+
+    error: int = ErrorCode.NONE
+    message: str | None = None
+    items: tuple[Item, ...] = ()
+    index: int = -1
+    broker_epoch: int = -1
+    first_producer_id: int = -1
+    producer_id_count: int = 0
+
+
+def encode_result(result: Result) -> bytes:
+    """The bytes for a peer or a snapshot."""
+    return encode_message(result)
+
+
+def decode_result(data: bytes) -> Result:
+    """Raises MalformedPeerMessage."""
+    return decode_message(Result, data)
+
+
+def merge_results(results: list[Result]) -> Result:
+    """The outcome of a command that was split: the items one after the other."""
+    first_error = next((result for result in results if result.error), results[0])
+    return replace(
+        first_error,
+        items=tuple(chain.from_iterable(result.items for result in results)),
+        index=max(result.index for result in results),
+    )

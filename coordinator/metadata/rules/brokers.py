@@ -1,0 +1,222 @@
+"""What happens to the cluster when brokers come and go.
+
+A registration of another incarnation is a death and a birth: whatever the node led or was in
+sync with ends first, even if it was away for 90 ms only and nobody had noticed. One command
+takes a dead node out of all ISRs.
+"""
+
+from dataclasses import replace
+
+from ....replication.sliced_work import Steps
+from ....wire.errors import ErrorCode
+from ..cluster_model import Broker
+from ..cluster_tables import ClusterTables
+from ..commands import (
+    AllocateProducerIds,
+    BeginControlledShutdown,
+    FailReplicas,
+    FenceBroker,
+    RegisterBroker,
+    SetClusterId,
+    SetDefaults,
+    UnfenceBroker,
+)
+from ..elections import NOBODY
+from ..results import Result
+from .partitions import partitions_of, settle_each
+
+NODE_ID_MAX = 2**31 - 1
+INCARNATION_BYTES = 16
+PRODUCER_ID_BLOCK_COUNT = 1000  # as Kafka's ProducerIdsBlock
+PRODUCER_ID_MAX = 2**63 - 1
+
+
+def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result]:
+    """The first name stays. INCONSISTENT_CLUSTER_ID for another one."""
+    if tables.cluster_id not in ("", command.cluster_id):
+        return _refused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"This is the cluster {tables.cluster_id}, not {command.cluster_id}.",
+        )
+    if tables.cluster_id != command.cluster_id:
+        tables.put_cluster_id(command.cluster_id)
+    return (yield from set_defaults(tables, SetDefaults(command.defaults)))
+
+
+def set_defaults(tables: ClusterTables, command: SetDefaults) -> Steps[Result]:
+    """Replace the static defaults; a smaller min.insync.replicas or unclean elections act now."""
+    if command.defaults != tables.defaults:
+        tables.put_defaults(dict(command.defaults))
+        for topic in tables.topics.values():
+            yield from settle_each(tables, partitions_of(topic))
+            yield
+    return Result()
+
+
+def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) -> Steps[Result]:
+    """Fenced at first; the log index becomes the broker epoch.
+
+    The same incarnation again is answered with the epoch it has. INCONSISTENT_CLUSTER_ID when
+    the broker belongs to another cluster. STALE_BROKER_EPOCH when the registration to replace is
+    not the one that stands, whose epoch the result then has: only a process that lives can ask
+    again with that, so a frame that a dead one left behind never replaces its successor.
+    """
+    if (
+        not 0 <= command.node_id <= NODE_ID_MAX
+        or len(command.incarnation) != INCARNATION_BYTES
+        or not 0 <= command.port <= 65535
+    ):
+        return _refused(ErrorCode.INVALID_REGISTRATION, "The registration is malformed.")
+    if command.cluster_id and tables.cluster_id not in ("", command.cluster_id):
+        return _refused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Broker {command.node_id} belongs to the cluster {command.cluster_id}; "
+            f"this is {tables.cluster_id}.",
+        )
+    known = tables.brokers.get(command.node_id)
+    if known is not None and known.incarnation == command.incarnation:
+        return Result(broker_epoch=known.broker_epoch)
+    current_epoch = -1 if known is None else known.broker_epoch
+    if command.expected_broker_epoch not in (None, current_epoch):
+        return Result(
+            error=ErrorCode.STALE_BROKER_EPOCH,
+            message=f"Broker {command.node_id} has the epoch {current_epoch}, "
+            f"not {command.expected_broker_epoch}.",
+            broker_epoch=current_epoch,
+        )
+    tables.put_broker(
+        Broker(
+            node_id=command.node_id,
+            broker_epoch=index,
+            incarnation=command.incarnation,
+            boot_id=command.boot_id,
+            host=command.host,
+            port=command.port,
+            rack=command.rack,
+            directory_id=command.directory_id,
+        )
+    )
+    boot_id, directory_id = _boot_and_directory(command)
+    known_boot_id, known_directory_id = _boot_and_directory(known or command)
+    yield from _withdraw(
+        tables,
+        command.node_id,
+        lost_power=boot_id != known_boot_id,
+        lost_directory="" != directory_id != known_directory_id != "",
+    )
+    return Result(broker_epoch=index)
+
+
+def _boot_and_directory(registration: Broker | RegisterBroker) -> tuple[str, str]:
+    """Old releases had both in the boot id; "" where the directory is not known."""
+    boot_id, _, directory_id = registration.boot_id.partition("/")
+    return boot_id, registration.directory_id.hex() or directory_id
+
+
+def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Result]:
+    """Let the broker lead and follow; partitions that waited for it get their leader."""
+    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
+    if broker is None:
+        return refusal
+    if broker.is_fenced:
+        tables.put_broker(replace(broker, is_fenced=False))
+        yield from settle_each(tables, tables.leaderless_partitions())
+    return Result()
+
+
+def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
+    """The broker is gone: out of every ISR, and others lead."""
+    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
+    if broker is None:
+        return refusal
+    if not broker.is_fenced:
+        tables.put_broker(replace(broker, is_fenced=True, is_shutting_down=False))
+        yield from _withdraw(tables, command.node_id)
+    return Result()
+
+
+def begin_controlled_shutdown(
+    tables: ClusterTables, command: BeginControlledShutdown
+) -> Steps[Result]:
+    """As a death, but the broker is still there and knows: clients are sent on, not cut off."""
+    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
+    if broker is None:
+        return refusal
+    if broker.is_active:
+        tables.put_broker(replace(broker, is_shutting_down=True))
+        yield from _withdraw(tables, command.node_id)
+    return Result()
+
+
+def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]:
+    """As a death, for some partitions only: the node is no candidate while its log is broken.
+
+    Not out of the ELR either, where it may be without being in the ISR any more.
+    """
+    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
+    if broker is None:
+        return refusal
+    keys = [
+        (topic.name, index)
+        for topic_id, index in command.partitions
+        if (topic := tables.topic_by_id(topic_id)) is not None
+        and 0 <= index < len(topic.partitions)
+    ]
+    yield from settle_each(
+        tables,
+        keys,
+        without=command.node_id,
+        untrusted=command.node_id,
+    )
+    return Result()
+
+
+def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -> Result:
+    """The next block of ids. A block that is lost on the way is never given out again."""
+    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
+    if broker is None:
+        return refusal
+    if tables.next_producer_id > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_COUNT:
+        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out.")
+    return Result(
+        first_producer_id=tables.take_producer_ids(PRODUCER_ID_BLOCK_COUNT),
+        producer_id_count=PRODUCER_ID_BLOCK_COUNT,
+    )
+
+
+def current_broker(
+    tables: ClusterTables, node_id: int, broker_epoch: int
+) -> tuple[Broker | None, Result]:
+    """The registration with this epoch; else None and why."""
+    broker = tables.brokers.get(node_id)
+    if broker is None:
+        return None, _refused(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {node_id} is not registered."
+        )
+    if broker.broker_epoch != broker_epoch:
+        return None, _refused(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Broker {node_id} has the epoch {broker.broker_epoch}, not {broker_epoch}.",
+        )
+    return broker, Result()
+
+
+def _withdraw(
+    tables: ClusterTables, node_id: int, *, lost_power: bool = False, lost_directory: bool = False
+) -> Steps[None]:
+    """Take the node, which is no longer active, out of every ISR; and out of every ELR when it
+    may have lost data."""
+    keys = dict.fromkeys(tables.partitions_in_sync_on(node_id))
+    if lost_power or lost_directory:
+        keys |= dict.fromkeys(tables.partitions_eligible_on(node_id))
+    yield from settle_each(
+        tables,
+        keys,
+        without=node_id,
+        untrusted=node_id if lost_power and not lost_directory else NOBODY,
+        emptied=node_id if lost_directory else NOBODY,
+    )
+
+
+def _refused(error: ErrorCode, message: str) -> Result:
+    return Result(error=error, message=message)

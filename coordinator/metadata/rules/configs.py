@@ -1,0 +1,134 @@
+"""Configurations of topics and brokers change.
+
+What a key may be is known where the request came in, and checked there (the storage and node
+floors own the tables); here the change is made, and the settings that decide about leaders take
+effect at once: with a smaller min.insync.replicas the high watermark may move on with a smaller
+ISR, so those outside it stop being eligible in the same step, and where unclean elections become
+allowed, partitions without a leader get one.
+"""
+
+from collections import Counter
+
+from ....replication.sliced_work import Steps
+from ....wire.errors import ErrorCode
+from ..cluster_tables import WHOLE_CLUSTER, ClusterTables
+from ..commands import (
+    APPEND,
+    BROKER_RESOURCE,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC_RESOURCE,
+    AlterConfigs,
+    ConfigOperation,
+    ResourceConfigs,
+)
+from ..results import Item, Result
+from .partitions import partitions_of, settle_each
+
+# They decide about the cluster's leaders, so no single broker can have its own.
+CLUSTER_WIDE_ONLY = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
+
+
+def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Steps[Result]:
+    """Per resource: UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_REQUEST,
+    INVALID_CONFIG, UNSUPPORTED_VERSION (a resource type that we do not know).
+    """
+    named = Counter((resource.resource_type, resource.name) for resource in command.resources)
+    items = []
+    for resource in command.resources:
+        yield
+        if named[resource.resource_type, resource.name] > 1:
+            error, message = (
+                ErrorCode.INVALID_REQUEST,
+                f"The resource {resource.name!r} is asked for twice.",
+            )
+        else:
+            error, message = yield from _alter(tables, resource, command.validate_only)
+        items.append(
+            Item(
+                name=resource.name,
+                resource_type=resource.resource_type,
+                error=error,
+                message=message,
+            )
+        )
+    return Result(items=tuple(items))
+
+
+def _alter(
+    tables: ClusterTables, resource: ResourceConfigs, validate_only: bool
+) -> Steps[tuple[ErrorCode, str | None]]:
+    if resource.resource_type == TOPIC_RESOURCE:
+        topic = tables.topics.get(resource.name)
+        if topic is None:
+            return (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no topic {resource.name!r}.",
+            )
+        configs = changed_configs(topic.configs, resource)
+        if not validate_only and configs != topic.configs:
+            tables.put_topic_configs(topic.name, configs)
+            yield from settle_each(tables, partitions_of(topic))
+        return ErrorCode.NONE, None
+    if resource.resource_type == BROKER_RESOURCE:
+        error, message = _check_broker(tables, resource)
+        before = tables.broker_configs.get(resource.name, {})
+        configs = changed_configs(before, resource)
+        if error is ErrorCode.NONE and not validate_only and configs != before:
+            tables.put_broker_configs(resource.name, configs)
+            if resource.name == WHOLE_CLUSTER:
+                for topic in tables.topics.values():
+                    yield from settle_each(tables, partitions_of(topic))
+                    yield
+        return error, message
+    return (
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"There are no configs for the resource type {resource.resource_type}.",
+    )
+
+
+def changed_configs(before: dict[str, str], resource: ResourceConfigs) -> dict[str, str]:
+    """What the operations make of a resource's configs; also used to validate beforehand."""
+    after = {} if resource.replaces_all else dict(before)
+    for operation in resource.operations:
+        value = _value_after(before.get(operation.key), operation)
+        if value is None:
+            after.pop(operation.key, None)
+        else:
+            after[operation.key] = value
+    return after
+
+
+def _value_after(before: str | None, operation: ConfigOperation) -> str | None:
+    if operation.operation == SET:
+        return operation.value
+    if operation.operation == DELETE:
+        return None
+    members = (operation.list_default if before is None else before).split(",")
+    given = (operation.value or "").split(",")
+    if operation.operation == APPEND:
+        members += [member for member in given if member not in members]
+    elif operation.operation == SUBTRACT:
+        members = [member for member in members if member not in given]
+    return ",".join(member for member in members if member)
+
+
+def _check_broker(tables: ClusterTables, resource: ResourceConfigs) -> tuple[ErrorCode, str | None]:
+    if resource.name == WHOLE_CLUSTER:
+        return ErrorCode.NONE, None
+    if not (resource.name.isascii() and resource.name.isdigit()) or len(resource.name) > 10:
+        return ErrorCode.INVALID_REQUEST, f"{resource.name!r} is no broker id."
+    if int(resource.name) not in tables.brokers or str(int(resource.name)) != resource.name:
+        return (
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"Broker {resource.name} is not registered.",
+        )
+    for operation in resource.operations:
+        if operation.key in CLUSTER_WIDE_ONLY and operation.operation != DELETE:
+            return (
+                ErrorCode.INVALID_CONFIG,
+                f"{operation.key} can be set for topics and for the whole cluster, not for "
+                f"a single broker.",
+            )
+    return ErrorCode.NONE, None

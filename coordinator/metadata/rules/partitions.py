@@ -1,0 +1,259 @@
+"""What happens to partitions: ISR changes that leaders ask for, and elections that people ask for.
+
+An ISR change is a compare-and-set on everything the leader has to be right about: that it leads,
+in its present incarnation, at this leader epoch and this partition epoch; and that each member
+it names is live, in the incarnation whose fetches it judged by (KIP-497, 841, 903).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ....replication.isr_change import UNKNOWN_BROKER_EPOCH
+from ....replication.sliced_work import Steps
+from ....wire.errors import ErrorCode
+from ..cluster_model import NO_LEADER, Partition, PartitionKey, Topic
+from ..cluster_tables import ClusterTables
+from ..commands import UNCLEAN, AlterPartition, ElectLeaders, IsrProposal
+from ..elections import NOBODY, Election, settle
+from ..results import Item, Result
+
+PARTITIONS_A_STEP = 32  # less than half a millisecond
+
+
+def settle_each(
+    tables: ClusterTables,
+    keys: Iterable[PartitionKey],
+    *,
+    without: int = NOBODY,
+    untrusted: int = NOBODY,
+    emptied: int = NOBODY,
+) -> Steps[None]:
+    """Apply the election rules to partitions whose brokers or settings have changed.
+
+    without: a node that leaves the ISRs. untrusted, emptied: one that leaves the ELRs, too.
+    """
+    settings: dict[str, tuple[int, Election]] = {}
+    for number, key in enumerate(list(keys), 1):
+        if number % PARTITIONS_A_STEP == 0:
+            yield
+        name, index = key
+        topic = tables.topics[name]
+        if name not in settings:
+            settings[name] = (tables.min_insync_replicas(topic), default_election(tables, topic))
+        min_insync_replicas, election = settings[name]
+        before = topic.partitions[index]
+        after = settle(
+            before,
+            active=tables.live_brokers,
+            min_insync_replicas=min_insync_replicas,
+            election=election,
+            isr=tuple(node for node in before.isr if node != without),
+            untrusted=untrusted,
+            emptied=emptied,
+        )
+        if after is not before:
+            tables.put_partition(key, after)
+
+
+def default_election(tables: ClusterTables, topic: Topic) -> Election:
+    """How a topic elects when it must: unclean only where that has been allowed."""
+    return Election.UNCLEAN if tables.allows_unclean_election(topic) else Election.ONLINE
+
+
+def partitions_of(topic: Topic) -> list[PartitionKey]:
+    """The keys of all partitions of a topic."""
+    return [(topic.name, index) for index in range(len(topic.partitions))]
+
+
+def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Result]:
+    """Judge each proposal; STALE_BROKER_EPOCH for the whole when the leader is not current.
+
+    Per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH,
+    INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NEW_LEADER_ELECTED when the
+    change was made, completed a reassignment, and so took the leadership from the sender.
+    """
+    broker = tables.brokers.get(command.node_id)
+    if broker is None or broker.broker_epoch != command.broker_epoch:
+        return Result(
+            error=ErrorCode.STALE_BROKER_EPOCH,
+            message=f"{command.broker_epoch} is not the current epoch of broker {command.node_id}.",
+        )
+    items = []
+    for change in command.changes:
+        items.append(_alter(tables, command, change))
+        if len(items) % PARTITIONS_A_STEP == 0:
+            yield
+    return Result(items=tuple(items))
+
+
+def _alter(tables: ClusterTables, command: AlterPartition, change: IsrProposal) -> Item:
+    topic = tables.topic_by_id(change.topic_id)
+    if topic is None:
+        return Item(
+            topic_id=change.topic_id, partition=change.partition, error=ErrorCode.UNKNOWN_TOPIC_ID
+        )
+    before = tables.partition(topic.name, change.partition)
+    if before is None:
+        return Item(
+            name=topic.name,
+            topic_id=change.topic_id,
+            partition=change.partition,
+            error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+    error, message = _judge(tables, command.node_id, before, change)
+    after = before
+    if error is ErrorCode.INELIGIBLE_REPLICA:
+        after = _outdate(tables, (topic.name, change.partition), before)
+    if error is ErrorCode.NONE:
+        after = settle(
+            before,
+            active=tables.live_brokers,
+            min_insync_replicas=tables.min_insync_replicas(topic),
+            election=default_election(tables, topic),
+            isr=tuple(node for node, _ in change.isr),
+        )
+        if after is not before:
+            tables.put_partition((topic.name, change.partition), after)
+        if after.leader != command.node_id:
+            error = ErrorCode.NEW_LEADER_ELECTED
+            message = "The reassignment is complete, and the leader is another."
+    return Item(
+        name=topic.name,
+        topic_id=change.topic_id,
+        partition=change.partition,
+        error=error,
+        message=message,
+        leader=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=after.isr,
+        partition_epoch=after.partition_epoch,
+        min_insync_replicas=tables.effective_min_insync_replicas(topic, after),
+    )
+
+
+def _outdate(tables: ClusterTables, key: PartitionKey, before: Partition) -> Partition:
+    """Make sure that no other copy of a refused proposal is accepted later.
+
+    The leader stops counting the refused member as soon as it hears of the refusal. A copy that
+    was still on its way (the request was repeated) must not admit that member after all, once it
+    is unfenced. Kafka relies on the order of a connection here.
+    """
+    after = replace(before, partition_epoch=before.partition_epoch + 1)
+    tables.put_partition(key, after)
+    return after
+
+
+def _judge(
+    tables: ClusterTables, sender: int, partition: Partition, change: IsrProposal
+) -> tuple[ErrorCode, str | None]:
+    if change.leader_epoch != partition.leader_epoch:
+        return (
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"The leader epoch is {partition.leader_epoch}, not {change.leader_epoch}.",
+        )
+    if partition.leader != sender:
+        return ErrorCode.INVALID_REQUEST, f"Broker {sender} does not lead this partition."
+    if change.partition_epoch != partition.partition_epoch:
+        return (
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"The partition epoch is {partition.partition_epoch}, not {change.partition_epoch}.",
+        )
+    members = [node for node, _ in change.isr]
+    if (
+        sender not in members
+        or len(set(members)) != len(members)
+        or any(node not in partition.replicas for node in members)
+    ):
+        return (
+            ErrorCode.INVALID_REQUEST,
+            f"{members} is no ISR of the replicas {list(partition.replicas)} led by {sender}.",
+        )
+    for node, broker_epoch in change.isr:
+        # A member that has not fetched from this leader yet. It is the incarnation that entered:
+        # its death would have taken it out, and raised the partition epoch.
+        is_known_by_being_in = broker_epoch == UNKNOWN_BROKER_EPOCH and node in partition.isr
+        if reason := _why_ineligible(tables, node, None if is_known_by_being_in else broker_epoch):
+            return ErrorCode.INELIGIBLE_REPLICA, f"Broker {node} {reason}."
+    return ErrorCode.NONE, None
+
+
+def _why_ineligible(tables: ClusterTables, node: int, broker_epoch: int | None) -> str | None:
+    broker = tables.brokers.get(node)
+    if broker is None:
+        return "is not registered"
+    if broker.is_shutting_down:
+        return "is shutting down"
+    if broker.is_fenced:
+        return "is fenced"
+    if broker_epoch is not None and broker.broker_epoch != broker_epoch:
+        return f"has the broker epoch {broker.broker_epoch} by now, not {broker_epoch}"
+    return None
+
+
+def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Steps[Result]:
+    """Elect the preferred replica, or anyone who lives (KIP-460).
+
+    Per partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
+    PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE. When all partitions are
+    asked for, those that need no election are left out of the answer, as in Kafka.
+    """
+    if command.election_type not in (0, UNCLEAN):
+        return Result(
+            error=ErrorCode.INVALID_REQUEST,
+            message=f"There is no election type {command.election_type}.",
+        )
+    keys: Iterable[PartitionKey] | None = command.partitions
+    if keys is None:
+        topics = [tables.topics[name] for name in sorted(tables.topics)]
+        keys = (key for topic in topics for key in partitions_of(topic))
+    items = []
+    for number, (name, index) in enumerate(keys, 1):
+        item = _elect_leader(tables, name, index, command.election_type)
+        if command.partitions is not None or item.error != ErrorCode.ELECTION_NOT_NEEDED:
+            items.append(item)
+        if number % PARTITIONS_A_STEP == 0:
+            yield
+    return Result(items=tuple(items))
+
+
+def _elect_leader(tables: ClusterTables, name: str, index: int, election_type: int) -> Item:
+    topic = tables.topics.get(name)
+    before = tables.partition(name, index)
+    if topic is None or before is None:
+        return Item(
+            name=name,
+            partition=index,
+            error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            message=f"There is no partition {name}-{index}.",
+        )
+    is_unclean = election_type == UNCLEAN
+    if before.leader == before.replicas[0] or (is_unclean and before.leader != NO_LEADER):
+        return Item(
+            name=name,
+            partition=index,
+            error=ErrorCode.ELECTION_NOT_NEEDED,
+            message=f"Broker {before.leader} leads {name}-{index} already.",
+        )
+    after = settle(
+        before,
+        active=tables.live_brokers,
+        min_insync_replicas=tables.min_insync_replicas(topic),
+        election=Election.UNCLEAN if is_unclean else Election.PREFERRED,
+    )
+    if after is not before:
+        tables.put_partition((name, index), after)
+        return Item(name=name, partition=index, leader=after.leader)
+    if is_unclean:
+        return Item(
+            name=name,
+            partition=index,
+            error=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            message=f"No replica of {name}-{index} is alive.",
+        )
+    return Item(
+        name=name,
+        partition=index,
+        error=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        message=f"Broker {before.replicas[0]}, the preferred leader of {name}-{index}, "
+        f"is not in the ISR or not alive.",
+    )

@@ -1,0 +1,123 @@
+"""Partitions move to other brokers (KIP-455).
+
+A reassignment first adds the new replicas beside the old ones; they fetch and join the ISR as
+any follower does. When every replica that shall stay is in the ISR, the old ones are dropped, in
+the same command that completed the ISR (`elections.settle`). Until then it can be replaced by
+another or taken back: `adding` are those that were not there when it began, `removing` those that
+will not be there when it ends; a replica of an earlier plan that was replaced is both.
+"""
+
+from collections import Counter
+
+from ....replication.sliced_work import Steps
+from ....wire.errors import ErrorCode, InvalidReplicaAssignment
+from ..cluster_model import Partition, Topic
+from ..cluster_tables import ClusterTables
+from ..commands import AlterPartitionReassignments, Reassignment
+from ..elections import Election, settle
+from ..results import Item, Result
+from .partitions import PARTITIONS_A_STEP, default_election
+from .topics import check_assignment
+
+
+def alter_reassignments(
+    tables: ClusterTables, command: AlterPartitionReassignments
+) -> Steps[Result]:
+    """Per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT,
+    NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICATION_FACTOR, INVALID_REQUEST.
+    """
+    times = Counter((wanted.topic, wanted.partition) for wanted in command.partitions)
+    items = []
+    for wanted in command.partitions:
+        if times[wanted.topic, wanted.partition] > 1:
+            error, message = (
+                ErrorCode.INVALID_REQUEST,
+                f"The partition {wanted.topic}-{wanted.partition} is asked for twice.",
+            )
+        else:
+            error, message = _alter(tables, wanted, command.allow_replication_factor_change)
+        items.append(
+            Item(name=wanted.topic, partition=wanted.partition, error=error, message=message)
+        )
+        if len(items) % PARTITIONS_A_STEP == 0:
+            yield
+    return Result(items=tuple(items))
+
+
+def _alter(
+    tables: ClusterTables, wanted: Reassignment, may_change_factor: bool
+) -> tuple[ErrorCode, str | None]:
+    topic = tables.topics.get(wanted.topic)
+    before = tables.partition(wanted.topic, wanted.partition)
+    if topic is None or before is None:
+        return (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"There is no partition {wanted.topic}-{wanted.partition}.",
+        )
+    if wanted.replicas is None:
+        return _take_back(tables, topic, wanted.partition, before)
+    try:
+        check_assignment(tables, wanted.replicas)
+    except InvalidReplicaAssignment as error:
+        return error.code, str(error)
+    original = tuple(node for node in before.replicas if node not in before.adding)
+    if not may_change_factor and len(wanted.replicas) != len(original):
+        return (
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{wanted.topic}-{wanted.partition} has {len(original)} replicas, and this request "
+            f"forbids to change that to {len(wanted.replicas)}.",
+        )
+    removing = tuple(sorted(node for node in before.replicas if node not in wanted.replicas))
+    replicas = wanted.replicas + removing
+    after = settle(
+        before,
+        active=tables.live_brokers,
+        min_insync_replicas=tables.min_insync_replicas(topic),
+        election=default_election(tables, topic),
+        replicas=replicas,
+        adding=tuple(sorted(node for node in replicas if node not in original)),
+        removing=removing,
+    )
+    if after is not before:
+        tables.put_partition((topic.name, wanted.partition), after)
+    return ErrorCode.NONE, None
+
+
+def _take_back(
+    tables: ClusterTables, topic: Topic, index: int, before: Partition
+) -> tuple[ErrorCode, str | None]:
+    if not before.is_reassigning:
+        return (
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+            f"{topic.name}-{index} is not being reassigned.",
+        )
+    election = default_election(tables, topic)
+    replicas = tuple(node for node in before.replicas if node not in before.adding)
+    isr = tuple(node for node in before.isr if node in replicas)
+    min_isr = min(tables.min_insync_replicas(topic), len(replicas))
+    # Replicas that hold all that is committed are dropped only if enough others do. Kafka asks
+    # for one; but that one may have lost power a moment ago, and nobody knows yet.
+    holders = (*before.isr, *before.elr) or before.last_known_elr
+    drops_holders = any(node not in replicas for node in holders)
+    drops_too_much = drops_holders and len(isr) < min_isr
+    if drops_too_much and not (
+        election is Election.UNCLEAN and any(tables.is_active(node) for node in replicas)
+    ):
+        return (
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The reassignment of {topic.name}-{index} cannot be taken back now: of the replicas "
+            f"{list(replicas)}, {len(isr)} are in sync, where {min_isr} are needed to drop one "
+            f"that is.",
+        )
+    after = settle(
+        before,
+        active=tables.live_brokers,
+        min_insync_replicas=tables.min_insync_replicas(topic),
+        election=election,
+        isr=isr,
+        replicas=replicas,
+        adding=(),
+        removing=(),
+    )
+    tables.put_partition((topic.name, index), after)
+    return ErrorCode.NONE, None

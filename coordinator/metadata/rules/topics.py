@@ -1,0 +1,326 @@
+"""Topics are created, extended, and deleted.
+
+Placement happens here, where the command is applied, so a command that creates 600 partitions is
+as small as one that creates a single one. Each topic has its own outcome; with validate_only the
+outcome is worked out and nothing is kept.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ....replication.sliced_work import Steps
+from ....wire.errors import ErrorCode, InvalidReplicaAssignment, KafkaError
+from ..cluster_model import TOPIC_ID_BYTES, Partition, Topic
+from ..cluster_tables import ClusterTables
+from ..commands import CreatePartitions, CreateTopics, DeleteTopics, MorePartitions, NewTopic
+from ..placement import Place, place
+from ..results import Item, Result
+from ..topic_names import why_invalid
+from .partitions import PARTITIONS_A_STEP
+
+PARTITIONS_MAX = 10_000  # created by one command, as Kafka's controller has it
+REPLICATION_FACTOR_MAX = 2**15 - 1
+NEVER_CREATED = "__cluster_metadata"
+_NO_TOPIC_ID = bytes(TOPIC_ID_BYTES)
+
+
+class _Refusal(Exception):
+    """Why a topic is left as it is."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+def create_topics(tables: ClusterTables, command: CreateTopics) -> Steps[Result]:
+    """Per topic: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION.
+    """
+    times = Counter(topic.name for topic in command.topics)
+    items: dict[str, Item] = {}
+    budget = PARTITIONS_MAX
+    for wanted in command.topics:
+        try:
+            if times[wanted.name] > 1:
+                raise _Refusal(
+                    ErrorCode.INVALID_REQUEST, f"The topic {wanted.name!r} is asked for twice."
+                )
+            topic = yield from _new_topic(tables, wanted, budget)
+        except _Refusal as refusal:
+            items[wanted.name] = Item(
+                name=wanted.name, error=refusal.error, message=refusal.message
+            )
+            continue
+        yield
+        count = len(topic.partitions)
+        budget -= count
+        if not command.validate_only:
+            tables.put_topic(topic)
+            if not wanted.assignments:
+                tables.advance_placement(count)
+        items[wanted.name] = Item(
+            name=wanted.name,
+            topic_id=topic.topic_id,
+            partition_count=count,
+            replication_factor=len(topic.partitions[0].replicas),
+        )
+    return Result(items=tuple(items.values()))
+
+
+def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Steps[Result]:
+    """Per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR, INVALID_REQUEST, POLICY_VIOLATION.
+    """
+    times = Counter(topic.name for topic in command.topics)
+    items: dict[str, Item] = {}
+    budget = PARTITIONS_MAX
+    for wanted in command.topics:
+        try:
+            if times[wanted.name] > 1:
+                raise _Refusal(
+                    ErrorCode.INVALID_REQUEST, f"The topic {wanted.name!r} is asked for twice."
+                )
+            added = yield from _more_partitions(tables, wanted, budget)
+        except _Refusal as refusal:
+            items[wanted.name] = Item(
+                name=wanted.name, error=refusal.error, message=refusal.message
+            )
+            continue
+        yield
+        budget -= len(added)
+        if not command.validate_only:
+            have = len(tables.topics[wanted.name].partitions)
+            for offset, partition in enumerate(added):
+                tables.put_partition((wanted.name, have + offset), partition)
+            if wanted.assignments is None:
+                tables.advance_placement(len(added))
+        items[wanted.name] = Item(name=wanted.name, partition_count=wanted.total_count)
+    return Result(items=tuple(items.values()))
+
+
+def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Steps[Result]:
+    """Per topic: UNKNOWN_TOPIC_OR_PARTITION (by name), UNKNOWN_TOPIC_ID, INVALID_REQUEST.
+
+    A topic that is named twice, in whatever way, is not deleted, as in Kafka.
+    """
+    found = [
+        reference.name if reference.name is not None else _name_of(tables, reference.topic_id)
+        for reference in command.topics
+    ]
+    times = Counter(name for name in found if name is not None)
+    items = []
+    for reference, name in zip(command.topics, found, strict=True):
+        error, message = ErrorCode.NONE, None
+        if (reference.name is None) == (reference.topic_id in (b"", _NO_TOPIC_ID)):
+            error = ErrorCode.INVALID_REQUEST
+            message = "Give either the name or the id of a topic."
+        elif name is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+            message = f"There is no topic with the id {reference.topic_id.hex()}."
+        elif times[name] > 1:
+            error = ErrorCode.INVALID_REQUEST
+            message = f"The topic {name!r} is asked for twice."
+        elif name not in tables.topics:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            message = f"There is no topic {name!r}."
+        if error is not ErrorCode.NONE:
+            items.append(
+                Item(
+                    name=reference.name or "",
+                    topic_id=reference.topic_id,
+                    error=error,
+                    message=message,
+                )
+            )
+            continue
+        assert name is not None
+        topic = tables.topics[name]
+        items.append(Item(name=name, topic_id=topic.topic_id))
+        tables.remove_topic(name)
+        yield
+    return Result(items=tuple(items))
+
+
+def check_assignment(
+    tables: ClusterTables, replicas: tuple[int, ...], replication_factor: int | None = None
+) -> None:
+    """Raise InvalidReplicaAssignment unless these are registered brokers, each once."""
+    if not replicas:
+        raise InvalidReplicaAssignment("An assignment without a replica is none.")
+    for node in replicas:
+        if node not in tables.brokers:
+            raise InvalidReplicaAssignment(
+                f"The assignment {list(replicas)} names broker {node}, which is not registered."
+            )
+    if len(set(replicas)) != len(replicas):
+        raise InvalidReplicaAssignment(f"The assignment {list(replicas)} names a broker twice.")
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise InvalidReplicaAssignment(
+            f"The assignment {list(replicas)} has {len(replicas)} replicas, where the other "
+            f"partitions have {replication_factor}."
+        )
+
+
+def _name_of(tables: ClusterTables, topic_id: bytes) -> str | None:
+    topic = tables.topic_by_id(topic_id)
+    return None if topic is None else topic.name
+
+
+def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[Topic]:
+    if wanted.name == NEVER_CREATED:
+        raise _Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"{NEVER_CREATED} is the cluster's own log and cannot be a topic.",
+        )
+    if wanted.name in tables.topics:
+        raise _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+    if reason := why_invalid(wanted.name):
+        raise _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    if other := tables.colliding_topic(wanted.name):
+        raise _Refusal(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"The topic {wanted.name!r} would collide with {other!r} in the names of metrics, "
+            f"where '.' and '_' are the same.",
+        )
+    if (
+        len(wanted.topic_id) != TOPIC_ID_BYTES
+        or wanted.topic_id == _NO_TOPIC_ID
+        or tables.topic_by_id(wanted.topic_id) is not None
+    ):
+        raise _Refusal(ErrorCode.INVALID_REQUEST, "The topic id is missing or taken.")
+    if wanted.assignments:
+        partitions = yield from _as_assigned(tables, wanted, budget)
+    else:
+        partitions = yield from _as_placed(tables, wanted, budget)
+    return Topic(wanted.name, wanted.topic_id, partitions, dict(wanted.configs))
+
+
+def _as_assigned(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[list[Partition]]:
+    if wanted.replication_factor != -1 or wanted.partition_count != -1:
+        raise _Refusal(
+            ErrorCode.INVALID_REQUEST,
+            "With an assignment, partition count and replication factor must both be -1.",
+        )
+    _check_budget(len(wanted.assignments), budget)
+    by_index: dict[int, tuple[int, ...]] = {}
+    for index, replicas in wanted.assignments:
+        if index in by_index:
+            raise _Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} is assigned twice."
+            )
+        by_index[index] = replicas
+    if sorted(by_index) != list(range(len(by_index))):
+        raise _Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The assigned partitions must be numbered from 0 without a gap.",
+        )
+    assignments = [by_index[index] for index in range(len(by_index))]
+    return (yield from _assigned(tables, assignments, None))
+
+
+def _as_placed(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[list[Partition]]:
+    if not (
+        wanted.replication_factor == -1 or 1 <= wanted.replication_factor <= REPLICATION_FACTOR_MAX
+    ):
+        raise _Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "The replication factor must be 1 or more, or -1 for the default.",
+        )
+    if wanted.partition_count != -1 and wanted.partition_count < 1:
+        raise _Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            "The number of partitions must be 1 or more, or -1 for the default.",
+        )
+    count, factor = wanted.partition_count, wanted.replication_factor
+    if count == -1:
+        count = max(1, tables.default_number("num.partitions"))
+    if factor == -1:
+        factor = max(1, tables.default_number("default.replication.factor"))
+    return (yield from _placed(tables, count, factor, budget))
+
+
+def _more_partitions(
+    tables: ClusterTables, wanted: MorePartitions, budget: int
+) -> Steps[list[Partition]]:
+    topic = tables.topics.get(wanted.name)
+    if topic is None:
+        raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {wanted.name!r}.")
+    have = len(topic.partitions)
+    added = wanted.total_count - have
+    if added <= 0:
+        raise _Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name!r} has {have} partitions; {wanted.total_count} would be "
+            f"no increase.",
+        )
+    factor = len(topic.partitions[0].replicas)
+    if wanted.assignments is None:
+        return (yield from _placed(tables, added, factor, budget))
+    if len(wanted.assignments) != added:
+        raise _Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{added} partitions are to be added, but {len(wanted.assignments)} are assigned.",
+        )
+    _check_budget(added, budget)
+    return (yield from _assigned(tables, wanted.assignments, factor))
+
+
+def _placed(tables: ClusterTables, count: int, factor: int, budget: int) -> Steps[list[Partition]]:
+    _check_budget(count, budget)
+    brokers = [
+        Place(broker.node_id, broker.rack, broker.is_fenced)
+        for broker in tables.brokers.values()
+        if not broker.is_shutting_down
+    ]
+    partitions: list[Partition] = []
+    while len(partitions) < count:
+        try:
+            placed = place(
+                brokers,
+                partition_count=min(count - len(partitions), PARTITIONS_A_STEP),
+                replication_factor=factor,
+                start=tables.placement_counter + len(partitions),
+            )
+        except KafkaError as error:
+            raise _Refusal(error.code, str(error)) from None
+        partitions += [_partition(tables, replicas) for replicas in placed]
+        yield
+    return partitions
+
+
+def _assigned(
+    tables: ClusterTables, assignments: Iterable[tuple[int, ...]], factor: int | None
+) -> Steps[list[Partition]]:
+    partitions = []
+    for replicas in assignments:
+        try:
+            check_assignment(tables, replicas, factor)
+        except InvalidReplicaAssignment as error:
+            raise _Refusal(error.code, str(error)) from None
+        if not any(tables.is_active(node) for node in replicas):
+            raise _Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"All brokers of the assignment {list(replicas)} are fenced or shutting down.",
+            )
+        factor = len(replicas)
+        partitions.append(_partition(tables, replicas))
+        if len(partitions) % PARTITIONS_A_STEP == 0:
+            yield
+    return partitions
+
+
+def _partition(tables: ClusterTables, replicas: tuple[int, ...]) -> Partition:
+    """A new partition: empty logs are in sync, so every live replica is in the ISR."""
+    isr = tuple(node for node in replicas if tables.is_active(node))
+    # Equal tuples are one: a cluster has many partitions in few different places.
+    isr = replicas if isr == replicas else isr
+    return Partition(replicas=replicas, isr=isr, leader=isr[0])
+
+
+def _check_budget(count: int, budget: int) -> None:
+    if count > budget:
+        raise _Refusal(
+            ErrorCode.POLICY_VIOLATION,
+            f"No more than {PARTITIONS_MAX} partitions can be created at once.",
+        )

@@ -1,0 +1,232 @@
+"""The leader's side: what each follower is sent next, and how far it has come.
+
+A feed streams entries without waiting, up to a window of bytes. A follower that answers
+"send from n" is probed with one message at a time until it acknowledges; the index never goes
+below what it has acknowledged in this term, so that a repeated or late answer cannot make the
+leader send the log again and again. A follower that lags behind the log is sent the snapshot in
+chunks, each after the acknowledgement of the one before.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .context import GroupContext
+from .messages import Append, AppendReply, BrokenPromise, Commit, SnapshotChunk, SnapshotReply
+from .wal.records import Snapshot
+
+
+@dataclass(slots=True)
+class _Transfer:
+    index: int = 0
+    term: int = 0
+    data: bytes = b""  # empty while it is read from disk
+    offset: int = 0  # acknowledged
+    sent_offset: int = -1
+
+
+@dataclass(slots=True)
+class Feed:
+    """One follower."""
+
+    next_index: int
+    match_index: int = 0  # acknowledged in this term, voter or not
+    is_voter: bool = True  # as far as it has said
+    is_probing: bool = False
+    is_waiting: bool = False  # for the answer to a probe; a heartbeat ends the wait
+    probed_index: int = 0
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes)
+    in_flight_bytes: int = 0
+    commit_sent: int = 0
+    last_contact_ms: float = 0
+    last_caught_up_ms: float = -1
+    transfer: _Transfer | None = None
+
+    def rewind(self, next_index: int) -> None:
+        """Go back to one message at a time, from `next_index`."""
+        self.next_index = self.probed_index = next_index
+        self.is_probing = True
+        self.in_flight.clear()
+        self.in_flight_bytes = 0
+
+
+class Feeds:
+    """All followers of one leader."""
+
+    def __init__(
+        self,
+        context: GroupContext,
+        load_snapshot: Callable[[Callable[[tuple[Snapshot, bytes] | None], None]], None],
+    ) -> None:
+        self._others = context.others
+        self._core = context.core
+        self._log = context.log
+        self._settings = context.settings
+        self._post = context.post
+        self._load_snapshot = load_snapshot
+        self.by_peer: dict[int, Feed] = {}
+
+    def begin(self, now_ms: float) -> None:
+        """Start a term of leadership: assume that every follower has the log before the no-op."""
+        self.by_peer = {
+            peer: Feed(self._core.no_op_index, last_contact_ms=now_ms) for peer in self._others
+        }
+
+    def pump(self, *, tells_commits: bool = True) -> None:
+        """Send what the windows allow, and news of the commit index unless that may wait."""
+        commit_index = self._core.commit_index
+        for peer, feed in self.by_peer.items():
+            self._pump(peer, feed)
+            if tells_commits and feed.commit_sent < commit_index and feed.transfer is None:
+                self._post(peer, Commit(self._core.term, commit_index))
+                feed.commit_sent = commit_index
+
+    def heartbeat(self) -> None:
+        """Tell every follower that the leader lives, and try again what may have been lost."""
+        for peer, feed in self.by_peer.items():
+            if (transfer := feed.transfer) is not None:
+                if transfer.data and transfer.sent_offset <= transfer.offset:
+                    transfer.sent_offset = -1
+                    self._post_chunk(peer, transfer, b"")
+                continue
+            if feed.is_probing:
+                feed.rewind(feed.probed_index)
+                feed.is_waiting = False
+            if not (feed.is_probing and self._pump(peer, feed)):
+                self._post_append(peer, feed, ())
+
+    def on_reply(self, peer: int, reply: AppendReply, now_ms: float) -> None:
+        """Take an acknowledgement, or a refusal, of this term."""
+        feed = self.by_peer[peer]
+        feed.last_contact_ms = now_ms
+        feed.is_voter = reply.is_voter
+        if not reply.is_voter:
+            self._core.forget_match(peer)
+        if not reply.success:
+            if feed.transfer is None:
+                self._refused(peer, feed, reply)
+            return
+        match_index = reply.next_index - 1
+        assert match_index <= self._log.last_index, "a follower acknowledged what was never sent"
+        if reply.is_voter:
+            ack = {"type": "next_node_idx", "reset": False, "success": True}
+            self._core.handle(peer, {**ack, "next_node_idx": reply.next_index})
+        feed.match_index = max(feed.match_index, match_index)
+        feed.next_index = max(feed.next_index, match_index + 1)
+        feed.is_probing = feed.is_waiting = False
+        while feed.in_flight and feed.in_flight[0][0] <= match_index:
+            feed.in_flight_bytes -= feed.in_flight.popleft()[1]
+        if feed.transfer is not None and match_index >= feed.transfer.index:
+            feed.transfer = None
+        if feed.match_index == self._log.last_index:
+            feed.last_caught_up_ms = now_ms
+
+    def _refused(self, peer: int, feed: Feed, reply: AppendReply) -> None:
+        if not reply.is_voter:  # its disk was wiped: it has not what it acknowledged before
+            feed.match_index = min(feed.match_index, reply.next_index - 1)
+        elif reply.next_index <= feed.match_index:
+            # A refusal that is late; or its disk was put back to an older state, and it counts for
+            # what it does not have. It alone can tell, and stops voting then.
+            self._post(peer, BrokenPromise(self._core.term, feed.match_index))
+        next_index = min(reply.next_index, self._log.last_index + 1)
+        next_index = max(next_index, feed.match_index + 1)
+        if feed.is_probing and feed.is_waiting and feed.probed_index == next_index:
+            return  # probed there already: one message for each real gap, not for each answer
+        feed.rewind(next_index)
+        feed.is_waiting = False
+        self._pump(peer, feed)
+
+    def on_snapshot_reply(self, peer: int, reply: SnapshotReply, now_ms: float) -> None:
+        """Send the next chunk."""
+        feed = self.by_peer[peer]
+        feed.last_contact_ms = now_ms
+        transfer = feed.transfer
+        if transfer is None or transfer.index != reply.snapshot_index or not transfer.data:
+            return
+        transfer.offset = reply.next_offset
+        if transfer.sent_offset != transfer.offset < len(transfer.data):
+            transfer.sent_offset = transfer.offset
+            end = transfer.offset + self._settings.snapshot_chunk_bytes
+            self._post_chunk(peer, transfer, transfer.data[transfer.offset : end])
+
+    def lost(self, peer: int) -> None:
+        """A frame could not be sent: stop streaming until the next heartbeat."""
+        feed = self.by_peer.get(peer)
+        if feed is not None:
+            feed.rewind(feed.match_index + 1)
+            feed.is_waiting = True
+            if feed.transfer is not None:
+                feed.transfer.sent_offset = -1
+
+    def found(self, peer: int) -> None:
+        """The link is up again: go on at once."""
+        feed = self.by_peer.get(peer)
+        if feed is not None:
+            feed.rewind(feed.match_index + 1)
+            feed.is_waiting = False
+
+    def has_quorum_since(self, moment_ms: float, majority: int) -> bool:
+        """Whether a majority of voters, the leader included, has answered since then."""
+        heard = sum(
+            feed.is_voter and feed.last_contact_ms >= moment_ms for feed in self.by_peer.values()
+        )
+        return heard + 1 >= majority
+
+    def _pump(self, peer: int, feed: Feed) -> bool:
+        """Send entries if the feed may; tells whether anything was sent."""
+        if feed.transfer is not None or (feed.is_probing and feed.is_waiting):
+            return False
+        if feed.next_index <= self._log.base_index:
+            self._begin_transfer(peer, feed)
+            return True
+        sent = False
+        while feed.next_index <= self._log.last_index:
+            if feed.in_flight_bytes >= self._settings.in_flight_bytes_max or feed.is_waiting:
+                break
+            entries = self._log.read_bytes(feed.next_index, self._settings.append_bytes_max)
+            self._post_append(peer, feed, entries)
+            size = sum(len(entry[0]) for entry in entries)
+            feed.in_flight.append((entries[-1][1], size))
+            feed.in_flight_bytes += size
+            feed.next_index = entries[-1][1] + 1
+            feed.is_waiting = feed.is_probing
+            sent = True
+        return sent
+
+    def _post_append(
+        self, peer: int, feed: Feed, entries: Sequence[tuple[bytes, int, int]]
+    ) -> None:
+        prev_index = feed.next_index - 1
+        prev_term = self._log.term_at(prev_index)
+        if prev_term is None:
+            self._begin_transfer(peer, feed)
+            return
+        core = self._core
+        wire_entries = [(term, command) for command, _, term in entries]
+        feed.commit_sent = core.commit_index
+        append = Append(core.term, core.commit_index, prev_index, prev_term, wire_entries)
+        self._post(peer, append)
+
+    def _begin_transfer(self, peer: int, feed: Feed) -> None:
+        feed.transfer = transfer = _Transfer()
+
+        def loaded(found: tuple[Snapshot, bytes] | None) -> None:
+            if feed.transfer is not transfer or self.by_peer.get(peer) is not feed:
+                return  # this node leads no more, or in another term
+            if found is None:
+                feed.transfer = None
+                return
+            snapshot, transfer.data = found
+            transfer.index, transfer.term = snapshot.last_index, snapshot.last_term
+            transfer.sent_offset = 0
+            chunk = transfer.data[: self._settings.snapshot_chunk_bytes]
+            self._post_chunk(peer, transfer, chunk)
+
+        self._load_snapshot(loaded)
+
+    def _post_chunk(self, peer: int, transfer: _Transfer, chunk: bytes) -> None:
+        total, term = len(transfer.data), self._core.term
+        self._post(
+            peer,
+            SnapshotChunk(term, transfer.index, transfer.term, transfer.offset, total, chunk),
+        )

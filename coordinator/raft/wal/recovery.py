@@ -1,0 +1,183 @@
+"""Reading the write-ahead log back after a crash.
+
+A torn tail (the last frame, never synced, so nobody was told) is dropped and overwritten with
+zeros. Anything else that is missing or damaged raises CorruptJournal: a node that forgets what
+it acknowledged would let the cluster lose it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..outcomes import CorruptJournal, ForeignJournal
+from .disk import Disk
+from .records import (
+    FORMAT_VERSION,
+    NO_STATE,
+    Frame,
+    GroupState,
+    Record,
+    RecordKind,
+    decode_frame,
+    decode_records,
+    decode_state,
+    find_frame_after,
+)
+
+Entry = tuple[bytes, int, int]  # command, index, term
+
+
+@dataclass(slots=True)
+class RecoveredGroup:
+    """One group as the log tells it."""
+
+    state: GroupState = NO_STATE
+    entries: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # index -> command, term
+
+    def log(self) -> list[Entry]:
+        """The entries behind the base, in order; KeyError if one is missing."""
+        first, last = self.state.base_index + 1, self.state.end_index
+        return [(self.entries[i][0], i, self.entries[i][1]) for i in range(first, last + 1)]
+
+
+@dataclass(slots=True)
+class RecoveredJournal:
+    """The whole log, and where to go on writing."""
+
+    owner: tuple[int, tuple[int, ...]]  # node id and voters
+    groups: dict[int, RecoveredGroup] = field(default_factory=dict)
+    segments: dict[int, dict[int, int]] = field(default_factory=dict)
+    last_segment: int = 0
+    position: int = 0
+    next_frame: int = 1
+
+
+def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJournal:
+    """Read all segments, cut a torn tail, and return what they say."""
+    journal = RecoveredJournal((node_id, tuple(voters)))
+    expected: int | None = None
+    torn: tuple[int, int] | None = None  # the segment and position at which reading stopped
+    numbers = disk.segments()
+    for number in numbers:
+        segment = disk.read_segment(number)
+        if torn is not None:
+            _refuse_if_later(disk, torn, number, segment, after=(expected or 1) - 1)
+            disk.delete_segment(number)  # prepared and never used, or torn itself
+            continue
+        position = 0
+        while (frame := decode_frame(segment, position)) is not None:
+            if expected is not None and frame.number != expected:
+                problem = f"frame {expected} is missing before byte {position}"
+                raise CorruptJournal(disk.segment_name(number), problem)
+            _replay(disk, journal, number, frame)
+            expected, position = frame.number + 1, frame.next_position
+            journal.last_segment, journal.position = number, position
+        if position == 0 or segment[position:].strip(b"\0"):
+            torn = number, position
+            if expected is None and number > 1 and segment.strip(b"\0"):
+                # Older segments are deleted only after this one's head was synced.
+                raise CorruptJournal(disk.segment_name(number), "its head is damaged")
+            _refuse_if_later(disk, torn, number, segment[position:], after=expected or 1)
+            if position == 0:
+                disk.delete_segment(number)
+            else:
+                disk.write(number, position, bytes(len(segment) - position))
+                disk.sync(number)
+    if journal.last_segment:
+        disk.sync(journal.last_segment)  # a SIGKILL leaves frames that were written, not synced
+    journal.next_frame = expected or 1
+    _check_complete(disk, journal)
+    return journal
+
+
+def _refuse_if_later(
+    disk: Disk, broken: tuple[int, int], number: int, data: bytes, *, after: int
+) -> None:
+    """Raise CorruptJournal if `data` has a frame that was written after the broken one's sync."""
+    if find_frame_after(data, after) is not None:
+        later = disk.segment_name(number)
+        problem = f"synced bytes at {broken[1]} are damaged (intact records follow in {later})"
+        raise CorruptJournal(disk.segment_name(broken[0]), problem)
+
+
+def _replay(disk: Disk, journal: RecoveredJournal, segment: int, frame: Frame) -> None:
+    ends = journal.segments.setdefault(segment, {})
+    for record in decode_records(frame.records):
+        if record.kind == RecordKind.SEGMENT:
+            _check_owner(disk, segment, record, journal.owner)
+        elif record.kind != RecordKind.SEAL:
+            group = journal.groups.setdefault(record.group_id, RecoveredGroup())
+            if record.kind == RecordKind.TRUNCATE:
+                _clamp(journal, record.group_id, record.first - 1)
+            elif record.kind == RecordKind.ENTRY:
+                ends[record.group_id] = max(record.first, ends.get(record.group_id, 0))
+            try:
+                _replay_group(group, record)
+            except ValueError as error:
+                raise CorruptJournal(disk.segment_name(segment), str(error)) from None
+
+
+def _clamp(journal: RecoveredJournal, group_id: int, last_index: int) -> None:
+    for ends in journal.segments.values():
+        if ends.get(group_id, 0) > last_index:
+            ends[group_id] = last_index
+
+
+def _replay_group(group: RecoveredGroup, record: Record) -> None:
+    state, entries = group.state, group.entries
+    match record.kind:
+        case RecordKind.STATE:
+            group.state = decode_state(record.payload)
+        case RecordKind.ENTRY:
+            index, term = record.first, record.second
+            if index > state.end_index + 1 or (index in entries and entries[index][1] != term):
+                raise ValueError(f"entry {index} does not follow entry {state.end_index}")
+            entries[index] = record.payload, term
+            group.state = state._replace(end_index=max(index, state.end_index))
+        case RecordKind.TERM:
+            group.state = state._replace(term=record.first, voted_for=record.second - 1)
+        case RecordKind.TRUNCATE:
+            for index in range(record.first, state.end_index + 1):
+                entries.pop(index, None)
+            group.state = state._replace(end_index=record.first - 1)
+        case RecordKind.BASE:
+            for index in range(state.base_index, record.first + 1):
+                entries.pop(index, None)
+            group.state = state._replace(base_index=record.first, base_term=record.second)
+        case RecordKind.RESET:
+            entries.clear()
+            index, term = record.first, record.second
+            group.state = state._replace(base_index=index, base_term=term, end_index=index)
+        case RecordKind.VOTER:
+            group.state = state._replace(is_voter=True)
+        case RecordKind.NON_VOTER:
+            group.state = state._replace(is_voter=False)
+        case _:
+            raise ValueError(f"record kind {record.kind} is of a newer version")
+
+
+def _check_owner(
+    disk: Disk, segment: int, record: Record, owner: tuple[int, tuple[int, ...]]
+) -> None:
+    node_id, voters = owner
+    payload = record.payload
+    written_for = tuple(
+        int.from_bytes(payload[i : i + 4], "little") for i in range(0, len(payload), 4)
+    )
+    if record.second != FORMAT_VERSION:
+        problem = f"format version {record.second} is not version {FORMAT_VERSION}"
+    elif record.first != node_id:
+        problem = f"it belongs to node {record.first}, and this is node {node_id}"
+    elif written_for != voters:
+        problem = f"membership is fixed: it was made for the voters {written_for}"
+    else:
+        return
+    raise ForeignJournal(disk.segment_name(segment), problem)
+
+
+def _check_complete(disk: Disk, journal: RecoveredJournal) -> None:
+    for group_id, group in journal.groups.items():
+        state = group.state
+        for index in range(state.base_index + 1, state.end_index + 1):
+            if index not in group.entries:
+                first = disk.segment_name(min(journal.segments))
+                raise CorruptJournal(first, f"entry {index} of group {group_id} is missing")

@@ -1,0 +1,206 @@
+"""`bench txn`: what a transaction costs, by its size and by how many partitions it touches.
+
+One producer, one transaction after another, each of so many records spread over so many
+partitions: begin, write, wait for the acknowledgements, commit. The same records by the same
+library, idempotent and without transactions, are the yardstick: what a batch of them takes then
+is what the transaction is compared with. The repetitions go round the whole grid, so that a
+machine that grows warm or busy spoils no comparison.
+"""
+
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..cluster.failure import Failure
+from .target import BenchTarget
+
+WARM_UP_SHARE = 0.25  # of the time of a measurement, before it
+WARM_UP_TIMES_MIN, TIMES_MIN = 3, 5
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCell:
+    """One combination: records of a transaction, and the partitions that it touches."""
+
+    records: int
+    partitions: int
+
+    @property
+    def name(self) -> str:
+        """Short and unique."""
+        return f"records={self.records} partitions={self.partitions}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionGrid:
+    """What to measure. A transaction touches no more partitions than it has records."""
+
+    records: list[int]
+    partitions: list[int]
+    record_bytes: int = 100
+    replication_factor: int = 3
+    min_insync: int = 2
+    repetitions: int = 2
+    seconds: float = 3.0
+    seed: int = 0
+
+    def cells(self) -> list[TransactionCell]:
+        """Every combination that makes sense, in order."""
+        if min(*self.records, *self.partitions, self.record_bytes) < 1:
+            raise Failure("Records, partitions and bytes are above 0.", exit_code=2)
+        return [
+            TransactionCell(records, partitions)
+            for records, partitions in itertools.product(self.records, self.partitions)
+            if partitions <= max(records, min(self.partitions))
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings, for the report."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRun:
+    """One measurement of one cell. Times in ms, of each transaction; `plain` of each batch."""
+
+    commit_ms: Sequence[float]
+    whole_ms: Sequence[float]
+    plain_ms: Sequence[float]
+
+    @property
+    def transactions_per_s(self) -> float:
+        """One after another."""
+        return 1000 / statistics.fmean(self.whole_ms)
+
+    @property
+    def overhead_ms(self) -> float:
+        """What a transaction takes beyond the same records without one, by the medians."""
+        return statistics.median(self.whole_ms) - statistics.median(self.plain_ms)
+
+    @property
+    def share_of_plain(self) -> float:
+        """Records a second with transactions, as a share of those without."""
+        return statistics.fmean(self.plain_ms) / statistics.fmean(self.whole_ms)
+
+
+@dataclass(slots=True)
+class TransactionResult:
+    """All repetitions of a cell."""
+
+    cell: TransactionCell
+    runs: list[TransactionRun] = field(default_factory=list[TransactionRun])
+
+    def median(self, of: Callable[[TransactionRun], float]) -> float:
+        """The median over the repetitions."""
+        return statistics.median(map(of, self.runs))
+
+    def as_json(self) -> dict[str, Any]:
+        """Every figure of every repetition."""
+        return {
+            "cell": asdict(self.cell),
+            "repetitions": [
+                {
+                    "transactions": len(run.whole_ms),
+                    "transactions_per_s": round(run.transactions_per_s, 2),
+                    "commit_ms": _percentiles(run.commit_ms),
+                    "transaction_ms": _percentiles(run.whole_ms),
+                    "plain_batch_ms": _percentiles(run.plain_ms),
+                    "overhead_ms": round(run.overhead_ms, 3),
+                    "share_of_plain": round(run.share_of_plain, 4),
+                }
+                for run in self.runs
+            ],
+        }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which so large a share of them lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def run_transaction_grid(
+    target: BenchTarget, grid: TransactionGrid, say: Callable[[str], None]
+) -> list[TransactionResult]:
+    """Measure every cell; Failure when the cluster is too small for the grid."""
+    nodes = target.node_count()
+    if grid.replication_factor > nodes:
+        raise Failure(
+            f"The cluster has {nodes} nodes; replication factor {grid.replication_factor} does "
+            "not fit. Give a smaller --rf."
+        )
+    results = [TransactionResult(cell) for cell in grid.cells()]
+    total = len(results) * grid.repetitions
+    for repetition in range(grid.repetitions):
+        for i, result in enumerate(results):
+            run = _measure(target, grid, result.cell, grid.seed + repetition)
+            result.runs.append(run)
+            done = repetition * len(results) + i + 1
+            say(
+                f"{done}/{total}  {result.cell.name}: {run.transactions_per_s:.1f} "
+                f"transactions/s, commit p50 {percentile(run.commit_ms, 0.5):.2f} ms"
+            )
+            target.drop_topics()
+    return results
+
+
+def _measure(
+    target: BenchTarget, grid: TransactionGrid, cell: TransactionCell, seed: int
+) -> TransactionRun:
+    from confluent_kafka import Producer
+
+    topic = target.make_topic(
+        partitions=cell.partitions,
+        replication_factor=grid.replication_factor,
+        min_insync_replicas=min(grid.min_insync, grid.replication_factor),
+    )
+    value = random.Random(seed).randbytes(grid.record_bytes)
+    # Whatever waits for company leaves with the flush: so both send the same batches.
+    settings = {"bootstrap.servers": target.bootstrap, "acks": "all", "linger.ms": 1000}
+    commit_ms: list[float] = []
+
+    def write(producer: Any) -> None:
+        for number in range(cell.records):
+            producer.produce(topic, value, partition=number % cell.partitions)
+        if producer.flush(PATIENCE_S):
+            raise Failure(f"Not everything was acknowledged within {PATIENCE_S:.0f} s.")
+
+    transactional = Producer({**settings, "transactional.id": f"bench of {topic}"})
+    transactional.init_transactions(PATIENCE_S)
+
+    def transaction() -> None:
+        transactional.begin_transaction()
+        write(transactional)
+        began = time.perf_counter()
+        transactional.commit_transaction(PATIENCE_S)
+        commit_ms.append((time.perf_counter() - began) * 1000)
+
+    idempotent = Producer({**settings, "enable.idempotence": True})
+    plain_ms = _timed(lambda: write(idempotent), grid.seconds / 2)
+    whole_ms = _timed(transaction, grid.seconds)
+    return TransactionRun(commit_ms[-len(whole_ms) :], whole_ms, plain_ms)
+
+
+def _timed(work: Callable[[], None], seconds: float) -> list[float]:
+    """What each repetition takes, in ms, after a warm-up."""
+    _repeat(work, seconds * WARM_UP_SHARE, WARM_UP_TIMES_MIN)
+    return _repeat(work, seconds, TIMES_MIN)
+
+
+def _repeat(work: Callable[[], None], seconds: float, times_min: int) -> list[float]:
+    taken_ms: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(taken_ms) < times_min:
+        began = time.perf_counter()
+        work()
+        taken_ms.append((time.perf_counter() - began) * 1000)
+    return taken_ms
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, float]:
+    return {f"p{share:g}": round(percentile(values, share / 100), 3) for share in (50, 90, 99)}

@@ -1,0 +1,66 @@
+"""The figures of `bench txn` as rows of a table, and as a page that needs nothing from anywhere."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from ..cluster.html import STYLE
+from .transactions import TransactionResult, percentile
+
+COLUMNS = {
+    "records": "RECORDS",
+    "partitions": "PARTITIONS",
+    "transactions_s": "TRANSACTIONS/s",
+    "records_s": "RECORDS/s",
+    "commit_p50": "COMMIT p50 ms",
+    "commit_p99": "p99 ms",
+    "whole_p50": "WHOLE p50 ms",
+    "plain_p50": "PLAIN p50 ms",
+    "overhead": "OVERHEAD ms",
+    "share": "% OF PLAIN",
+}
+
+
+def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
+    """One row a cell; medians over the repetitions. PLAIN: the same records without transaction."""
+    found: list[dict[str, Any]] = []
+    for result in results:
+        rate = result.median(lambda run: run.transactions_per_s)
+        found.append(
+            {
+                "records": result.cell.records,
+                "partitions": result.cell.partitions,
+                "transactions_s": round(rate, 1),
+                "records_s": round(rate * result.cell.records),
+                "commit_p50": result.median(lambda run: percentile(run.commit_ms, 0.5)),
+                "commit_p99": result.median(lambda run: percentile(run.commit_ms, 0.99)),
+                "whole_p50": result.median(lambda run: percentile(run.whole_ms, 0.5)),
+                "plain_p50": result.median(lambda run: percentile(run.plain_ms, 0.5)),
+                "overhead": result.median(lambda run: run.overhead_ms),
+                "share": round(100 * result.median(lambda run: run.share_of_plain), 1),
+            }
+        )
+    return found
+
+
+def page(environment: dict[str, Any], results: Sequence[TransactionResult]) -> str:
+    """The whole page."""
+    where = "".join(f"<li>{escape(k)}: {escape(str(v))}</li>" for k, v in environment.items())
+    head = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS.values())
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_cell(row[key])}</td>" for key in COLUMNS) + "</tr>"
+        for row in rows(results)
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<title>oncelog bench txn</title><style>{STYLE}</style>"
+        f"<h1>What a transaction costs</h1><ul>{where}</ul>"
+        f"<table><tr>{head}</tr>{body}</table>"
+        "<p>One producer, one transaction after another. PLAIN is the time of the same records "
+        "by an idempotent producer without transactions, OVERHEAD what the transaction takes "
+        "beyond that.</p></html>"
+    )
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else escape(str(value))

@@ -1,0 +1,156 @@
+"""A consumer of ours whose every poll is written down.
+
+It reads partitions that it is given, or as a member of a group. `rewind` goes back to where the
+polls of a failed transaction began: that is the same session, and there the next poll has to begin.
+"""
+
+import random
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ....client.consumer import Consumer, ConsumerRecord
+from ....client.group_metadata import GroupMetadata
+from ....client.view_source import Source
+from ...judge.history.recorder import Begun, Recorder
+from ...judge.history.rows import Handle
+from .payloads import value_of
+from .settings import LoadSettings
+
+TopicPartition = tuple[str, int]
+
+
+class Polled(NamedTuple):
+    """What one poll call brought."""
+
+    call: int
+    returned_ns: int
+    records: list[ConsumerRecord]
+
+
+class RecordedConsumer:
+    """See the top of the file. One object is one incarnation, or the half of one."""
+
+    def __init__(
+        self,
+        source: Source,
+        recorder: Recorder,
+        process: int,
+        settings: LoadSettings,
+        *,
+        group: str | None = None,
+        instance: str | None = None,
+    ) -> None:
+        self.process, self._recorder = process, recorder
+        self.session = 0
+        self._begun_at: dict[TopicPartition, int] = {}
+        self._assignments: dict[TopicPartition, Handle] = {}
+        self._behind_max = settings.behind_max
+        options: dict[str, object] = {}
+        if group is not None:
+            options = {
+                "group_id": group,
+                "group_instance_id": instance,
+                "partition_assignment_strategy": settings.assignor,
+                "session_timeout_ms": settings.session_timeout_ms,
+                "heartbeat_interval_ms": max(100, settings.session_timeout_ms // 10),
+                "enable_auto_commit": False,
+            }
+        self._consumer = Consumer(
+            source,
+            isolation_level="read_committed",
+            # without a group, a position that is gone is an error and not a reason to skip
+            auto_offset_reset="none" if group is None else "earliest",
+            request_timeout_ms=settings.request_timeout_ms,
+            default_api_timeout_ms=settings.patience_ms,
+            fetch_min_bytes=settings.fetch_min_bytes,
+            fetch_max_wait_ms=settings.fetch_wait_ms,
+            **options,
+        )
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read as a member of the group."""
+        self._consumer.subscribe(topics, on_assigned=self._assigned, on_revoked=self._revoked)
+
+    async def assign_near_end(
+        self, partitions: Iterable[TopicPartition], dice: random.Random
+    ) -> None:
+        """Read these partitions, from somewhere before their ends. Raises KafkaError."""
+        wanted = list(partitions)
+        ends = await self._consumer.end_offsets(wanted)
+        starts = await self._consumer.beginning_offsets(wanted)
+        offsets = {
+            key: max(starts[key], ends[key] - dice.randint(0, self._behind_max)) for key in wanted
+        }
+        self._revoked(list(self._assignments))
+        self._consumer.assign(offsets)
+        self._begin_session(offsets)
+
+    def begin(self) -> None:
+        """What is polled from here on can be taken back by `rewind`."""
+        self._begun_at.clear()
+
+    async def poll(
+        self, timeout_ms: int, records_max: int, transaction: Begun | None = None
+    ) -> list[ConsumerRecord]:
+        """What came. Raises KafkaError."""
+        polled = await self.fetch(timeout_ms, records_max, transaction)
+        self.record(polled, transaction)
+        return polled.records
+
+    async def fetch(
+        self, timeout_ms: int, records_max: int, transaction: Begun | None = None
+    ) -> Polled:
+        """As `poll`, for a transaction that begins only if something came: `record` it then."""
+        call, row = self._recorder.poll_invoked(self.process, transaction)
+        records = await self._consumer.poll(timeout_ms, records_max)
+        returned_ns = self._recorder.poll_returned(row)
+        for record in records:
+            self._begun_at.setdefault((record.topic, record.partition), record.offset)
+        return Polled(call, returned_ns, records)
+
+    def record(self, polled: Polled, transaction: Begun | None) -> None:
+        """Write down what a fetch brought."""
+        for record in polled.records:
+            self._recorder.polled(
+                self.process,
+                polled.call,
+                f"{record.topic}/{record.partition}",
+                record.offset,
+                value_of(record.value),
+                returned_ns=polled.returned_ns,
+                transaction=transaction,
+                session=self.session,
+            )
+
+    def rewind(self) -> None:
+        """Go back to where the polls since `begin` began, where that is still ours to read."""
+        mine = set(self._consumer.assignment)
+        for key, offset in self._begun_at.items():
+            if key in mine:
+                self._consumer.seek(*key, offset)
+        self._begun_at.clear()
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who we are in the group now; to be taken right after the poll whose offsets are sent."""
+        return self._consumer.group_metadata()
+
+    async def close(self) -> None:
+        """Leave the group, and end."""
+        await self._consumer.close()
+
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
+        self._begin_session(dict.fromkeys(partitions, -1))
+
+    def _revoked(self, partitions: list[TopicPartition]) -> None:
+        for key in partitions:
+            self._begun_at.pop(key, None)
+            if (row := self._assignments.pop(key, None)) is not None:
+                self._recorder.revoked(row)
+
+    def _begin_session(self, offsets: dict[TopicPartition, int]) -> None:
+        self.session += 1
+        for key, offset in offsets.items():
+            name = f"{key[0]}/{key[1]}"
+            row = self._recorder.assigned(self.process, self.session, name, offset)
+            self._assignments[key] = row

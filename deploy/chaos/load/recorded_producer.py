@@ -1,0 +1,223 @@
+"""A producer of ours whose every operation is written down.
+
+One object is one incarnation: once `is_over`, a new one has to be made, as after a fence, or when
+nobody knows whether a commit has happened. Errors of records go into the history; those of calls
+come out as they are.
+"""
+
+from collections.abc import Mapping
+
+from ....client.group_metadata import GroupMetadata
+from ....client.produce.delivery import Delivery
+from ....client.producer import Producer
+from ....client.view_source import Source
+from ....wire.errors import KafkaError
+from ...judge.history.outcomes import (
+    ENDS_THE_PROCESS,
+    EndedTransaction,
+    outcome_of_send,
+    outcome_of_transaction,
+)
+from ...judge.history.recorder import Begun, Recorder
+from ...judge.history.rows import Handle
+from ...judge.history.schema import Outcome
+from .settings import LoadSettings
+
+COMMIT_CALLS_MAX = 2  # a commit whose deadline passed may be asked for again
+
+
+class RecordedProducer:
+    """See the top of the file. Without a transactional id: idempotent, or not even that."""
+
+    def __init__(
+        self,
+        source: Source,
+        recorder: Recorder,
+        process: int,
+        settings: LoadSettings,
+        *,
+        transactional_id: str | None = None,
+        is_idempotent: bool = True,
+        is_v1: bool = False,
+        compression: str = "none",
+        patience_ms: int | None = None,
+    ) -> None:
+        self.process, self.transactional_id, self._recorder = process, transactional_id, recorder
+        self.is_over = False
+        self.session = 0
+        self.transaction: Begun | None = None
+        self.highest: dict[str, int] = {}  # of the last operation: highest offsets by partition
+        self._unsettled: list[tuple[Handle, str, Delivery]] = []
+        options: dict[str, object] = {}
+        if transactional_id is not None:
+            options["transactional_id"] = transactional_id
+            options["transaction_timeout_ms"] = settings.transaction_timeout_ms
+            options["oncelog_transaction_version_max"] = 1 if is_v1 else 2
+        elif not is_idempotent:
+            # What may be repeated would be doubled, and two on their way may overtake each other.
+            options |= {"enable_idempotence": False, "retries": 0}
+            options["max_in_flight_requests_per_connection"] = 1
+        self._producer = Producer(
+            source,
+            linger_ms=2,
+            compression_type=compression,
+            request_timeout_ms=settings.request_timeout_ms,
+            delivery_timeout_ms=patience_ms or settings.patience_ms,
+            max_block_ms=patience_ms or settings.patience_ms,
+            **options,
+        )
+
+    async def initialize(self) -> None:
+        """Take the transactional id over. Raises KafkaError."""
+        assert self.transactional_id is not None
+        begun = self._recorder.initialize_invoked(self.process, self.transactional_id)
+        try:
+            await self._producer.init_transactions()
+        except KafkaError as problem:
+            self.is_over = True
+            self._recorder.initialize_ended(begun, Outcome.INFO, error=name_of(problem))
+            raise
+        identity = self._producer.identity
+        self._recorder.initialize_ended(
+            begun, Outcome.OK, producer_id=identity.producer_id, epoch=identity.producer_epoch
+        )
+
+    async def begin(self) -> Begun:
+        """Begin a transaction. Raises KafkaError."""
+        assert self.transactional_id is not None
+        try:
+            await self._producer.begin_transaction()
+        except KafkaError:
+            self.is_over = True
+            raise
+        identity = self._producer.identity
+        self.transaction = self._recorder.begin(
+            self.process, self.transactional_id, identity.producer_id, identity.producer_epoch
+        )
+        return self.transaction
+
+    async def send(self, topic: str, partition: int, value: int, content: bytes) -> None:
+        """Hand a record over; `settle`, `commit` or `abort` tell what became of it.
+
+        Raises KafkaError when it was not taken.
+        """
+        name = f"{topic}/{partition}"
+        row = self._recorder.send_invoked(
+            self.process, name, value, self.transaction, session=self.session
+        )
+        try:
+            delivery = await self._producer.send(topic, content, partition=partition)
+        except KafkaError as problem:
+            self._recorder.send_ended(row, Outcome.FAIL, error=name_of(problem))
+            raise
+        self._unsettled.append((row, name, delivery))
+
+    async def send_offsets(
+        self, offsets: Mapping[tuple[str, int], int], membership: GroupMetadata
+    ) -> None:
+        """Commit offsets of a group with the transaction. Raises KafkaError."""
+        await self._producer.send_offsets_to_transaction(offsets, membership)
+
+    async def settle(self) -> None:
+        """Wait for the records that were sent outside of transactions.
+
+        After one that failed, order is promised anew.
+        """
+        self.highest = {}
+        for row, name, delivery in self._unsettled:
+            try:
+                offset = (await delivery).offset
+            except KafkaError as problem:
+                outcome = outcome_of_send(problem.number, None)
+                self._recorder.send_ended(row, outcome, error=name_of(problem))
+                self.is_over |= problem.fatal
+                self.session += 1
+            else:
+                self._written(row, name, offset)
+        self._unsettled.clear()
+
+    async def commit(self) -> Outcome:
+        """Commit; what is known of it. After INFO, and after what is fatal, `is_over`."""
+        transaction = self.transaction
+        assert transaction is not None
+        before = self._producer.ends_sent
+        error: KafkaError | None = None
+        for _ in range(COMMIT_CALLS_MAX):
+            self._recorder.commit_invoked(transaction)
+            try:
+                await self._producer.commit_transaction()
+                error = None
+                break
+            except KafkaError as problem:
+                error = problem
+                if problem.fatal or problem.abortable:
+                    break
+        attempts = self._producer.ends_sent - before
+        outcome = Outcome.OK
+        if error is not None:
+            has_aborted = None
+            if error.abortable and not error.fatal:
+                has_aborted = await self._has_aborted()
+            else:
+                self.is_over = True
+            outcome = outcome_of_transaction(EndedTransaction(
+                commit_invoked=attempts > 0,
+                commit_error=error.number,
+                attempts=attempts,
+                # V1 aborts by a new epoch, which is granted whatever was decided before
+                abort_succeeded=has_aborted if attempts <= 1 else None,
+            ))  # fmt: skip
+        self._end(outcome, error)
+        return outcome
+
+    async def end(self, problem: KafkaError | None, *, is_aborted: bool) -> Outcome:
+        """Commit, or abort: because that is wanted, or after the `problem` of an operation."""
+        if problem is None and not is_aborted:
+            return await self.commit()
+        await self.abort(problem)
+        self.is_over |= problem is not None and problem.number in ENDS_THE_PROCESS
+        return Outcome.FAIL
+
+    async def abort(self, why: KafkaError | None = None) -> None:
+        """Abort; it has failed for certain, since nobody has asked for the commit."""
+        await self._has_aborted()
+        self._end(Outcome.FAIL, why)
+
+    async def close(self) -> None:
+        """End it as a program should."""
+        await self._producer.close()
+
+    async def _has_aborted(self) -> bool:
+        try:
+            await self._producer.abort_transaction()
+        except KafkaError:
+            self.is_over = True
+            return False
+        return True
+
+    def _end(self, outcome: Outcome, error: KafkaError | None) -> None:
+        assert self.transaction is not None
+        self.highest = {}
+        for row, name, delivery in self._unsettled:
+            problem = delivery.exception() if delivery.done() else None
+            if not delivery.done():
+                self._recorder.send_ended(row, Outcome.INFO)
+            elif problem is None:
+                self._written(row, name, delivery.result().offset)
+            else:
+                told = name_of(problem) if isinstance(problem, KafkaError) else str(problem)
+                self._recorder.send_ended(row, Outcome.INFO, error=told)
+        self._unsettled.clear()
+        told = None if error is None else name_of(error)
+        self._recorder.transaction_ended(self.transaction, outcome, told)
+        self.transaction = None
+        self.is_over |= outcome is Outcome.INFO
+
+    def _written(self, row: Handle, partition: str, offset: int) -> None:
+        self._recorder.send_ended(row, Outcome.OK, offset=offset)
+        self.highest[partition] = max(self.highest.get(partition, -1), offset)
+
+
+def name_of(problem: KafkaError) -> str:
+    """The error's name: few, so that they can be counted."""
+    return f"{type(problem).__name__} ({problem.number})"

@@ -1,0 +1,130 @@
+"""`oncelog check`: the judge, over a run's history, a cluster's files, or a live topic."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from ..cluster.failure import Failure
+from ..cluster.lookup import as_failures, client_config
+from ..cluster.terminal import say, show
+from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format, require
+
+if TYPE_CHECKING:
+    from ..judge.history.columns import History
+
+LARGE_BYTES = 2 << 30
+
+
+def register(app: App) -> None:
+    """Add this file's command."""
+    app.command(check)
+
+
+def check(
+    target: Annotated[
+        str | None, Parameter(help="A run's directory, a cluster's directory, or a topic.")
+    ] = None,
+    /,
+    *,
+    only: Annotated[list[str] | None, Parameter(help="Only these checks.", negative=())] = None,
+    evidence: Annotated[bool, Parameter(help="All that is known of a case.", negative=())] = False,
+    catalogue: Annotated[bool, Parameter(help="What is looked for.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> int:
+    """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
+
+    Exit code 1: a promise was broken. For logs that are too large for this machine's memory there
+    is an audit on Spark: python -m oncelog.pipeline.audit (docs/audit.md).
+    """
+    require("check", "numpy", "pyarrow")
+    if catalogue:
+        return _catalogue(format)
+    if target is None:
+        raise Failure("Name a run's directory or a topic, or ask for --catalogue.", exit_code=2)
+    if (Path(target) / "history").is_dir():
+        return _check_run(Path(target), only, evidence, format)
+    if (Path(target) / "cluster.json").exists():
+        return _check_files(Path(target), only, evidence, format)
+    if Path(target).is_dir():
+        raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
+    if only:
+        raise Failure("--only chooses among the checks of a run, not of a topic.", exit_code=2)
+    config = client_config(data, bootstrap, command_config)
+    with as_failures(command_config):
+        return _check_topic(target, evidence, config, format)
+
+
+def _catalogue(output: str) -> int:
+    from ..judge.report import catalogue_rows
+
+    columns = ("check", "anomaly", "what", "kind")
+    rows: list[dict[str, str]] = [dict(zip(columns, row, strict=True)) for row in catalogue_rows()]
+    show(rows, output, columns={name: name.upper() for name in columns})
+    return 0
+
+
+def _check_run(run: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+    from ..judge.history.columns import History
+    from ..judge.history.format import HistoryFormat
+
+    try:
+        history = History.open(run)
+    except HistoryFormat as problem:
+        raise Failure(f"{problem}.") from None
+    return _judge(history, only, evidence, output)
+
+
+def _check_files(data: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+    from ..judge.history.columns import History
+    from ..judge.history.recorder import Recorder
+    from ..judge.logs.scan import dump_logs
+
+    size_bytes = sum(file.stat().st_size for file in data.glob("node-*/*/*.log"))
+    if size_bytes > LARGE_BYTES:
+        say(
+            f"{size_bytes / 2**30:.0f} GB of logs; should memory run out, Spark audits them by "
+            f"the piece: python -m oncelog.pipeline.audit --cluster {data}"
+        )
+    recorder = Recorder.in_memory()
+    say(f"{dump_logs(recorder, data):,} batches read")
+    history = History.of(recorder, settings={"is_at_rest": False})
+    return _judge(history, only or ["A4", "W1", "W2", "W3"], evidence, output)
+
+
+def _judge(history: "History", only: list[str] | None, evidence: bool, output: str) -> int:
+    from ..judge.catalogue import CHECKS
+    from ..judge.report import verdict_fields, verdict_words
+    from ..judge.verdict import judge
+
+    unknown = set(only or ()) - {check.name for check in CHECKS}
+    if unknown:
+        names = ", ".join(check.name for check in CHECKS)
+        raise Failure(f"There is no check {', '.join(sorted(unknown))}; there are {names}.",
+                      exit_code=2)  # fmt: skip
+    verdict = judge(history, only)
+    if output == "json":
+        print(json.dumps(verdict_fields(verdict), default=str))
+    else:
+        for line in verdict_words(verdict, evidence=evidence):
+            print(line)
+    return 0 if verdict.is_clean else 1
+
+
+def _check_topic(topic: str, evidence: bool, config: dict[str, Any], output: str) -> int:
+    import asyncio
+
+    from ..judge.logs.topic_audit import audit_topic
+    from ..judge.report import audit_fields, audit_words
+
+    audit = asyncio.run(audit_topic(config, topic, say))
+    if output == "json":
+        print(json.dumps(audit_fields(audit), default=str))
+    else:
+        for line in audit_words(audit, evidence=evidence):
+            print(line)
+    return 0 if audit.is_clean else 1

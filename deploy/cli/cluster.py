@@ -1,0 +1,369 @@
+"""Commands about the cluster itself: its life, its health, its faults."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from ..cluster.failure import Failure
+from ..cluster.lookup import bootstrap_line, open_cluster
+from ..cluster.targets import SYNTAX
+from ..cluster.terminal import say, show, show_one
+from .common import DEFAULT_DATA, Bootstrap, Data, Format, Pairs, pairs
+
+NODE_COLUMNS = {
+    "node": "NODE",
+    "kafka": "KAFKA",
+    "pid": "PID",
+    "state": "STATE",
+    "role": "ROLE",
+    "leads": "LEADS",
+    "rss_mb": "RSS MB",
+    "cpu_s": "CPU s",
+    "up_s": "UP s",
+    "stall_ms": "STALL ms",
+}
+PROBE_COLUMNS = {
+    "node": "NODE",
+    "answers": "ANSWERS",
+    "p50_ms": "P50 ms",
+    "p99_ms": "P99 ms",
+    "max_ms": "MAX ms",
+    "less_wait_ms": "LESS WAIT",  # the latest answer without waits for a processor
+    "silent_ms": "SILENT ms",
+    "lost": "LOST",
+    "fences": "FENCED",
+    "waited_ms": "WAITED ms",
+    "cpu_s": "CPU s",
+    "rss_mb": "RSS MB",
+}
+Target = Annotated[str, Parameter(help=SYNTAX)]
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    for command in (up, ps, env, doctor, logs, down, kill, stop, start, restart, pause, resume):
+        app.command(command)
+    for command in (partition, slow, heal):
+        app.command(command)
+    app.command(node)
+
+
+def up(
+    *,
+    nodes: Annotated[int, Parameter(name=["--nodes", "-n"], help="1, 3, 4 or 5.")] = 3,
+    first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
+    data: Data = DEFAULT_DATA,
+    port: Annotated[int | None, Parameter(help="Node i listens on PORT+i-1.")] = None,
+    rf: Annotated[int | None, Parameter(help="default.replication.factor")] = None,
+    min_isr: Annotated[int | None, Parameter(help="min.insync.replicas")] = None,
+    txn_shards: Annotated[int | None, Parameter(help="Shards of the coordinator.")] = None,
+    config: Pairs = None,
+    profile: Annotated[
+        Literal["local", "kafka"], Parameter(help="Defaults: made to be watched, or Kafka's own.")
+    ] = "local",
+    format: Format = "table",
+) -> None:
+    """Start a cluster in the background, prove that it serves, print how to reach it."""
+    from ..cluster.local_cluster import Cluster
+
+    started = time.monotonic()
+    cluster = Cluster(
+        nodes,
+        data=data,
+        first_id=first_id,
+        port=port,
+        rf=rf,
+        min_isr=min_isr,
+        txn_shards=txn_shards,
+        config=pairs(config),
+        profile=profile,
+    )
+    cluster.up(lambda node_id: say(f"node {node_id} serves"))
+    seconds = time.monotonic() - started
+    if format == "json":
+        described = {"bootstrap": cluster.bootstrap, "ready_s": round(seconds, 3)}
+        show_one({**described, "data": cluster.data, "nodes": _node_rows(cluster)}, format)
+        return
+    show(_node_rows(cluster), format, columns={k: NODE_COLUMNS[k] for k in _SHORT})
+    option = "" if data == DEFAULT_DATA else f" --data {data}"
+    print(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
+    print(
+        f'next: eval "$(oncelog env{option})"   oncelog topic create orders --partitions 6{option}'
+    )
+
+
+def ps(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
+    """The nodes: process, state, role, partitions led, memory, CPU."""
+    cluster = open_cluster(data)
+    rows = _node_rows(cluster)
+    show(rows, format, columns=NODE_COLUMNS)
+
+
+def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
+    """Shell lines that tell clients where the cluster is: eval "$(oncelog env)"."""
+    line = bootstrap_line(data, None)
+    values = {"ONCELOG_BOOTSTRAP": line, "KAFKA_BOOTSTRAP_SERVERS": line}
+    if format == "json":
+        show_one(values, format)
+        return
+    for key, value in values.items():
+        print(f"export {key}={value}")
+
+
+def doctor(
+    *,
+    probe: Annotated[
+        bool, Parameter(help="Ask every node each 5 ms; late answers are told.", negative=())
+    ] = False,
+    seconds: Annotated[float, Parameter(help="How long to probe.")] = 10.0,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    format: Format = "table",
+) -> int:
+    """Look for what is wrong or will be: this machine, the directory, the cluster.
+
+    With --probe: how late each node answers while the cluster works. Exit code 1 above 200 ms, and
+    when a node that lives was fenced.
+    """
+    if probe:
+        return _probe(data, bootstrap, seconds, format)
+    if bootstrap is not None:
+        raise Failure(
+            "--bootstrap belongs to --probe; the other checks look at --data.", exit_code=2
+        )
+    from ..inspect.doctor import examine
+
+    checks = examine(data)
+    rows = [
+        {"check": c.name, "state": c.state, "found": c.found, "advice": c.advice} for c in checks
+    ]
+    show(rows, format)
+    return 1 if any(c.state == "bad" for c in checks) else 0
+
+
+def logs(
+    node: int,
+    /,
+    *,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
+    lines: Annotated[int, Parameter(help="How many of the last lines.")] = 50,
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> None:
+    """The log of a node; -f goes on as it grows."""
+    process = open_cluster(data).node(node)
+    tail = process.log_tail(lines)
+    if format == "json":
+        show_one({"node": node, "file": process.log, "lines": tail.splitlines()}, format)
+        return
+    print(tail)
+    if not follow:
+        return
+    with process.log.open(errors="replace") as file:
+        file.seek(0, os.SEEK_END)
+        while True:
+            text = file.read()
+            if text:
+                print(text, end="", flush=True)
+            else:
+                time.sleep(0.1)
+
+
+def down(
+    *,
+    purge: Annotated[bool, Parameter(help="Remove the data too.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Stop every node; the data stays unless --purge."""
+    cluster = open_cluster(data)
+    for node_id in cluster.down(purge=purge):
+        words = cluster.node(node_id).log
+        say(f"node {node_id} did not stop by itself and was killed: a defect of oncelog ({words})")
+    say(f"all nodes ended; {'data removed' if purge else f'data kept in {cluster.data}'}")
+
+
+def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """kill -9 a node; returns when its pid is gone and its port refuses."""
+    from ..cluster import targets
+
+    cluster = open_cluster(data)
+    meant = targets.parse(target)
+    node_id = cluster.resolve(target, states=("running", "paused"))
+    pid = cluster.node(node_id).kill()
+    killed_at = time.monotonic()
+    print(f"killed node {node_id} (pid {pid} gone, port refuses)", end="", flush=True)
+    if isinstance(meant, targets.LeaderOf):
+        who = f"{meant.topic}/{meant.partition}: leader"
+        find = partial(cluster.leader, meant.topic, meant.partition)
+        print(_successor(who, find, node_id, killed_at), end="")
+    elif isinstance(meant, targets.CoordinatorOf):
+        find = partial(cluster.coordinator, meant.kind, meant.name)
+        print(_successor(f"{target}: coordinator", find, node_id, killed_at), end="")
+    print()
+
+
+def stop(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Stop a node gracefully (SIGTERM): it moves its leaders away first."""
+    cluster = open_cluster(data)
+    print(f"stopped node {cluster.stop(target)}")
+
+
+def start(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Start a node that is down; returns when it has proved that it serves."""
+    cluster = open_cluster(data)
+    began = time.monotonic()
+    node_id = cluster.start(target)
+    print(f"started node {node_id}, ready in {time.monotonic() - began:.1f} s")
+
+
+def restart(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Stop a node gracefully and start it again on the same data."""
+    cluster = open_cluster(data)
+    print(f"restarted node {cluster.restart(target)}")
+
+
+def pause(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """SIGSTOP: the node keeps its connections and answers nothing, as in a very long pause."""
+    cluster = open_cluster(data)
+    print(f"paused node {cluster.pause(target)} (its process is in state T)")
+
+
+def resume(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Let a paused node go on."""
+    cluster = open_cluster(data)
+    print(f"resumed node {cluster.resume(target)}")
+
+
+def partition(
+    groups: Annotated[str, Parameter(help="1,2/3")],
+    /,
+    *,
+    one_way: Annotated[bool, Parameter(help="Only left to right.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Cut the links between two groups of nodes; clients still reach all of them."""
+    left, separator, right = groups.partition("/")
+    sides = [[int(i) for i in side.split(",") if i.strip().isdigit()] for side in (left, right)]
+    if not separator or not all(sides):
+        raise Failure(f"{groups!r} is not two groups. Write for instance 1,2/3.", exit_code=2)
+    open_cluster(data).partition(*sides, one_way=one_way)
+    print(f"cut {left} {'->' if one_way else '|'} {right}; mend it with: oncelog heal")
+
+
+def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Delay everything that a node sends to its peers, for instance by 50ms."""
+    number = delay.removesuffix("ms")
+    if not number.isdigit():
+        raise Failure(f"{delay!r} is not a delay. Write for instance 50ms.", exit_code=2)
+    node_id = open_cluster(data).slow(target, int(number))
+    print(f"node {node_id} sends {number} ms late; mend it with: oncelog heal")
+
+
+def heal(*, data: Data = DEFAULT_DATA) -> None:
+    """Mend links, resume what is paused, start what is down."""
+    open_cluster(data).heal()
+    print("all nodes run, all links are whole")
+
+
+def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]) -> None:
+    """Run one broker in the foreground: for service managers and several hosts."""
+    if not config.is_file():
+        raise Failure(f"{config} is not a file; --config wants a server.properties.", exit_code=2)
+    command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(config.resolve())]
+    os.execv(sys.executable, command)
+
+
+def _probe(data: Path, bootstrap: str | None, seconds: float, output: str) -> int:
+    """Probe a cluster for a while; a local one says itself what kept its loops."""
+    from ..inspect.cluster_watch import ClusterWatch, WatchResult
+    from ..inspect.probe import LIMIT_MS, Probe, targets_behind
+
+    if bootstrap is None:
+        with ClusterWatch(open_cluster(data)) as watch:
+            time.sleep(seconds)
+            seen = watch.stop()
+    else:
+        with Probe(targets_behind(bootstrap)) as asking:
+            time.sleep(seconds)
+            seen = WatchResult(asking.stop(), {}, {}, {})
+    rows = [
+        {**row, "fences": seen.fences.get(row["node"], 0), "stalls": seen.stalls.get(row["node"])}
+        for row in seen.probe.rows()
+    ]
+    if output == "json":
+        show(rows, output)
+    else:
+        show(rows, output, columns=PROBE_COLUMNS)
+        for row in rows:
+            for sentence in row["stalls"] or ():
+                print(f"node {row['node']}: {sentence}")
+        print(f"the probe itself waited {seen.probe.waited_ms:.0f} ms for a processor")
+    return 1 if seen.fences or seen.probe.max_ms > LIMIT_MS else 0
+
+
+_SHORT = ("node", "kafka", "pid", "role")
+
+
+def _node_rows(cluster: Any) -> list[dict[str, Any]]:
+    """What `ps` shows; roles only when the cluster answers."""
+    from ...wire.errors import KafkaError
+
+    controller, leads, is_known = -1, dict.fromkeys(cluster.node_ids, 0), False
+    statuses = cluster.status()
+    if any(s.state == "running" for s in statuses):
+        from ..cluster.blocking_admin import blocking_admin
+
+        try:
+            with blocking_admin(cluster.bootstrap, timeout_ms=2_000) as admin:
+                for p in admin.run(lambda a: a.describe_topics()):
+                    leads[p.leader] = leads.get(p.leader, 0) + 1
+                is_known = True
+                controller = admin.run(lambda a: a.controller())
+        except KafkaError as problem:
+            say(f"roles are not known: {problem}")
+    now = time.time()
+    return [
+        {
+            "node": s.node_id,
+            "kafka": s.address,
+            "pid": s.pid,
+            "state": s.state,
+            "role": "controller" if s.node_id == controller else "",
+            "leads": leads[s.node_id] if is_known else None,
+            "rss_mb": s.rss_bytes // 1_000_000 if s.pid else None,
+            "cpu_s": round(s.cpu_s, 2) if s.pid else None,
+            "up_s": round(now - s.started_s, 1) if s.pid else None,
+            "stall_ms": _longest_stall_ms(cluster, s.node_id) if s.state == "running" else None,
+        }
+        for s in statuses
+    ]
+
+
+def _longest_stall_ms(cluster: Any, node_id: int) -> int | None:
+    """The longest turn of the node's event loop, 0 when none was above 100 ms."""
+    from ..inspect.loop_stalls import loop_metrics
+
+    metrics = loop_metrics(cluster, node_id)
+    return metrics["longest_ms"] if metrics else None
+
+
+def _successor(what: str, find: Callable[[], int], old: int, killed_at: float) -> str:
+    """Wait a moment for whoever takes over, and say how long it took."""
+    from ...wire.errors import KafkaError
+
+    while time.monotonic() < killed_at + 15:
+        try:
+            new = find()
+        except (Failure, KafkaError):
+            new = old
+        if new != old:
+            ms = (time.monotonic() - killed_at) * 1000
+            return f"   {what} {old} -> {new} in {ms:.0f} ms"
+        time.sleep(0.01)
+    return f"   {what} {old}, and nobody took over in 15 s"

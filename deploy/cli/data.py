@@ -1,0 +1,238 @@
+"""Commands about records: produce, consume, log dump."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from ..cluster.failure import Failure
+from ..cluster.lookup import as_failures, client_config, open_cluster
+from ..cluster.terminal import say
+from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format
+
+LINES_AHEAD = 10_000
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    app.command(produce)
+    app.command(consume)
+    log = App(name="log", help="What stands in the log files.")
+    log.command(dump)
+    app.command(log)
+
+
+def produce(
+    topic: str,
+    /,
+    *,
+    key_separator: Annotated[str | None, Parameter(help="Splits a line into key, value.")] = None,
+    acks: Annotated[Literal["all", "1", "0"], Parameter(help="all: idempotent.")] = "all",
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Send each line of stdin as a record, exactly once."""
+    import asyncio
+
+    config = client_config(data, bootstrap, command_config)
+    with as_failures(command_config):
+        count = asyncio.run(_produce(config, topic, key_separator, acks))
+    say(f"{count} records acknowledged" if acks != "0" else f"{count} records sent")
+
+
+async def _produce(config: dict[str, Any], topic: str, separator: str | None, acks: str) -> int:
+    import asyncio
+
+    from ...client.producer import Producer
+    from ...client.view_source import view_of
+
+    view = view_of(config)
+    loop, source = asyncio.get_running_loop(), sys.stdin.buffer
+    futures: list[Any] = []
+    count = 0
+    try:
+        async with Producer(view, acks=acks) as producer:
+            while lines := await loop.run_in_executor(None, source.readlines, 1 << 20):
+                for line in lines:
+                    key, value = _split(line.rstrip(b"\r\n"), separator)
+                    futures.append(await producer.send(topic, value, key=key))
+                    if len(futures) >= LINES_AHEAD:
+                        count += await _settle(futures)
+            await producer.flush()
+            count += await _settle(futures)
+    finally:
+        await view.close()
+    return count
+
+
+async def _settle(futures: list[Any]) -> int:
+    for future in futures:
+        await future
+    settled = len(futures)
+    futures.clear()
+    return settled
+
+
+def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator.encode())
+    return (key, value) if found else (None, line)
+
+
+def consume(
+    topic: str,
+    /,
+    *,
+    partition: Annotated[list[int] | None, Parameter(help="Only these.", negative=())] = None,
+    offset: Annotated[str, Parameter(help="earliest, latest, or a number.")] = "earliest",
+    max_records: Annotated[int | None, Parameter(name=["--max", "-n"])] = None,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
+    isolation: Annotated[
+        Literal["read_uncommitted", "read_committed"], Parameter(help="Transactions.")
+    ] = "read_uncommitted",
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """Print records up to the present end of the topic, or on and on with -f."""
+    if offset not in ("earliest", "latest") and not offset.isdigit():
+        raise Failure("--offset is earliest, latest, or a number.", exit_code=2)
+    wanted = _Wanted(topic, partition, offset, max_records, follow, isolation == "read_committed")
+    import asyncio
+
+    config = client_config(data, bootstrap, command_config)
+    with as_failures(command_config):
+        count = asyncio.run(_consume(config, wanted, format))
+    say(f"{count} records")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    topic: str
+    partitions: list[int] | None
+    offset: str
+    max_records: int | None
+    follow: bool
+    read_committed: bool
+
+
+async def _consume(config: dict[str, Any], wanted: _Wanted, output: str) -> int:
+    from ...client.admin import EARLIEST, LATEST, Admin
+    from ...client.consumer import Consumer
+    from ...client.view_source import view_of
+
+    view = view_of(config)
+    count = 0
+    try:
+        admin = Admin(view)
+        described = await admin.describe_topics([wanted.topic])
+        chosen = [p.partition for p in described]
+        if wanted.partitions:
+            chosen = [p for p in wanted.partitions if p in chosen]
+        if not chosen:
+            raise Failure(f"Topic {wanted.topic} has no such partition.")
+        keys = [(wanted.topic, p) for p in chosen]
+        ends = await admin.list_offsets(
+            dict.fromkeys(keys, LATEST), read_committed=wanted.read_committed
+        )
+        if wanted.offset == "earliest":
+            starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
+        else:
+            starts = ends if wanted.offset == "latest" else dict.fromkeys(keys, int(wanted.offset))
+        isolation = "read_committed" if wanted.read_committed else "read_uncommitted"
+        async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
+            consumer.assign(starts)
+            unfinished = {key for key in keys if wanted.follow or starts[key] < ends[key]}
+            for key in set(keys) - unfinished:
+                consumer.unassign(*key)
+            while unfinished:
+                for record in await consumer.poll(1_000):
+                    topic, partition = record.topic, record.partition
+                    if not wanted.follow and record.offset >= ends[(topic, partition)]:
+                        continue
+                    _print_record(topic, partition, record, output)
+                    count += 1
+                    if wanted.max_records is not None and count >= wanted.max_records:
+                        return count
+                for key in list(unfinished):
+                    if not wanted.follow and consumer.position(*key) >= ends[key]:
+                        unfinished.discard(key)
+                        consumer.unassign(*key)
+    finally:
+        await view.close()
+    return count
+
+
+def _print_record(topic: str, partition: int, record: Any, output: str) -> None:
+    if output == "table":
+        value = record.value if record.value is not None else b"(null)"
+        key = record.key.decode(errors="replace") + "\t" if record.key is not None else ""
+        print(f"{partition}@{record.offset}\t{key}{value.decode(errors='replace')}")
+        return
+    fields = {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": {name: _text(value) for name, value in record.headers},
+    }
+    print(json.dumps(fields))
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="backslashreplace")
+
+
+def dump(
+    target: Annotated[str, Parameter(help="TOPIC/P, a partition's folder, or a .log file.")],
+    /,
+    *,
+    node: Annotated[int | None, Parameter(help="Whose copy; default: the first there is.")] = None,
+    records: Annotated[bool, Parameter(help="The records too.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> int:
+    """Batches, producers, sequences and markers of a log, in words. Exit code 1 when damaged."""
+    from ..inspect.log_dump import dump_segment, segments, trailing_bytes
+
+    files = segments(_place(target, data, node))
+    if not files:
+        raise Failure(f"There is no segment file in {target}.")
+    is_damaged = False
+    for file in files:
+        content = file.read_bytes()
+        if format == "table":
+            print(f"{file} · {len(content)} bytes")
+        for batch in dump_segment(file.name, content, deep=records):
+            is_damaged |= bool(batch.problem)
+            print(json.dumps(batch.fields()) if format == "json" else f"  {batch.words()}")
+            for record in batch.records:
+                _print_record(file.parent.name, -1, record, format)
+        torn = trailing_bytes(content)
+        if torn and any(content[-torn:]):
+            say(f"{file.name}: {torn} bytes after the last whole batch")
+    return 1 if is_damaged else 0
+
+
+def _place(target: str, data: Path, node: int | None) -> Path:
+    """The folder or file that a person means."""
+    path = Path(target)
+    if path.exists():
+        return path
+    from ..cluster import layout, targets
+
+    topic, partition = targets.parse_partition(target)
+    cluster = open_cluster(data)
+    for node_id in [node] if node is not None else cluster.node_ids:
+        folder = layout.node_directory(cluster.data, node_id) / f"{topic}-{partition}"
+        if folder.is_dir():
+            return folder
+    raise Failure(f"No node under {cluster.data} has a copy of {target}.")

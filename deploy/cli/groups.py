@@ -1,0 +1,280 @@
+"""Commands about consumer groups and what they have committed."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from ..cluster.failure import Failure
+from ..cluster.lookup import admin_of
+from ..cluster.terminal import say, show
+from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin
+
+TopicPartition = tuple[str, int]
+EARLIEST, LATEST = -2, -1
+NO_MEMBERS = ("Empty", "Dead")
+OFFSET_COLUMNS = {
+    "topic": "TOPIC",
+    "partition": "PARTITION",
+    "committed": "COMMITTED",
+    "end": "END",
+    "lag": "LAG",
+    "member": "MEMBER",
+    "host": "HOST",
+}
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    group = App(name="group", help="List, describe, reset, delete consumer groups.")
+    group.command(list_groups, name="list")
+    group.command(describe)
+    group.command(reset)
+    group.command(delete)
+    app.command(group)
+
+
+def list_groups(
+    *,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """The groups: state, protocol type, and the node that coordinates them."""
+    with admin_of(data, bootstrap, command_config) as admin:
+        found = admin.run(lambda a: a.groups.list_groups())
+    rows = [
+        {
+            "group": group.group_id,
+            "state": group.state,
+            "type": group.protocol_type or None,
+            "coordinator": group.coordinator,
+        }
+        for group in found
+    ]
+    columns = ("group", "state", "type", "coordinator")
+    show(rows, format, columns={c: c.upper() for c in columns})
+
+
+def describe(
+    name: str,
+    /,
+    *,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """A group's members, what each reads, what is committed, and how far that is from the end."""
+    with admin_of(data, bootstrap, command_config) as admin:
+        group = admin.run(lambda a: a.groups.describe(name))
+        committed = admin.run(lambda a: a.groups.committed(name))
+        readers = {where: member for member in group.members for where in member.partitions}
+        wanted = sorted({*committed, *readers})
+        ends = admin.run(lambda a: _ends(a, wanted, LATEST))
+    rows = [
+        {
+            "topic": where[0],
+            "partition": where[1],
+            "committed": committed[where].offset if where in committed else None,
+            "end": ends.get(where),
+            "lag": (
+                max(0, ends[where] - committed[where].offset)
+                if where in committed and where in ends
+                else None
+            ),
+            "member": readers[where].member_id if where in readers else None,
+            "host": readers[where].host if where in readers else None,
+        }
+        for where in wanted
+    ]
+    summary = {
+        "group": name,
+        "state": group.state,
+        "type": group.protocol_type or None,
+        "protocol": group.protocol or None,
+        "coordinator": group.coordinator,
+        "members": len(group.members),
+    }
+    if format == "json":
+        import json
+
+        idle = [m.member_id for m in group.members if not m.partitions]
+        print(json.dumps({**summary, "idle members": idle, "offsets": rows}))
+        return
+    print("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
+    show(rows, format, columns=OFFSET_COLUMNS)
+    for member in group.members:
+        if not member.partitions:
+            print(f"{member.member_id} at {member.host} has no partition")
+
+
+def reset(
+    name: str,
+    /,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        Parameter(help="TOPIC or TOPIC/PARTITION; several times; none: all.", negative=()),
+    ] = None,
+    to: Annotated[
+        str | None, Parameter(help="earliest, latest, an offset, or a time (2026-01-31T12:00).")
+    ] = None,
+    by: Annotated[int | None, Parameter(help="So many records on, or back if below 0.")] = None,
+    execute: Annotated[bool, Parameter(help="Do it; else it is only shown.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """Move a group's committed offsets, while it has no members. Shows first, and does nothing."""
+    if (to is None) == (by is None):
+        raise Failure("Where to? Give either --to or --by.", exit_code=2)
+    asked = None if to is None else target(to)
+    with admin_of(data, bootstrap, command_config) as admin:
+        committed = admin.run(lambda a: a.groups.committed(name))
+        before = {where: value.offset for where, value in committed.items()}
+        wanted = admin.run(lambda a: _partitions(a, topic, before))
+        if not wanted:
+            raise Failure(f"Group {name} has committed nothing; name a topic with --topic.")
+        starts = admin.run(lambda a: _ends(a, wanted, EARLIEST))
+        ends = admin.run(lambda a: _ends(a, wanted, LATEST))
+        found = (
+            admin.run(lambda a: _ends(a, wanted, asked[1]))
+            if asked is not None and asked[0] == "time"
+            else {}
+        )
+        after = {
+            where: destination(
+                asked,
+                by,
+                before=before.get(where),
+                at_time=found.get(where),
+                bounds=(starts[where], ends[where]),
+            )
+            for where in wanted
+            if where in ends
+        }
+        if execute:
+            _refuse_members(admin, name)
+            admin.run(lambda a: a.groups.commit(name, after))
+    rows = [
+        {"topic": where[0], "partition": where[1], "from": before.get(where), "to": offset}
+        for where, offset in after.items()
+    ]
+    show(rows, format, columns={c: c.upper() for c in ("topic", "partition", "from", "to")})
+    if execute:
+        say(f"reset {len(after)} offsets of group {name}")
+    else:
+        say("nothing is changed yet; do it with --execute")
+
+
+def delete(
+    *names: str,
+    topic: Annotated[
+        list[str] | None,
+        Parameter(help="Only the offsets of TOPIC or TOPIC/PARTITION.", negative=()),
+    ] = None,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Delete groups that have no members, or only their offsets of some topics."""
+    if not names:
+        raise Failure("Which group? oncelog group delete NAME ...", exit_code=2)
+    with admin_of(data, bootstrap, command_config) as admin:
+        for name in names:
+            if topic:
+                known = admin.run(lambda a, name=name: a.groups.committed(name))
+                wanted = admin.run(lambda a, known=known: _partitions(a, topic, known))
+                wanted = [where for where in wanted if where in known]
+                admin.run(lambda a, name=name, wanted=wanted: a.groups.delete_offsets(name, wanted))
+                say(f"deleted {len(wanted)} offsets of group {name}")
+            else:
+                _refuse_members(admin, name)
+                admin.run(lambda a, name=name: a.groups.delete(name))
+                say(f"deleted group {name}")
+
+
+def target(text: str) -> tuple[str, int]:
+    """What --to means: ("offset" | "time", number); earliest and latest are times of Kafka's."""
+    if text in ("earliest", "latest"):
+        return "time", EARLIEST if text == "earliest" else LATEST
+    if text.isdigit():
+        return "offset", int(text)
+    try:
+        return "time", round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise Failure(
+            f"{text!r} is neither earliest, nor latest, nor an offset, nor a time "
+            "(like 2026-01-31T12:00 or 2026-01-31T12:00:00+01:00).",
+            exit_code=2,
+        ) from None
+
+
+def destination(
+    asked: tuple[str, int] | None,
+    by: int | None,
+    *,
+    before: int | None,
+    at_time: int | None,
+    bounds: tuple[int, int],
+) -> int:
+    """Where one partition's offset goes, never beyond the ends of its log.
+
+    at_time: the first offset of the time that was asked for, below 0 when nothing is as young.
+    """
+    start, end = bounds
+    if by is not None:
+        offset = (start if before is None else before) + by
+    elif asked is not None and asked[0] == "offset":
+        offset = asked[1]
+    else:
+        offset = end if at_time is None or at_time < 0 else at_time
+    return min(max(offset, start), end)
+
+
+async def _ends(
+    admin: "Admin", wanted: list[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    """Offsets by time, of the partitions that are there and led."""
+    known = await admin.describe_topics()
+    led = {(p.topic, p.partition) for p in known if p.leader >= 0}
+    return await admin.list_offsets({where: timestamp for where in wanted if where in led})
+
+
+async def _partitions(
+    admin: "Admin", named: list[str] | None, committed: Mapping[TopicPartition, Any]
+) -> list[TopicPartition]:
+    """The partitions that were named, or all that have a committed offset."""
+    if not named:
+        return sorted(committed)
+    found: set[TopicPartition] = set()
+    known = {(p.topic, p.partition) for p in await admin.describe_topics()}
+    for text in named:
+        topic, _, partition = text.partition("/")
+        matching = {
+            where for where in known if where[0] == topic and partition in ("", str(where[1]))
+        }
+        if not matching:
+            raise Failure(f"There is no {text}.")
+        found |= matching
+    return sorted(found)
+
+
+def _refuse_members(admin: Any, name: str) -> None:
+    from ...wire.errors import GroupIdNotFound
+
+    try:
+        group = admin.run(lambda a: a.groups.describe(name))
+    except GroupIdNotFound:
+        return  # a first commit makes it
+    if group.state not in NO_MEMBERS:
+        raise Failure(
+            f"Group {name} is {group.state} with {len(group.members)} members: stop them first."
+        )

@@ -1,0 +1,317 @@
+"""Commands about transactions: whose are open, why a reader waits, how one is ended by hand.
+
+All but `txn log` speak the Kafka protocol, as Kafka's own kafka-transactions tool does (KIP-664),
+so they serve any Kafka-compatible cluster.
+"""
+
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from ..cluster.failure import Failure
+from ..cluster.lookup import admin_of
+from ..cluster.targets import parse_partition
+from ..cluster.terminal import say, show, show_one
+from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format
+
+DESCRIBED_MAX = 1_000  # of `txn list`: older ones are listed without their age
+LISTING_COLUMNS = {
+    "id": "TRANSACTIONAL ID",
+    "coordinator": "COORDINATOR",
+    "producer": "PRODUCER",
+    "epoch": "EPOCH",
+    "state": "STATE",
+    "open_s": "OPEN S",
+    "timeout_s": "TIMEOUT S",
+    "partitions": "PARTITIONS",
+}
+PRODUCER_COLUMNS = {
+    "producer": "PRODUCER",
+    "epoch": "EPOCH",
+    "last_sequence": "LAST SEQUENCE",
+    "last_write_s": "LAST WRITE S AGO",
+    "coordinator_epoch": "COORDINATOR EPOCH",
+    "open_since": "OPEN SINCE OFFSET",
+}
+HANGING_COLUMNS = {
+    "partition": "PARTITION",
+    "producer": "PRODUCER",
+    "epoch": "EPOCH",
+    "open_since": "OPEN SINCE OFFSET",
+    "last_write_s": "LAST WRITE S AGO",
+    "id": "TRANSACTIONAL ID",
+}
+ABORTED_COLUMNS = {"id": "TRANSACTIONAL ID", "outcome": "OUTCOME", "reason": "WHY"}
+LOG_COLUMNS = {
+    "index": "INDEX",
+    "term": "TERM",
+    "id": "TRANSACTIONAL ID",
+    "state": "STATE",
+    "producer": "PRODUCER",
+    "epoch": "EPOCH",
+    "timeout_ms": "TIMEOUT MS",
+    "partitions": "PARTITIONS",
+    "started": "STARTED",
+    "updated": "UPDATED",
+    "note": "NOTE",
+}
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    transactions = App(name="txn", help="List, describe, explain, abort transactions.")
+    transactions.command(list_transactions, name="list")
+    for command in (describe, producers, hanging, abort, explain, log):
+        transactions.command(command)
+    app.command(transactions)
+    app.command(why)
+
+
+def list_transactions(
+    *,
+    prefix: Annotated[str, Parameter(help="Only ids that begin so.")] = "",
+    state: Annotated[
+        list[str] | None, Parameter(help="Ongoing, PrepareCommit, ...; several times.", negative=())
+    ] = None,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """The transactional ids: coordinator, state, and the age of what is open."""
+    with admin_of(data, bootstrap, command_config) as admin:
+        listed = admin.run(
+            lambda a: a.transactions.list_transactions(prefix=prefix, states=state or ())
+        )
+        described = admin.run(lambda a: a.transactions.describe_listed(listed[:DESCRIBED_MAX]))
+    rows: list[dict[str, Any]] = []
+    for each in listed:
+        known = described.get(each.transactional_id)
+        is_open = known is not None and known.start_ms >= 0 and bool(known.partitions)
+        rows.append({
+            "id": each.transactional_id,
+            "coordinator": each.coordinator,
+            "producer": each.producer_id,
+            "epoch": known.producer_epoch if known else None,
+            "state": known.state if known else each.state,
+            "open_s": _age_s(known.start_ms) if known and is_open else None,
+            "timeout_s": _timeout(known.timeout_ms) if known else None,
+            "partitions": len(known.partitions) if known and is_open else None,
+        })  # fmt: skip
+    show(rows, format, columns=LISTING_COLUMNS)
+
+
+def describe(
+    name: str,
+    /,
+    *,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """One transactional id, as its coordinator has it."""
+    with admin_of(data, bootstrap, command_config) as admin:
+        known = admin.run(lambda a: a.transactions.describe(name))
+    values = {
+        "transactional id": known.transactional_id,
+        "coordinator": known.coordinator,
+        "state": known.state,
+        "producer id": known.producer_id,
+        "producer epoch": known.producer_epoch,
+        "timeout s": _timeout(known.timeout_ms),
+        "open s": _age_s(known.start_ms) if known.start_ms >= 0 and known.partitions else None,
+        "partitions": [f"{topic}/{index}" for topic, index in known.partitions],
+    }
+    show_one(values, format)
+
+
+def producers(
+    partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
+    /,
+    *,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """What a partition's leader knows of its producers, and what they have open there."""
+    key = parse_partition(partition)
+    with admin_of(data, bootstrap, command_config) as admin:
+        found = admin.run(lambda a: a.transactions.producers([key]))[key]
+    show([_producer_row(each) for each in found], format, columns=PRODUCER_COLUMNS)
+
+
+def hanging(
+    topic: Annotated[str | None, Parameter(help="Only in this topic.")] = None,
+    /,
+    *,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> int:
+    """Transactions that hold a partition and that no coordinator will end; exit code 1 if any."""
+    from ..inspect import transaction_facts
+
+    with admin_of(data, bootstrap, command_config) as admin:
+        topics = None if topic is None else [topic]
+        found = admin.run(lambda a: transaction_facts.hanging(a, topics))
+    rows = [
+        {
+            "partition": f"{key[0]}/{key[1]}",
+            "id": holder.transaction.transactional_id if holder.transaction else None,
+            **_producer_row(holder.producer),
+        }
+        for key, held in found.items()
+        for holder in held
+    ]
+    show(rows, format, columns=HANGING_COLUMNS)
+    for row in rows:
+        where = f"--partition {row['partition']} --producer-id {row['producer']}"
+        say(f"end it with: oncelog txn abort {where}")
+    return 1 if rows else 0
+
+
+def abort(
+    name: Annotated[str | None, Parameter(help="A transactional id.")] = None,
+    /,
+    *,
+    partition: Annotated[
+        str | None, Parameter(help="TOPIC/PARTITION: one that hangs there, by its marker.")
+    ] = None,
+    producer_id: Annotated[int | None, Parameter(help="Whose; with --partition.")] = None,
+    prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
+
+    What a Spark sink has decided to commit is kept: a restart of its query does it.
+    """
+    from ..inspect import abort_transactions, transaction_facts
+
+    is_by_marker = partition is not None and producer_id is not None
+    ways = [name is not None, prefix is not None, partition is not None or producer_id is not None]
+    if sum(ways) != 1 or (ways[2] and not is_by_marker) or prefix == "":
+        raise Failure(
+            "Which ones? oncelog txn abort ID, or oncelog txn abort --prefix PREFIX, or "
+            "oncelog txn abort --partition TOPIC/PARTITION --producer-id N",
+            exit_code=2,
+        )
+    if prefix is not None:
+        rows = abort_transactions.abort_prefix(data, bootstrap, prefix, command_config)
+        show(rows, format, columns=ABORTED_COLUMNS)
+        return
+    if name is not None:
+        say(f"{name}: {abort_transactions.abort_id(data, bootstrap, name, command_config)}")
+        return
+    with admin_of(data, bootstrap, command_config) as admin:
+        assert partition is not None and producer_id is not None
+        key = parse_partition(partition)
+        opened = admin.run(lambda a: transaction_facts.open_producer(a, key, producer_id))
+        for holder in admin.run(lambda a: transaction_facts.holders(a, [key]))[key]:
+            if holder.producer == opened and holder.is_known(key) and holder.transaction:
+                raise Failure(
+                    f"It does not hang: {holder.transaction.transactional_id} has it open. End it "
+                    f"with: oncelog txn abort {holder.transaction.transactional_id}"
+                )
+        admin.run(lambda a: a.transactions.abort(*key, opened))
+        say(
+            f"{partition}: aborted what producer {producer_id} had open since {opened.first_offset}"
+        )
+
+
+def explain(
+    name: str,
+    /,
+    *,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """In words: what a transactional id is doing, when it ends, and whom it has fenced."""
+    from ..inspect import transaction_facts
+
+    with admin_of(data, bootstrap, command_config) as admin:
+        _tell(admin.run(lambda a: transaction_facts.explanation(a, name)), format)
+
+
+def why(
+    partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
+    /,
+    *,
+    group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
+    data: Data = DEFAULT_DATA,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    format: Format = "table",
+) -> None:
+    """Why readers of a partition get no further: which transaction, whose, until when."""
+    from ..inspect import transaction_facts
+    from ..inspect.explain import why as reasons
+
+    key = parse_partition(partition)
+    with admin_of(data, bootstrap, command_config) as admin:
+        _tell(reasons(admin.run(lambda a: transaction_facts.of_partition(a, *key, group))), format)
+
+
+def log(
+    shard: Annotated[int, Parameter(help="0, 1, ...")],
+    /,
+    *,
+    node: Annotated[
+        int | None, Parameter(help="Whose copy; the one that goes furthest if not given.")
+    ] = None,
+    prefix: Annotated[str, Parameter(help="Only ids that begin so.")] = "",
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> None:
+    """What a coordinator's shard has written: Kafka's __transaction_state, from nodes' disks.
+
+    Reads the Raft journals, whether the nodes run or not. The last lines may not be decided yet:
+    they count when a majority of nodes has them.
+    """
+    from ..inspect.transaction_log import shard_log
+
+    found = shard_log(data.resolve(), shard, node)
+    rows = [row for row in found.rows() if str(row["id"] or "").startswith(prefix)]
+    show(rows, format, columns=LOG_COLUMNS)
+    say(found.summary)
+
+
+def _producer_row(producer: Any) -> dict[str, Any]:
+    has_written = producer.last_timestamp_ms >= 0
+    return {
+        "producer": producer.producer_id,
+        "epoch": producer.producer_epoch,
+        "last_sequence": producer.last_sequence,
+        "last_write_s": _age_s(producer.last_timestamp_ms) if has_written else None,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "open_since": producer.first_offset if producer.is_open else None,
+    }
+
+
+def _tell(explanation: Any, output: str) -> None:
+    if output == "json":
+        lines = [{"about": about, "sentence": text} for about, text in explanation.lines]
+        show_one({"heading": explanation.heading, "lines": lines}, output)
+        return
+    print(explanation.heading)
+    for about, text in explanation.lines:
+        print(f"  {about:<11}  {text}")
+
+
+def _timeout(timeout_ms: int) -> str | float:
+    from ..inspect.explain import NO_TIMEOUT_MS
+
+    return "none" if timeout_ms == NO_TIMEOUT_MS else timeout_ms / 1000
+
+
+def _age_s(since_ms: int) -> float:
+    import time
+
+    return round(max(0.0, time.time() - since_ms / 1000), 1)

@@ -1,0 +1,394 @@
+"""A cluster of broker processes on this machine, and faults that are proved to have happened.
+
+    with Cluster(nodes=3) as cluster:
+        producer = confluent_kafka.Producer(cluster.client_config())
+        cluster.kill(cluster.leader("orders", 0))
+
+The same object stands behind the command line. Without `data` the cluster lives in a temporary
+directory that is removed at the end; with it, the directory stays and `Cluster.open` finds it.
+"""
+
+import contextlib
+import random
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from . import admin_socket_client, layout, ports, properties, targets
+from .failure import Failure
+from .layout import ClusterFile
+from .node_process import NodeProcess, NodeStatus
+from .plan import ClusterPlan
+
+READY_TIMEOUT_S = 30.0
+T = TypeVar("T")
+
+
+class Cluster:
+    """A local cluster; see the top of the file. Targets are node numbers or role texts."""
+
+    node_type: type[NodeProcess] = NodeProcess
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        data: str | Path | None = None,
+        first_id: int = 1,
+        port: int | None = None,
+        rf: int | None = None,
+        min_isr: int | None = None,
+        txn_shards: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        profile: str = "local",
+        seed: int | None = None,
+    ) -> None:
+        self._plan = ClusterPlan(
+            nodes=nodes,
+            first_id=first_id,
+            first_port=port,
+            profile=profile,
+            replication_factor=rf,
+            min_insync_replicas=min_isr,
+            transaction_shards=txn_shards,
+            overrides={k: _text(v) for k, v in (config or {}).items()},
+        )
+        self.is_temporary = data is None
+        chosen = Path(data) if data else Path(tempfile.gettempdir()) / f"oncelog-{_hex(8)}"
+        self.data = chosen.resolve()
+        self._random = random.Random(seed)
+        self._file: ClusterFile | None = None
+        self._nodes: dict[int, NodeProcess] = {}
+        self._admin: Any = None
+        self._admin_lock = threading.Lock()
+
+    @classmethod
+    def open(cls, data: str | Path) -> "Cluster":
+        """The cluster that `up` made in this directory, whether it runs or not."""
+        path = Path(data).resolve()
+        file = layout.read(path)
+        if file is None:
+            raise Failure(f"There is no cluster in {path}. Start one with: oncelog up")
+        cluster = cls(len(file.nodes), data=path, profile=file.profile)
+        cluster._adopt(file)
+        return cluster
+
+    def __enter__(self) -> "Cluster":
+        self.up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down(purge=self.is_temporary)
+
+    # --- what a person asks it
+
+    @property
+    def file(self) -> ClusterFile:
+        """What cluster.json says."""
+        if self._file is None:
+            raise Failure("The cluster has not been started: call up() or use `with`.")
+        return self._file
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port,host:port,... of all nodes."""
+        return self.file.bootstrap
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The ids in order."""
+        return self.file.node_ids
+
+    def client_config(self, **settings: Any) -> dict[str, Any]:
+        """A configuration for confluent-kafka; give dotted keys by `**{"acks": "all"}`."""
+        return {"bootstrap.servers": self.bootstrap, **settings}
+
+    def node(self, node_id: int) -> NodeProcess:
+        """One node as a process."""
+        self.file.entry(node_id)
+        return self._nodes[node_id]
+
+    def status(self) -> list[NodeStatus]:
+        """The processes as the operating system sees them."""
+        return [self._nodes[i].status() for i in self.node_ids]
+
+    def ask(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Run `work(admin)` with a `client.admin.Admin` and return what it returns."""
+        from .blocking_admin import blocking_admin
+
+        with self._admin_lock:
+            if self._admin is None:
+                self._admin = blocking_admin(self.bootstrap)
+        return self._admin.run(work)
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads the partition; Failure when it has no leader now."""
+        for p in self.ask(lambda admin: admin.describe_topics([topic])):
+            if p.partition == partition:
+                if p.leader < 0:
+                    raise Failure(f"{topic}/{partition} has no leader at the moment.")
+                return p.leader
+        raise Failure(f"There is no partition {topic}/{partition}.")
+
+    def coordinator(self, kind: Literal["group", "txn"], name: str) -> int:
+        """The node that coordinates a group or a transactional id, there already or not."""
+        key_type = {"group": 0, "txn": 1}[kind]
+        return self.ask(lambda admin: admin.find_coordinator(name, key_type))
+
+    def controller(self) -> int:
+        """The node whose voter leads the metadata group."""
+        return self.ask(lambda admin: admin.controller())
+
+    def resolve(self, target: int | str, *, states: Iterable[str] = ("running",)) -> int:
+        """The node that a target means now; `random` draws among nodes in these states."""
+        meant = targets.parse(str(target))
+        if isinstance(meant, targets.NodeNumber):
+            return self.file.entry(meant.node_id).node_id
+        if isinstance(meant, targets.LeaderOf):
+            return self.leader(meant.topic, meant.partition)
+        if isinstance(meant, targets.CoordinatorOf):
+            return self.coordinator(meant.kind, meant.name)
+        if isinstance(meant, targets.Controller):
+            return self.controller()
+        allowed = frozenset(states)
+        fitting = [s.node_id for s in self.status() if s.state in allowed]
+        return targets.choose(fitting, self._random)
+
+    # --- life
+
+    def up(self, on_ready: Callable[[int], None] = lambda node_id: None) -> None:
+        """Start all nodes and return when each has proved that it serves.
+
+        A directory with a stopped cluster is started again on its data. Failure, and nothing left
+        running, when it cannot be done.
+        """
+        with layout.locked(self.data):
+            known = layout.read(self.data)
+            if known is None:
+                layout.require_usable(self.data)
+                file = self._plan.new_file()
+            else:
+                self._adopt(known)
+                running = [i for i in self.node_ids if self._nodes[i].find(thorough=True)]
+                file = self._plan.reused_file(self.data, known, running)
+            ports.require_free([node.port for node in file.nodes])
+            file.is_complete = False
+            layout.write(self.data, file)  # before anything runs: `down` must find it
+            self._adopt(file)
+            try:
+                layout.make_peer_directory(Path(file.peer_directory))
+                self._start(self.node_ids, on_ready)
+            except BaseException:
+                with contextlib.suppress(Failure):
+                    self._end_all(is_graceful=False)
+                if known is None and self.is_temporary:
+                    self._purge()
+                raise
+            file.is_complete = True
+            layout.write(self.data, file)
+
+    def down(self, *, purge: bool = False) -> list[int]:
+        """Stop every node, gracefully where it listens; `purge` removes the data too.
+
+        Returns the nodes that were asked to stop, did not, and had to be killed: a defect of ours.
+        """
+        self._close_admin()
+        with layout.locked(self.data):
+            killed = self._end_all(is_graceful=not purge)
+            layout.remove_peer_directory(Path(self.file.peer_directory))
+            if purge:
+                self._purge()
+        return killed
+
+    def start(self, target: int | str, on_ready: Callable[[int], None] = lambda _: None) -> int:
+        """Start a node that is down; returns when it has proved that it serves."""
+        node_id = self.resolve(target, states=("down",))
+        if self.node(node_id).find(thorough=True) is not None:
+            raise Failure(f"Node {node_id} runs already. See: oncelog ps")
+        layout.make_peer_directory(Path(self.file.peer_directory))
+        ports.require_free([self.file.entry(node_id).port])
+        self._start([node_id], on_ready)
+        return node_id
+
+    def start_all(self, node_ids: Iterable[int]) -> None:
+        """Start several nodes in this order, then wait for all: none may be ready alone."""
+        layout.make_peer_directory(Path(self.file.peer_directory))
+        self._start(list(node_ids), lambda _: None)
+
+    def restart(self, target: int | str) -> int:
+        """Stop gracefully, start again on the same data."""
+        node_id = self.stop(target)
+        return self.start(node_id)
+
+    # --- faults
+
+    def kill(self, target: int | str) -> int:
+        """kill -9; returns the node's id when the pid is gone and the port refuses."""
+        node_id = self.resolve(target, states=("running", "paused"))
+        self.node(node_id).kill()
+        return node_id
+
+    def stop(self, target: int | str) -> int:
+        """SIGTERM; returns when the node has moved its leaders away and ended."""
+        node_id = self.resolve(target, states=("running", "paused"))
+        self.node(node_id).terminate()
+        return node_id
+
+    def pause(self, target: int | str) -> int:
+        """SIGSTOP; returns when the process is in state T: it holds all and answers nothing."""
+        node_id = self.resolve(target)
+        self.node(node_id).pause()
+        return node_id
+
+    def resume(self, target: int | str) -> int:
+        """SIGCONT after `pause`."""
+        node_id = self.resolve(target, states=("paused",))
+        self.node(node_id).resume()
+        return node_id
+
+    def partition(self, one: Iterable[int], other: Iterable[int], *, one_way: bool = False) -> None:
+        """Cut the links between two groups of nodes; `one_way`: only from `one` to `other`.
+
+        Clients still reach every node. The cut lives in the nodes: a restart heals it.
+        """
+        left, right = list(one), list(other)
+        for node_id in {*left, *right}:
+            self.node(node_id)  # a node that there is; nothing is cut before that is known
+        for a in left:
+            for b in right:
+                cut = {"op": "cut", "inbound": not one_way, "outbound": True}
+                self.ask_node(a, {**cut, "peer": b})
+                if not one_way:
+                    self.ask_node(b, {**cut, "peer": a})
+
+    def slow(self, target: int | str, delay_ms: int) -> int:
+        """Delay what a node sends to its peers; returns the node's id."""
+        node_id = self.resolve(target)
+        for peer in self.node_ids:
+            if peer != node_id:
+                self.ask_node(node_id, {"op": "delay", "peer": peer, "delay_ms": delay_ms})
+        return node_id
+
+    def ask_node(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
+        """Ask a node through the door it keeps for its owner (counters, link faults)."""
+        return admin_socket_client.ask(Path(self.file.peer_directory), node_id, request)
+
+    def heal(self) -> None:
+        """Mend links, resume what is paused, start what is down."""
+        for status in self.status():
+            if status.state == "paused":
+                self.resume(status.node_id)
+        running = [s.node_id for s in self.status() if s.state == "running"]
+        for node_id in running:
+            self.ask_node(node_id, {"op": "heal"})
+        self.start_all([i for i in self.node_ids if i not in running])
+
+    def wait_for_isr(self, topic: str, size: int, *, timeout_s: float = 30.0) -> None:
+        """Return when every partition of the topic has a leader and `size` replicas in sync."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.ask(lambda admin: _described(admin, topic))
+            short = [p for p in found if p.leader < 0 or len(p.isr) < size]
+            if found and not short:
+                return
+            if time.monotonic() > deadline:
+                names = ", ".join(f"{p.topic}/{p.partition} ISR {list(p.isr)}" for p in short[:3])
+                raise Failure(f"Not all replicas came into sync in {timeout_s:.0f} s: {names}.")
+            time.sleep(0.02)
+
+    # --- inner
+
+    def _adopt(self, file: ClusterFile) -> None:
+        self._file = file
+        for entry in file.nodes:
+            known = self._nodes.get(entry.node_id)
+            if known is None or known.entry != entry:
+                self._nodes[entry.node_id] = self.node_type(self.data, entry)
+
+    def _start(self, node_ids: Iterable[int], on_ready: Callable[[int], None]) -> None:
+        started = [self._nodes[i] for i in node_ids]
+        for node in started:
+            node.directory.mkdir(exist_ok=True)
+            values = properties.node_properties(
+                node_id=node.node_id,
+                address=(node.entry.host, node.entry.port),
+                cluster_id=self.file.cluster_id,
+                voters=self.node_ids,
+                directory=node.directory,
+                peer_directory=Path(self.file.peer_directory),
+                settings=self.file.settings,
+            )
+            node.properties.write_text(properties.render(values))
+            node.spawn()
+        from .blocking_admin import run_apart
+        from .readiness import wait_until_ready  # after the nodes are on their way: import costs
+
+        waiting = wait_until_ready(
+            started, self.file.cluster_id, timeout_s=READY_TIMEOUT_S, on_ready=on_ready
+        )
+        run_apart(waiting)
+
+    def _end_all(self, *, is_graceful: bool) -> list[int]:
+        """End all nodes, also those of a killed `up`; returns those that did not when asked."""
+        alive = [n for n in self._nodes.values() if n.find(thorough=True) is not None]
+        killed: list[int] = []
+        ending = [
+            threading.Thread(target=_end, args=(node, is_graceful, killed), daemon=True)
+            for node in alive
+        ]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()
+        left = [n.node_id for n in alive if n.find(thorough=True) is not None]
+        if left:
+            raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
+        return sorted(killed)
+
+    def _purge(self) -> None:
+        layout.remove_peer_directory(Path(self.file.peer_directory))
+        for node in self._nodes.values():
+            shutil.rmtree(node.directory, ignore_errors=True)
+        for name in (layout.CLUSTER_FILE, layout.LOCK_FILE):
+            (self.data / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.data.rmdir()  # stays when a person put something there
+
+    def _close_admin(self) -> None:
+        with self._admin_lock:
+            if self._admin is not None:
+                self._admin.close()
+                self._admin = None
+
+
+async def _described(admin: Any, topic: str) -> list[Any]:
+    """Its partitions; none while a broker that answers has not heard of the topic yet."""
+    from ...wire.errors import UnknownTopicOrPartition
+
+    try:
+        return await admin.describe_topics([topic])
+    except UnknownTopicOrPartition:
+        return []
+
+
+def _end(node: NodeProcess, is_graceful: bool, killed: list[int]) -> None:
+    if is_graceful:
+        with contextlib.suppress(Failure):
+            node.terminate()
+            return
+    with contextlib.suppress(Failure):
+        node.kill()
+        if is_graceful:
+            killed.append(node.node_id)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _hex(digits: int) -> str:
+    return f"{random.SystemRandom().getrandbits(4 * digits):0{digits}x}"

@@ -1,0 +1,104 @@
+"""What `up` would make of its options, and whether a directory fits them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...node.cluster_id import new_cluster_id
+from . import layout, ports, properties
+from .failure import Failure
+from .layout import ClusterFile, NodeEntry
+
+NODE_COUNTS = (1, 3, 4, 5)
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """The options; Failure when they make no sense. None: the default for so many nodes."""
+
+    nodes: int
+    first_id: int = 1
+    first_port: int | None = None
+    profile: str = "local"
+    replication_factor: int | None = None
+    min_insync_replicas: int | None = None
+    transaction_shards: int | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        if self.nodes == 2:
+            raise Failure(
+                "Two nodes are worse than one: neither has a majority without the other, so "
+                "losing either stops all decisions. Take 1 or 3."
+            )
+        if self.nodes not in NODE_COUNTS:
+            raise Failure(f"A cluster has 1, 3, 4 or 5 nodes, not {self.nodes}.")
+        if self.profile not in properties.PROFILES:
+            have = ", ".join(properties.PROFILES)
+            raise Failure(f"There is no profile {self.profile!r}; there are {have}.")
+        if not 1 <= self._replicas <= self.nodes:
+            raise Failure(f"{self._replicas} replicas do not fit on {self.nodes} nodes.")
+        if not 1 <= self._min_insync <= self._replicas:
+            raise Failure(
+                f"min.insync.replicas={self._min_insync} can never be met by {self._replicas} "
+                "replicas."
+            )
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of all nodes of a new cluster."""
+        return properties.cluster_settings(
+            self.profile,
+            nodes=self.nodes,
+            replication_factor=self._replicas,
+            min_insync_replicas=self._min_insync,
+            transaction_shards=self.transaction_shards,
+            overrides=self.overrides,
+        )
+
+    def new_file(self) -> ClusterFile:
+        """A new cluster."""
+        entries = self._entries(range(self.first_id, self.first_id + self.nodes))
+        cluster_id = new_cluster_id()
+        peers = str(layout.peer_directory_for(cluster_id))
+        return ClusterFile(cluster_id, peers, self.profile, entries, self.settings)
+
+    def reused_file(self, data: Path, known: ClusterFile, running: Sequence[int]) -> ClusterFile:
+        """The cluster that a directory holds, with what was asked for on top.
+
+        Failure when it runs, or when it is of another size.
+        """
+        if running:
+            which = ", ".join(str(i) for i in running)
+            state = "runs in" if known.is_complete else "was left half started in"
+            raise Failure(
+                f"A cluster {state} {data} (nodes running: {which}). Look at it with "
+                "`oncelog ps`, end it with `oncelog down`, or choose another --data."
+            )
+        if len(known.nodes) != self.nodes:
+            raise Failure(
+                f"{data} holds a cluster of {len(known.nodes)} nodes, not {self.nodes}; the number "
+                "of voters is fixed for a cluster's life. Choose another --data, or remove it "
+                "with: oncelog down --purge"
+            )
+        layout.require_same_cluster(data, known)
+        if self.first_port is not None:
+            known.nodes = self._entries(known.node_ids)
+        known.settings |= self.overrides
+        return known
+
+    def _entries(self, ids: Sequence[int]) -> list[NodeEntry]:
+        if self.first_port is None:
+            chosen = ports.free_ports(len(ids))
+        else:
+            chosen = [self.first_port + i for i in range(len(ids))]
+        return [NodeEntry(i, HOST, port) for i, port in zip(ids, chosen, strict=True)]
+
+    @property
+    def _replicas(self) -> int:
+        return self.replication_factor or min(3, self.nodes)
+
+    @property
+    def _min_insync(self) -> int:
+        return self.min_insync_replicas or (2 if self._replicas >= 3 else 1)

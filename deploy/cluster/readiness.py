@@ -1,0 +1,88 @@
+"""Prove that nodes serve, instead of assuming it.
+
+A node is ready when all of this holds: the process that we know is alive and itself owns the
+listening port; the listener answers with this cluster's id; the answer lists this node under this
+address; and the node is not fenced. An open port alone proves nothing, a stranger may hold it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from ...client.admin import DESCRIBE_CLUSTER
+from ...client.cluster_view import METADATA, read_metadata
+from ...client.connection import Connection
+from ...wire.errors import KafkaError
+from .failure import Failure
+from .node_process import NodeProcess
+
+POLL_S = 0.01
+ANSWER_TIMEOUT_MS = 2_000
+
+
+async def wait_until_ready(
+    nodes: Iterable[NodeProcess],
+    cluster_id: str,
+    *,
+    timeout_s: float,
+    on_ready: Callable[[int], None] = lambda node_id: None,
+) -> None:
+    """Return when every one of these nodes has proved itself; Failure says which one did not."""
+    deadline = time.monotonic() + timeout_s
+    async with asyncio.TaskGroup() as group:
+        for node in nodes:
+            group.create_task(_wait_for(node, cluster_id, deadline, on_ready))
+
+
+async def _wait_for(
+    node: NodeProcess, cluster_id: str, deadline: float, on_ready: Callable[[int], None]
+) -> None:
+    missing = "its process was not found"
+    while True:
+        process = node.find()
+        if process is None:
+            code = node.exit_code()
+            told = f" with exit code {code}" if code is not None else ""
+            last = next((x for x in reversed(node.log_tail().splitlines()) if x.strip()), "")
+            raise Failure(
+                f"Node {node.node_id} ended{told} before it served. "
+                f"Its last words: {last or '(none)'}. The whole log: {node.log}"
+            )
+        try:
+            missing = await _what_is_missing(node, cluster_id) or ""
+        except KafkaError as problem:
+            missing = str(problem)
+        if not missing and not node.owns_its_port(process.pid):
+            missing = f"port {node.entry.port} answers, but it is not pid {process.pid} that does"
+        if not missing:
+            on_ready(node.node_id)
+            return
+        if time.monotonic() > deadline:
+            raise Failure(
+                f"Node {node.node_id} (pid {process.pid}) is not ready: {missing}. See {node.log}"
+            )
+        await asyncio.sleep(POLL_S)
+
+
+async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str | None:
+    """Ask the listener; a sentence about what does not fit yet, None when all does."""
+    entry = node.entry
+    connection = await Connection.open(entry.host, entry.port, timeout_ms=ANSWER_TIMEOUT_MS)
+    try:
+        seen = read_metadata(await connection.call(METADATA, {"topics": []}))
+        if seen.cluster_id != cluster_id:
+            return f"{entry.host}:{entry.port} answers for cluster {seen.cluster_id}"
+        broker = seen.brokers.get(node.node_id)
+        if broker is None:
+            return "it is not among the live brokers yet"
+        if (broker.host, broker.port) != (entry.host, entry.port):
+            return f"it is registered at {broker.host}:{broker.port}"
+        if connection.versions.get(DESCRIBE_CLUSTER, (0, 0))[1] >= 2:
+            values = {"endpoint_type": 1, "include_fenced_brokers": True}
+            answer = await connection.call(DESCRIBE_CLUSTER, values)
+            fenced = {int(b.broker_id) for b in answer.brokers if b.is_fenced}
+            if node.node_id in fenced:
+                return "it is still fenced"
+    finally:
+        connection.close()
+    return None

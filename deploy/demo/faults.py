@@ -1,0 +1,208 @@
+"""The demo's faults, inflicted: each is aimed at work in flight, and proved to have happened.
+
+Kinds and their purpose stand in fault_plan.py. After each the conductor waits until every replica
+is in sync again, so that one fault does not become another.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..cluster.failure import Failure
+from ..cluster.local_cluster import Cluster
+from .batch_trace import TraceCounts
+from .engine import FAILOVER_TIMEOUT_S, Effect, Engine
+from .fault_plan import Fault
+from .stream import Stream
+
+STALL_S, LONE_LEADER_S, MISSED_S = 1.2, 0.6, 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class FaultReport:
+    """What one fault did, as far as the producer and the engine could tell."""
+
+    kind: str
+    what: str
+    failover_ms: float | None  # until whatever was struck went on; None: nothing was killed
+    batches: TraceCounts
+    open_transactions: int  # when it struck
+
+
+class Faults:
+    """Strikes a running demo."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        stream: Stream,
+        engine: Engine,
+        *,
+        topics: list[str],
+        partitions: int,
+    ) -> None:
+        self.cluster, self.stream, self.engine = cluster, stream, engine
+        self.source, self.topics = topics[0], topics
+        self.partitions = partitions  # of the source
+
+    def inflict(self, fault: Fault) -> FaultReport:
+        """Do it, wait until the cluster is whole again, and tell."""
+        before = self.stream.trace.counts
+        inflict: Mapping[str, Callable[[Fault], Effect]] = {
+            "kill": self._kill,
+            "two": self._two,
+            "stall": self._stall,
+            "stall-kill": self._stall_and_kill,
+            "blackout": self._blackout,
+        }
+        effect = inflict.get(fault.kind, self.engine.inflict)(fault)
+        self.wait_until_whole()
+        self.check()
+        batches = self.stream.trace.counts.since(before)
+        return FaultReport(
+            fault.kind, effect.what, effect.failover_ms, batches, effect.open_transactions
+        )
+
+    def wait_until_whole(self) -> None:
+        """Return when every replica of every topic is in sync."""
+        for topic in self.topics:
+            self.cluster.wait_for_isr(topic, len(self.cluster.node_ids))
+
+    def check(self) -> None:
+        """Raise what stopped the stream or the engine."""
+        if self.stream.fatal is not None:
+            raise self.stream.fatal
+        self.engine.check()
+
+    # --- of brokers
+
+    def _kill(self, fault: Fault) -> Effect:
+        node = self._leader(fault.partition)
+        killed_at, hit = self._kill_in_a_burst(node, fault.burst_s)
+        failover_ms = self._await_writes(killed_at)
+        time.sleep(fault.outage_s)
+        self.cluster.start(node)
+        what = f"killed node {node}, leader of {self.source}/{fault.partition}"
+        return Effect(what, hit, failover_ms)
+
+    def _two(self, fault: Fault) -> Effect:
+        first = self._leader(fault.partition)
+        killed_at, first_hit = self._kill_in_a_burst(first, fault.burst_s)
+        first_ms = self._await_writes(killed_at)
+        self.cluster.start(first)
+        second = self._leader((fault.partition + 1) % self.partitions)
+        killed_at, hit = self._kill_in_a_burst(second, fault.burst_s)
+        self.cluster.start(second)  # the first may be out of sync still: two are needed
+        second_ms = self._await_writes(killed_at)
+        what = f"killed node {first} and, as soon as it was back, node {second}"
+        return Effect(what, first_hit + hit, max(first_ms, second_ms))
+
+    def _stall(self, fault: Fault) -> Effect:
+        node = self._followers(fault.partition)[0]
+        with bursting(self.stream):
+            time.sleep(fault.burst_s)
+            hit = self.engine.open_transactions()
+            self.cluster.pause(node)
+        time.sleep(STALL_S)
+        self.cluster.resume(node)
+        return Effect(f"node {node}, a follower, stood still for {STALL_S} s", hit)
+
+    def _stall_and_kill(self, fault: Fault) -> Effect:
+        leader, followers = self._leader(fault.partition), self._followers(fault.partition)
+        led, hit = self._led_by(leader), self.engine.open_transactions()
+        for node in followers:
+            self.cluster.pause(node)
+        with bursting(self.stream):
+            time.sleep(LONE_LEADER_S)
+            self.cluster.kill(leader)
+            killed_at = time.monotonic()
+            self.stream.watch(led)
+        for node in followers:
+            self.cluster.resume(node)
+        failover_ms = self._await_writes(killed_at)
+        time.sleep(fault.outage_s)
+        self.cluster.start(leader)
+        what = f"nodes {followers} stood still, leader {leader} went on alone and was killed"
+        return Effect(what, hit, failover_ms)
+
+    def _blackout(self, fault: Fault) -> Effect:
+        leader = self._leader(fault.partition)
+        first, other = self._followers(fault.partition)
+        self.cluster.kill(first)
+        self._wait_until_out_of_sync(first)
+        with bursting(self.stream):
+            time.sleep(fault.burst_s)
+        time.sleep(MISSED_S)
+        with bursting(self.stream):
+            time.sleep(fault.burst_s)
+            hit = self.engine.open_transactions()
+            self.cluster.kill(leader)
+            self.cluster.kill(other)
+            killed_at = time.monotonic()
+            self.stream.watch(range(self.partitions))
+        time.sleep(fault.outage_s)
+        self.cluster.start_all([first, other])
+        failover_ms = self._await_writes(killed_at)
+        self.cluster.start(leader)
+        what = f"node {first} missed something, {leader} and {other} died at once, it came first"
+        return Effect(what, hit, failover_ms)
+
+    # --- parts of faults
+
+    def _kill_in_a_burst(self, node: int, burst_s: float) -> tuple[float, int]:
+        """When it died, and how many transactions were open then."""
+        led = self._led_by(node)
+        with bursting(self.stream):
+            time.sleep(burst_s)
+            hit = self.engine.open_transactions()
+            self.cluster.kill(node)
+            killed_at = time.monotonic()
+            self.stream.watch(led)
+        return killed_at, hit
+
+    def _await_writes(self, killed_at: float) -> float:
+        """Milliseconds until every watched partition acknowledged a row handed over later."""
+        deadline = killed_at + FAILOVER_TIMEOUT_S
+        while None in (seen := self.stream.first_acknowledged_at()).values():
+            self.check()
+            if time.monotonic() > deadline:
+                mute = sorted(p for p, at in seen.items() if at is None)
+                raise Failure(
+                    f"{self.source}/{mute} acknowledged nothing for {FAILOVER_TIMEOUT_S:.0f} s "
+                    f"after the kill. The nodes' logs are under {self.cluster.data}."
+                )
+            time.sleep(0.002)
+        return (max((at for at in seen.values() if at), default=killed_at) - killed_at) * 1000
+
+    def _leader(self, partition: int) -> int:
+        return self.cluster.leader(self.source, partition)
+
+    def _led_by(self, node: int) -> list[int]:
+        described = self.cluster.ask(lambda admin: admin.describe_topics([self.source]))
+        return [p.partition for p in described if p.leader == node]
+
+    def _followers(self, partition: int) -> list[int]:
+        leader = self._leader(partition)
+        return [node for node in self.cluster.node_ids if node != leader]
+
+    def _wait_until_out_of_sync(self, node: int) -> None:
+        deadline = time.monotonic() + FAILOVER_TIMEOUT_S
+        while time.monotonic() < deadline:
+            described = self.cluster.ask(lambda admin: admin.describe_topics(self.topics))
+            if all(node not in p.isr for p in described):
+                return
+            time.sleep(0.02)
+        raise Failure(f"Node {node} is dead and still counted as in sync.")
+
+
+class bursting:
+    """Full speed inside the `with`."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._stream.burst.set()
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.burst.clear()

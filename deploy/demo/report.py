@@ -1,0 +1,179 @@
+"""How the demo is shown: a line of progress, a line a fault, the verdict."""
+
+import sys
+import threading
+import time
+from typing import Any
+
+from ..cluster.local_cluster import Cluster
+from . import output_judge
+from .engine import Engine
+from .run import BREAKS, ENRICHED, TOPIC, DemoReport, describe
+from .stream import Stream
+from .stream_judge import KINDS as INPUT_KINDS
+
+WHAT_IS_BROKEN = {
+    "acks=1": "the leader answers before anybody else has the record",
+    "acks=0": "the producer does not wait for any answer",
+    "idempotence=off": "a batch that is sent again is not recognised",
+    "unclean": "min.insync.replicas=1, and a replica that missed records may lead",
+    "fence=off": "offsets are sent without the group's metadata: nobody sees that a worker is late",
+}
+
+
+class Screen:
+    """The words while it runs, on stderr; a live line when a person watches."""
+
+    def __init__(self, seed: int, broken: str, engine: str) -> None:
+        self._started = time.monotonic()
+        self._is_live = sys.stderr.isatty()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        how = f" --engine {engine}" + (f" --break {broken}" if broken != "none" else "")
+        self.say(f"seed {seed}   (again: oncelog demo --seed {seed}{how})")
+        if broken != "none":
+            self.say(f"one guarantee is taken away: {broken}: {WHAT_IS_BROKEN[broken]}")
+
+    def started(self, cluster: Cluster) -> None:
+        """The cluster serves."""
+        self.say(f"{len(cluster.node_ids)} nodes serve: {cluster.bootstrap}")
+
+    def follow(self, stream: Stream, engine: Engine) -> None:
+        """Show how far everybody is, a few times a second."""
+        if self._is_live:
+            threading.Thread(target=self._tick, args=(stream, engine), daemon=True).start()
+
+    def say(self, text: str) -> None:
+        """One line."""
+        with self._lock:
+            erase = "\r\x1b[K" if self._is_live else ""
+            seconds = time.monotonic() - self._started
+            print(f"{erase}{seconds:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """No more progress."""
+        self._over.set()
+        self.say("read back and judged")
+
+    def _tick(self, stream: Stream, engine: Engine) -> None:
+        while not self._over.wait(0.2):
+            done = engine.outputs()
+            with self._lock:
+                line = f"{stream.handed_over:,} flights handed over, "
+                line += f"{len(stream.acknowledged):,} acknowledged, {done:,} enriched"
+                print(f"\r\x1b[K          {line}", end="", file=sys.stderr, flush=True)
+
+
+def print_verdict(report: DemoReport) -> None:
+    """The end of the story, on stdout."""
+    inputs, outputs = report.inputs, report.outputs
+    assert inputs is not None and outputs is not None
+    print()
+    _print_number(inputs.handed_over, f"flights handed over, {inputs.acknowledged:,} acknowledged")
+    _print_number(inputs.read, f"records in {TOPIC}, {inputs.distinct:,} distinct")
+    _print_counts({kind: inputs.count(kind) for kind in INPUT_KINDS})
+    _print_number(outputs.read, f"records in {ENRICHED}, made of {outputs.distinct:,} inputs")
+    _print_counts({kind: outputs.count(kind) for kind in output_judge.KINDS})
+    account = report.account
+    _print_number(account.count, account.words)
+    if report.engine == "workers":
+        not_known = "outputs of transactions that were not known to be committed"
+        _print_number(account.withheld, not_known)
+    found = {f.kind: f.count for f in report.at_the_end}
+    _print_counts({kind: found.get(kind, 0) for kind in output_judge.END_KINDS})
+    sums = report.wrong_sums
+    right = report.groups - (sums.count if sums else 0)
+    _print_number(right, f"of {report.groups} sums by {report.sums_by} equal to the CSV's")
+    print(_faults(report))
+    if report.fatal_errors:
+        print(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
+    for finding in report.findings:
+        print(f"  {finding.kind}: {finding.count:,}, for instance {finding.examples[0]}")
+    print()
+    print(sentence(report))
+
+
+def _print_number(number: int, what: str) -> None:
+    print(f"{number:>9,}  {what}")
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    print(" " * 11 + ", ".join(f"{count:,} {kind}" for kind, count in counts.items()))
+
+
+def _faults(report: DemoReport) -> str:
+    times = sorted(f.failover_ms for f in report.faults if f.failover_ms is not None)
+    again = sum(f.batches.sent_again for f in report.faults)
+    unanswered = sum(f.batches.unanswered for f in report.faults)
+    opened = sum(f.open_transactions for f in report.faults)
+    listed = ", ".join(f"{t:.0f}" for t in times)
+    return (
+        f"{len(report.faults)} faults hit {opened} open transactions and {unanswered} batches in "
+        f"flight, of which {again} were sent again\nafter kills it went on in (ms): {listed}"
+    )
+
+
+def sentence(report: DemoReport) -> str:
+    """The verdict in one sentence."""
+    took = f"seed {report.seed}, {report.seconds:.0f} s"
+    if report.findings:
+        named = ", ".join(f"{f.count:,} {f.kind}" for f in report.findings)
+        why = f" Without {_guarantee(report.broken)}" if report.broken != "none" else ""
+        return f"VIOLATED: {named} ({took}).{why}"
+    if not report.is_proof:
+        return f"NOT A PROOF: no kill hit work in flight ({took}). Run it again."
+    if report.broken != "none":
+        return f"Nothing was lost or doubled this time, by luck ({took})."
+    return f"EXACTLY ONCE: each flight counts once, from the producer to the sums ({took})."
+
+
+def as_json(report: DemoReport) -> dict[str, Any]:
+    """Everything, for programs."""
+    inputs, outputs = report.inputs, report.outputs
+    assert inputs is not None and outputs is not None
+    return {
+        "seed": report.seed,
+        "break": report.broken,
+        "engine": report.engine,
+        "verdict": "violated" if report.findings else "ok" if report.is_proof else "no proof",
+        "handed_over": inputs.handed_over,
+        "acknowledged": inputs.acknowledged,
+        "read": inputs.read,
+        "distinct": inputs.distinct,
+        "outputs_read": outputs.read,
+        "outputs_distinct": outputs.distinct,
+        "sums_read": outputs.sums_read,
+        "transactions": dict(report.account.transactions),
+        "outputs_withheld": report.account.withheld,
+        "restarts": report.restarts,
+        "violations": [
+            {"kind": f.kind, "count": f.count, "examples": f.examples} for f in report.findings
+        ],
+        "failures": report.failures,
+        "fatal_errors": report.fatal_errors,
+        "seconds": round(report.seconds, 1),
+        "faults": [
+            {
+                "kind": f.kind,
+                "what": f.what,
+                "failover_ms": round(f.failover_ms, 1) if f.failover_ms is not None else None,
+                "open_transactions": f.open_transactions,
+                "batches_unacknowledged": f.batches.unanswered,
+                "records_unacknowledged": f.batches.unanswered_records,
+                "batches_sent_again": f.batches.sent_again,
+                "told": describe(f),
+            }
+            for f in report.faults
+        ],
+    }
+
+
+def _guarantee(broken: str) -> str:
+    assert broken in BREAKS
+    return {
+        "acks=1": "acks=all an acknowledgement is a hope.",
+        "acks=0": "acknowledgements delivery is at most once.",
+        "idempotence=off": "idempotence delivery is at least once.",
+        "unclean": "min.insync.replicas and clean elections the past can be replaced.",
+        "fence=off": "the group's metadata two workers can do the same work.",
+    }[broken]

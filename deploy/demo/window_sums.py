@@ -1,0 +1,87 @@
+"""The sums that the Spark job keeps, judged: by origin, carrier and month, one record a change.
+
+Pure. A record's key is ORIGIN/CARRIER/FIRST-DAY-OF-THE-MONTH, its value a JSON object with flights,
+arrivals (those whose delay is known), minutes of arrival delay, miles. All records of a key stand
+in one partition, and each counts more flights than the one before: a batch that was written twice
+would show itself. The last one must be the sum of all inputs.
+"""
+
+import csv
+import io
+import itertools
+import json
+import zipfile
+from collections import defaultdict
+
+from . import flights
+from .output_judge import Inputs, Records, Totals
+from .stream_judge import Tally
+
+FIELDS = ("flights", "arrivals", "minutes", "miles")
+ORIGIN = 12
+NOT_KNOWN = ("", "NA")
+
+
+def judge_window_sums(inputs: Inputs, records: Records, wrong: Tally) -> tuple[int, Totals]:
+    """How many records there are, and the last sum of each key."""
+    last: Totals = {}
+    home: dict[tuple[str | int, ...], int] = {}
+    count = 0
+    for partition, offset, key, value in records:
+        count += 1
+        here = f"{partition}@{offset}"
+        try:
+            group, sums = read_sum(key, value)
+        except ValueError:
+            wrong.add(lambda h=here, v=value: f"{h}: {v[:60]!r}")
+            continue
+        before = last.get(group)
+        if home.setdefault(group, partition) != partition:
+            wrong.add(lambda h=here, g=group: f"{h}: {_name(g)} is also in {home[g]}")
+        elif before is not None and sums[0] <= before[0]:
+            wrong.add(lambda h=here, g=group, s=sums, b=before: f"{h}: {_name(g)} {s} after {b}")
+        last[group] = sums
+    added: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0] * len(FIELDS))
+    for values in inputs.values():
+        for value in values.values():
+            _, *row = value.decode().split(",")
+            _add(added, row)
+    for group, sums in added.items():
+        if last.get(group) != tuple(sums):
+            wrong.add(lambda g=group, s=sums: f"{_name(g)} ends with {last.get(g)}, not {tuple(s)}")
+    for group in last.keys() - added.keys():
+        wrong.add(lambda g=group: f"{_name(g)} is there, and no flight of it")
+    return count, last
+
+
+def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int, ...]]:
+    """A record of sums: (origin, carrier, month), and the numbers of FIELDS. Raises ValueError."""
+    origin, carrier, day = key.decode().split("/")
+    found = json.loads(value)
+    if not isinstance(found, dict) or set(found) != set(FIELDS) or not day.endswith("-01"):
+        raise ValueError(f"{value[:60]!r} is no sum")
+    return (origin, carrier, int(day[5:7])), tuple(int(found[name]) for name in FIELDS)
+
+
+def sums_of_csv(rows: int | None = None) -> Totals:
+    """The sums straight from the CSV, by the csv module: the independent computation."""
+    added: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0] * len(FIELDS))
+    with zipfile.ZipFile(flights.archive()) as zipped, zipped.open("flights.csv") as file:
+        reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+        next(reader)
+        for row in itertools.islice(reader, rows):
+            _add(added, row)
+    return {group: tuple(sums) for group, sums in added.items()}
+
+
+def _add(added: dict[tuple[str | int, ...], list[int]], row: list[str]) -> None:
+    sums = added[(row[ORIGIN], row[flights.CARRIER], int(row[flights.MONTH]))]
+    delay = row[flights.ARRIVAL_DELAY]
+    sums[0] += 1
+    sums[1] += delay not in NOT_KNOWN
+    sums[2] += 0 if delay in NOT_KNOWN else int(delay)
+    sums[3] += int(row[flights.DISTANCE])
+
+
+def _name(group: tuple[str | int, ...]) -> str:
+    return "/".join(map(str, group))

@@ -1,0 +1,170 @@
+"""Ways from clients to brokers on which what is sent can be held, delayed or lost.
+
+One listener for each broker, all in one thread with an event loop of its own. Requests are passed
+frame by frame, so that one request of a kind can be held while other connections go on; it travels
+on when it is let go, even when its client has given up and closed: just as on a network that
+delivers late. A cut way says nothing, and is reset when it is mended.
+"""
+
+import asyncio
+import contextlib
+import struct
+import threading
+from collections.abc import Iterable
+
+from ..cluster.failure import Failure
+
+FRAME_BYTES_MAX = 128 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+START_TIMEOUT_S = 10.0
+TURNS_TO_CLOSE = 5  # of the loop: a transport is closed by the turn after the next
+
+
+class ClientProxies:
+    """Proxies of some brokers, by the brokers' ports. Methods may be called from any thread."""
+
+    def __init__(self, broker_ports: Iterable[int]) -> None:
+        self.ports: dict[int, int] = {}  # of a broker -> ours
+        self.held = self.delayed = self.dropped = 0
+        self._cut: set[int] = set()
+        self._delay_ms: dict[int, int] = {}
+        self._hold: int | None = None  # the next request of this API
+        self._is_whole = asyncio.Event()
+        self._is_whole.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        for port in broker_ports:
+            self._run(self._listen(port))
+
+    def close(self) -> None:
+        """End all connections, and the thread."""
+        self._run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def cut(self, broker_port: int) -> None:
+        """Nothing comes through to this broker or from it."""
+        self._call(self._break, lambda: self._cut.add(broker_port))
+
+    def delay(self, broker_port: int, delay_ms: int) -> None:
+        """Each request comes so much later."""
+        self._call(lambda: self._delay_ms.update({broker_port: delay_ms}))
+
+    def hold(self, api_key: int) -> None:
+        """The next request of this API is held, with what comes behind it on its connection."""
+
+        def arm() -> None:
+            self._hold = api_key
+
+        self._call(self._break, arm)
+
+    def heal(self) -> None:
+        """Everything goes on its way; what was cut is reset."""
+
+        def mend() -> None:
+            self._hold = None
+            self._delay_ms.clear()
+            self._cut.clear()
+            self._is_whole.set()
+
+        self._call(mend)
+
+    def _break(self) -> None:
+        self._is_whole.clear()
+
+    async def _listen(self, broker_port: int) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            try:
+                with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                    await self._serve(broker_port, reader, writer)
+            finally:
+                writer.close()
+                self._tasks.discard(task)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        self._servers.append(server)
+        self.ports[broker_port] = server.sockets[0].getsockname()[1]
+
+    async def _serve(
+        self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if await self._was_cut(port):
+            return
+        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", port)
+        back = asyncio.create_task(self._answers(port, from_broker, writer))
+        try:
+            await self._requests(port, reader, to_broker)
+        finally:
+            back.cancel()
+            await asyncio.gather(back, return_exceptions=True)
+            to_broker.close()
+
+    async def _requests(
+        self, port: int, reader: asyncio.StreamReader, to_broker: asyncio.StreamWriter
+    ) -> None:
+        while True:
+            length = await reader.readexactly(4)
+            (size,) = struct.unpack(">i", length)
+            if not 2 <= size <= FRAME_BYTES_MAX:
+                return
+            frame = await reader.readexactly(size)
+            if self._hold is not None and struct.unpack_from(">h", frame)[0] == self._hold:
+                self._hold = None
+                self.held += 1
+                await self._is_whole.wait()
+            if delay_ms := self._delay_ms.get(port):
+                self.delayed += 1
+                await asyncio.sleep(delay_ms / 1000)
+            if await self._was_cut(port):
+                return
+            to_broker.write(length + frame)
+            await to_broker.drain()
+
+    async def _answers(
+        self, port: int, from_broker: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await from_broker.read(CHUNK_BYTES):
+                if await self._was_cut(port):
+                    break
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def _was_cut(self, port: int) -> bool:
+        """Whether this way is cut; comes back when it is whole again."""
+        if port not in self._cut:
+            return False
+        self.dropped += 1
+        await self._is_whole.wait()
+        return True
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for _ in range(TURNS_TO_CLOSE):
+            await asyncio.sleep(0)
+
+    def _call(self, *steps) -> None:
+        def all_steps() -> None:
+            for step in steps:
+                step()
+
+        self._loop.call_soon_threadsafe(all_steps)
+
+    def _run(self, work) -> None:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            future.result(START_TIMEOUT_S)
+        except TimeoutError:
+            raise Failure("The proxies of the clients do not answer.") from None

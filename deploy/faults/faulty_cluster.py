@@ -1,0 +1,39 @@
+"""A local cluster whose nodes can be broken inside, too."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ..cluster import admin_socket_client
+from ..cluster.failure import Failure
+from ..cluster.local_cluster import Cluster
+from ..cluster.node_process import NodeProcess
+
+KEPT_OF_A_WIPED_NODE = frozenset({"node.log", "server.properties"})
+
+
+class FaultyNode(NodeProcess):
+    """The process of a node that can be broken inside."""
+
+    module = "oncelog.deploy.faults.faulty_node"
+
+
+class FaultyCluster(Cluster):
+    """See the top of the file."""
+
+    node_type = FaultyNode
+
+    def ask_faults(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
+        """Ask what breaks a node inside; Failure when it does not answer."""
+        return admin_socket_client.ask(Path(self.file.peer_directory), node_id, request, "faults")
+
+    def wipe(self, node_id: int) -> None:
+        """Remove everything that a node that is down has stored; its log of words stays."""
+        node = self.node(node_id)
+        if node.find(thorough=True) is not None:
+            raise Failure(f"Node {node_id} runs: stop it before its data is removed.")
+        for each in node.directory.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each)
+            elif each.name not in KEPT_OF_A_WIPED_NODE:
+                each.unlink()

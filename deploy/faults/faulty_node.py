@@ -1,0 +1,31 @@
+"""`python -m oncelog.deploy.faults.faulty_node --config FILE`: a node that can be broken inside.
+
+As `oncelog.node`, put together with fault points and a clock that jumps; see node_faults.
+"""
+
+import sys
+from pathlib import Path
+
+from ...node import __main__ as node
+from ...node.broker import Broker
+from ...node.config.broker_config import BrokerConfig
+from ...node.environment import Surroundings
+from .node_faults import DOOR, FaultDoor, NodeFaults
+
+
+def faulty_broker(config: BrokerConfig) -> Broker:
+    """A broker whose disk, clock and life are in the hands of a schedule."""
+    faults = NodeFaults()
+    surroundings = Surroundings(clock=faults.clock)
+    broker = Broker(config, fault_point=faults.point, surroundings=surroundings)
+    FaultDoor(Path(config.peer_directory) / f"{DOOR}-{config.node_id}", faults)
+    return broker
+
+
+def main() -> int:
+    """Run the node in the foreground."""
+    return node.main(make=faulty_broker)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""A local cluster under the probe, and what its nodes themselves say meanwhile.
+
+Besides late answers: which brokers the controller fenced although they lived (its log names each
+FenceBroker command), and what the watchdogs of their event loops found.
+"""
+
+import re
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..cluster.failure import Failure
+from .probe import Probe, ProbeResult, targets_of
+
+if TYPE_CHECKING:
+    from ..cluster.local_cluster import Cluster
+
+POLL_S = 0.002
+STALLED = re.compile(r"the event loop was kept for .*")
+FENCED = re.compile(r"FenceBroker\(node_id=(\d+)[^)]*\): done")
+
+
+@dataclass(frozen=True, slots=True)
+class WatchResult:
+    """What was seen of each node.
+
+    fences: how often it was fenced although it had not been killed. stalls: what its watchdog
+    wrote meanwhile. loops: its watchdog's counters; None where it has none.
+    """
+
+    probe: ProbeResult
+    fences: dict[int, int]
+    stalls: dict[int, list[str]]
+    loops: dict[int, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """For a file."""
+        return asdict(self)
+
+
+class ClusterWatch:
+    """Watches a running cluster from `start` to `stop`."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._probe = Probe(targets_of(cluster))
+        self._log_bytes: dict[int, int] = {}
+        self._away: set[int] = set()
+        self._fences: Counter[int] = Counter()
+        self._stalls: defaultdict[int, list[str]] = defaultdict(list)
+
+    def __enter__(self) -> "ClusterWatch":
+        for node_id in self._cluster.node_ids:
+            self._log_bytes[node_id] = self._cluster.node(node_id).log.stat().st_size
+        self._probe.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._probe.close()
+
+    def kill(self, node_id: int) -> None:
+        """kill -9; neither the node's silence nor its fence is a finding until it serves again."""
+        self._read_logs()
+        self._away.add(node_id)
+        self._probe.leave(node_id)
+        self._cluster.kill(node_id)
+
+    def start(self, *node_ids: int) -> None:
+        """Start them again and return when all serve; asked from when their ports are open."""
+        with ThreadPoolExecutor(1) as executor:
+            starting = executor.submit(self._cluster.start_all, node_ids)
+            for node_id in node_ids:
+                while (process := self._cluster.node(node_id).find()) is None:
+                    if starting.done():
+                        break
+                    time.sleep(POLL_S)
+                else:
+                    self._probe.begin(node_id, process.pid)
+            starting.result()
+        self._read_logs()
+        self._away.difference_update(node_ids)
+
+    def stop(self) -> WatchResult:
+        """What was seen."""
+        probe = self._probe.stop()
+        self._read_logs()
+        return WatchResult(probe, dict(self._fences), dict(self._stalls), self._loops())
+
+    def _read_logs(self) -> None:
+        for node_id, position in self._log_bytes.items():
+            with self._cluster.node(node_id).log.open("rb") as file:
+                file.seek(position)
+                text = file.read()
+            whole = text.rfind(b"\n") + 1
+            self._log_bytes[node_id] = position + whole
+            lines = text[:whole].decode(errors="replace")
+            self._stalls[node_id] += STALLED.findall(lines)
+            for fenced in FENCED.findall(lines):
+                if int(fenced) not in self._away:
+                    self._fences[int(fenced)] += 1
+
+    def _loops(self) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        for node_id in self._cluster.node_ids:
+            try:
+                found[node_id] = self._cluster.ask_node(node_id, {"op": "metrics"}).get("loop")
+            except Failure as failure:
+                found[node_id] = str(failure)
+        return found

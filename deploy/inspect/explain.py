@@ -1,0 +1,333 @@
+"""Why a reader is stuck, and what a transaction is waiting for, in sentences; pure.
+
+Facts go in as they were gathered (transaction_facts.py), words come out: a heading, and lines
+that begin with what they are about. The rules that they rest on:
+
+  - A reader of committed data stops at the last stable offset: the first offset of the oldest
+    transaction that is open in the partition (KIP-98).
+  - An open transaction ends when its producer ends it, when its timeout has passed since its
+    start, or when a new session of its transactional id begins. In the last two cases its
+    producer is fenced by a higher epoch.
+  - A prepared transaction (KIP-939) has no timeout: its owner or a person must end it.
+  - A decided one (Prepare*) ends when a marker is in each of its partitions.
+  - What the coordinator does not know will not be ended by it: it hangs (KIP-664).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...client.cluster_view import Partition
+from ...client.group_admin import GroupDescription
+from ...client.transaction_admin import ProducerState, TransactionState
+
+NO_TIMEOUT_MS = 2**31 - 1  # of a prepared transaction
+PARTITIONS_NAMED_MAX = 6
+DECISIONS = {"PrepareCommit": "commit", "PrepareAbort": "abort"}
+Line = tuple[str, str]
+"""What it is about, and the sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`heading` says how things stand, `lines` why, and what can be done."""
+
+    heading: str
+    lines: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A transaction that is open in a partition; `transaction` is its coordinator's view.
+
+    None: no coordinator knows the producer.
+    """
+
+    producer: ProducerState
+    transaction: TransactionState | None
+
+    def is_known(self, partition: tuple[str, int]) -> bool:
+        """Whether the coordinator has this very transaction, and will end it."""
+        known, producer = self.transaction, self.producer
+        if known is None or known.producer_id != producer.producer_id:
+            return False
+        if known.state in DECISIONS:  # its epoch may be the next one already
+            return partition in known.partitions and known.producer_epoch >= producer.producer_epoch
+        return known.state == "Ongoing" and known.producer_epoch == producer.producer_epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """A group's relation to the partition; `described` is None when there is no such group.
+
+    is_unstable: its offset here is part of a transaction that is open. holders: the transactions
+    that this may be, in the partitions of offsets that its coordinator leads.
+    """
+
+    name: str
+    described: GroupDescription | None
+    committed: int | None
+    is_unstable: bool = False
+    holders: tuple[tuple[tuple[str, int], Holder], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """A partition; offsets are None while it has no leader. holders: oldest first."""
+
+    partition: Partition
+    min_insync: int
+    log_start: int | None = None
+    last_stable: int | None = None
+    high_watermark: int | None = None
+    holders: tuple[Holder, ...] = ()
+    group: GroupFacts | None = None
+    now_ms: int = 0  # wall clock
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Topic and number."""
+        return self.partition.topic, self.partition.partition
+
+    @property
+    def name(self) -> str:
+        """TOPIC/PARTITION."""
+        return name_of(self.key)
+
+
+def why(facts: PartitionFacts) -> Explanation:
+    """Why readers of this partition get no further."""
+    lines: list[Line] = []
+    where, stable, high = facts.partition, facts.last_stable, facts.high_watermark
+    if stable is None or high is None:
+        heading = f"{facts.name} has no leader: nobody can read or write it."
+        in_sync = ", ".join(map(str, where.isr)) or "none"
+        lines.append(("replicas", f"{_listed(where.replicas)}; in sync were last: {in_sync}"))
+        lines.append(("to do", f"start one that was in sync: oncelog start {(*where.isr, 'N')[0]}"))
+        return Explanation(heading, (*lines, *_group_lines(facts)))
+    short = len(where.isr) < facts.min_insync
+    if stable >= high:
+        heading = f"{facts.name}: nothing is open; everything up to offset {high} can be read."
+    else:
+        heading = (
+            f"{facts.name}: readers of committed data stop at offset {stable}; "
+            f"the log goes on to {high}."
+        )
+        if facts.holders:
+            first = facts.holders[0]
+            lines += _holder_lines(first, facts.key, facts.now_ms)
+            lines += _behind(facts.holders[1:])
+        elif not short:
+            lines.append(("held by", "a transaction that has ended just now; look again"))
+    if short:
+        lines.append((
+            "replicas",
+            f"{len(where.isr)} in sync ({_listed(where.isr)}) of {facts.min_insync} that "
+            "min.insync.replicas demands: what is written now, markers too, cannot be read yet",
+        ))  # fmt: skip
+        missing = [node for node in where.replicas if node not in where.isr]
+        if missing:
+            lines.append(("to do", f"start or mend node {_listed(missing)}"))
+    return Explanation(heading, (*lines, *_group_lines(facts)))
+
+
+def explain(
+    transaction: TransactionState,
+    *,
+    now_ms: int,
+    last_write_ms: int | None = None,
+    leaderless: Sequence[tuple[str, int]] = (),
+) -> Explanation:
+    """What a transactional id is doing, what will become of it, and what a late producer meets.
+
+    last_write_ms: wall clock, of its newest batch. leaderless: those of its partitions that have
+    no leader.
+    """
+    name = transaction.transactional_id
+    who = f"producer {transaction.producer_id}, epoch {transaction.producer_epoch}"
+    lines: list[Line] = [("coordinator", f"node {transaction.coordinator}")]
+    match transaction.state:
+        case "Ongoing":
+            heading = f"{name} has had a transaction open for {_age(transaction, now_ms)} ({who})."
+            lines.append(("partitions", _named(transaction.partitions)))
+            if last_write_ms is not None:
+                lines.append(("last write", f"{_seconds(now_ms - last_write_ms)} ago"))
+            lines += _end_of_open(transaction, now_ms)
+        case "PrepareCommit" | "PrepareAbort":
+            decision = DECISIONS[transaction.state]
+            heading = f"{name}: it is decided to {decision} its transaction ({who})."
+            lines += _end_of_decided(transaction, leaderless)
+        case "CompleteCommit" | "CompleteAbort":
+            end = "committed" if transaction.state == "CompleteCommit" else "aborted"
+            heading = f"{name} has nothing open; its last transaction was {end} everywhere ({who})."
+        case "Empty":
+            heading = f"{name} has nothing open; since its session began it has ended none ({who})."
+        case other:
+            heading = f"{name} is {other} ({who})."
+    if transaction.producer_epoch > 0:
+        lines.append(("fenced", _fenced(transaction)))
+    return Explanation(heading, tuple(lines))
+
+
+def name_of(partition: tuple[str, int]) -> str:
+    """TOPIC/PARTITION."""
+    return f"{partition[0]}/{partition[1]}"
+
+
+# --- a transaction that holds a partition
+
+
+def _holder_lines(holder: Holder, partition: tuple[str, int], now_ms: int) -> list[Line]:
+    producer, known = holder.producer, holder.transaction
+    who = f"producer {producer.producer_id}, epoch {producer.producer_epoch}"
+    since = f"open here since offset {producer.first_offset}"
+    wrote = f"last record written {_seconds(now_ms - producer.last_timestamp_ms)} ago"
+    if known is None:
+        lines = [("held by", f"{who}, {since}; {wrote}")]
+        lines.append(("coordinator", "none knows this producer: the transaction hangs"))
+        return lines + _end_of_hanging(producer, partition)
+    name = known.transactional_id
+    lines = [("held by", f"{name} ({who}), {since}; {wrote}")]
+    if not holder.is_known(partition):
+        lines.append((
+            "coordinator",
+            f"node {known.coordinator} has {name} as {known.state} with epoch "
+            f"{known.producer_epoch}, and not this transaction: it hangs",
+        ))  # fmt: skip
+        return lines + _end_of_hanging(producer, partition)
+    lines.append(("coordinator", f"node {known.coordinator}: {known.state}"))
+    if known.state in DECISIONS:
+        return lines + _end_of_decided(known, ())
+    return lines + _end_of_open(known, now_ms)
+
+
+def _end_of_open(known: TransactionState, now_ms: int) -> list[Line]:
+    abort = ("to end it", f"oncelog txn abort {known.transactional_id}")
+    if known.timeout_ms == NO_TIMEOUT_MS:
+        return [
+            ("will end", "when its owner commits or aborts it: it is prepared, without a timeout"),
+            ("to end it", f"{abort[1]}   (its owner may count on a commit)"),
+        ]
+    left_ms = known.start_ms + known.timeout_ms - now_ms
+    timeout = _seconds(known.timeout_ms)
+    if left_ms >= 0:
+        when = (
+            f"in {_seconds(left_ms)} at the latest, by its timeout of {timeout}: aborted, and its "
+            f"producer fenced by epoch {known.producer_epoch + 1}"
+        )
+    else:
+        when = (
+            f"at once: its timeout of {timeout} passed {_seconds(-left_ms)} ago, and the "
+            "coordinator's next look aborts it"
+        )
+    return [("will end", when), abort]
+
+
+def _end_of_decided(known: TransactionState, leaderless: Sequence[tuple[str, int]]) -> list[Line]:
+    decision = DECISIONS[known.state]
+    lines = [("missing", f"the {decision} marker in {_named(known.partitions)}")]
+    if leaderless:
+        lines.append(("waits for", f"a leader of {_named(leaderless)}: see oncelog why"))
+    lines.append(("will end", "when these are written; nothing can change the decision any more"))
+    return lines
+
+
+def _end_of_hanging(producer: ProducerState, partition: tuple[str, int]) -> list[Line]:
+    return [
+        ("will end", "when the partition's leader has found that out, where it looks for such"),
+        (
+            "to end it",
+            f"oncelog txn abort --partition {name_of(partition)} "
+            f"--producer-id {producer.producer_id}",
+        ),
+    ]
+
+
+def _behind(holders: Sequence[Holder]) -> list[Line]:
+    if not holders:
+        return []
+    names = [
+        h.transaction.transactional_id if h.transaction else f"producer {h.producer.producer_id}"
+        for h in holders
+    ]
+    listed = ", ".join(names[:PARTITIONS_NAMED_MAX])
+    more = ", ..." if len(names) > PARTITIONS_NAMED_MAX else ""
+    return [("behind it", f"{len(names)} more open transactions: {listed}{more}")]
+
+
+def _fenced(transaction: TransactionState) -> str:
+    return (
+        f"a producer that comes with an epoch below {transaction.producer_epoch}: a newer session "
+        "of the id has begun, or a timeout has ended its transaction"
+    )
+
+
+# --- a group
+
+
+def _group_lines(facts: PartitionFacts) -> list[Line]:
+    group = facts.group
+    if group is None:
+        return []
+    if group.described is None:
+        return [("group", f"there is no group {group.name}")]
+    lines = [("group", _progress(facts, group))]
+    members = group.described.members
+    if not members:
+        lines.append(
+            ("members", f"none: the group is {group.described.state}, nobody reads for it")
+        )
+    elif group.described.state != "Stable":
+        lines.append(("members", f"{len(members)}; the group is {group.described.state}"))
+    else:
+        readers = [m for m in members if facts.key in m.partitions]
+        at = f"{readers[0].member_id} at {readers[0].host}" if readers else "none of them"
+        lines.append(("members", f"{len(members)}; this partition is read by {at}"))
+    if group.is_unstable:
+        lines.append((
+            "offset",
+            "part of an open transaction: who asks for stable offsets waits "
+            "(UNSTABLE_OFFSET_COMMIT)",
+        ))  # fmt: skip
+        known_above = facts.holders[0].transaction if facts.holders else None
+        for partition, holder in group.holders:
+            found = _holder_lines(holder, partition, facts.now_ms)
+            is_told = len(group.holders) > 1 or holder.transaction == known_above is not None
+            lines += found[:1] if is_told else found
+    return lines
+
+
+def _progress(facts: PartitionFacts, group: GroupFacts) -> str:
+    if group.committed is None:
+        return f"{group.name} has committed nothing here"
+    done = f"{group.name} has committed offset {group.committed}"
+    if facts.last_stable is None:
+        return done
+    behind = facts.last_stable - group.committed
+    if behind <= 0:
+        return f"{done}: all that is committed has been read"
+    if facts.log_start is not None and group.committed < facts.log_start:
+        return f"{done}, and the log begins at {facts.log_start}: its reader starts anew"
+    return f"{done}: {behind} offsets behind what can be read"
+
+
+# --- words
+
+
+def _seconds(ms: int) -> str:
+    return f"{max(ms, 0) / 1000:.1f} s" if ms < 10_000 else f"{ms / 1000:,.0f} s"
+
+
+def _age(transaction: TransactionState, now_ms: int) -> str:
+    return _seconds(now_ms - transaction.start_ms)
+
+
+def _named(partitions: Sequence[tuple[str, int]]) -> str:
+    if not partitions:
+        return "no partition yet"
+    listed = ", ".join(map(name_of, partitions[:PARTITIONS_NAMED_MAX]))
+    more = len(partitions) - PARTITIONS_NAMED_MAX
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def _listed(nodes: Sequence[int]) -> str:
+    return ", ".join(map(str, nodes)) or "none"

@@ -1,0 +1,36 @@
+"""What the nodes' watchdogs say: which turns of the event loop were too long.
+
+A process that is gone has left its words in node.log; one that runs is asked through its admin
+socket. Both come from node/loop_watchdog.py.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...node.loop_watchdog import FINDING_S, STALL_LINE
+from ..cluster.failure import Failure
+
+if TYPE_CHECKING:
+    from ..cluster.local_cluster import Cluster
+
+
+def stalls_in_log(
+    log: Path, *, from_byte: int = 0, above_ms: float = FINDING_S * 1000
+) -> list[str]:
+    """The watchdog's lines in a node.log, of turns longer than `above_ms`."""
+    try:
+        with log.open("rb") as file:
+            file.seek(from_byte)
+            lines = file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    matches = ((line, STALL_LINE.search(line)) for line in lines)
+    return [line[m.start() :] for line, m in matches if m is not None and int(m[1]) > above_ms]
+
+
+def loop_metrics(cluster: "Cluster", node_id: int) -> dict[str, Any] | None:
+    """`LoopWatchdog.metrics` of a running node; None when it does not answer."""
+    try:
+        return cluster.ask_node(node_id, {"op": "metrics"}).get("loop")
+    except Failure:
+        return None

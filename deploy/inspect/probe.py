@@ -1,0 +1,182 @@
+"""Which node is deaf, and for how long: all are asked every few ms, in a process of its own.
+
+    with Probe(targets_of(cluster)) as probe:
+        ...
+    for node in probe.stop().nodes:
+        print(node.node, node.max_ms)
+
+The rules of measuring are those of probe_process.py. Any Kafka-compatible cluster can be watched;
+waits for a processor and memory are known only of processes on this machine.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..cluster.failure import Failure
+
+if TYPE_CHECKING:
+    from ..cluster.local_cluster import Cluster
+
+INTERVAL_MS = 5.0
+LIMIT_MS = 200.0  # nothing may keep a node from answering for longer
+MODULE = "oncelog.deploy.inspect.probe_process"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A node to ask; its pid where it is a process of this machine."""
+
+    node: int
+    host: str
+    port: int
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLateness:
+    """What one node did; lateness counts from the moment a request was due.
+
+    max_less_wait_ms: the latest answer when the wait of the node and of the probe for a processor
+    is taken off. silent_ms: for how long it had not answered at the end. stalls: the longest.
+    """
+
+    node: int
+    answers: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    max_less_wait_ms: float
+    silent_ms: float
+    lost_connections: int
+    waited_ms: float
+    cpu_s: float
+    rss_max_bytes: int
+    stalls: list[dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """All nodes; waited_ms: of the probe for a processor."""
+
+    seconds: float
+    waited_ms: float
+    nodes: list[NodeLateness]
+
+    @property
+    def max_ms(self) -> float:
+        """The latest answer of all."""
+        return max(node.max_ms for node in self.nodes)
+
+    @property
+    def max_less_wait_ms(self) -> float:
+        """The latest answer of all, without waits for a processor."""
+        return max(node.max_less_wait_ms for node in self.nodes)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For a table: a line for each node."""
+        return [
+            {
+                "node": node.node,
+                "answers": node.answers,
+                "p50_ms": round(node.p50_ms, 2),
+                "p99_ms": round(node.p99_ms, 1),
+                "max_ms": round(node.max_ms, 1),
+                "less_wait_ms": round(node.max_less_wait_ms, 1),
+                "silent_ms": round(node.silent_ms, 1),
+                "lost": node.lost_connections,
+                "waited_ms": round(node.waited_ms),
+                "cpu_s": round(node.cpu_s, 2),
+                "rss_mb": round(node.rss_max_bytes / 1e6),
+            }
+            for node in self.nodes
+        ]
+
+
+class Probe:
+    """The process that asks, as its owner sees it."""
+
+    def __init__(self, targets: Iterable[Target], *, interval_ms: float = INTERVAL_MS) -> None:
+        self._asked = {
+            "interval_ms": interval_ms,
+            "nodes": [asdict(target) for target in targets],
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Probe":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process, whatever it has seen."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def start(self) -> None:
+        """Return when every node has answered; Failure when the process ends instead."""
+        command = [sys.executable, "-P", "-m", MODULE]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._tell(self._asked)
+        assert self._process.stdout is not None
+        words = self._process.stdout.readline().decode().strip()
+        if words != "watching":
+            self.close()
+            raise Failure(
+                f"The probe ended before all nodes had answered it: {words or 'no word'}."
+            )
+
+    def leave(self, node_id: int) -> None:
+        """Ask a node no more: it will be killed."""
+        self._tell({"node": node_id, "pid": None})
+
+    def begin(self, node_id: int, pid: int) -> None:
+        """Ask it again, as this process, from when its port takes a connection."""
+        self._tell({"node": node_id, "pid": pid})
+
+    def stop(self) -> ProbeResult:
+        """End the asking; what was seen."""
+        if self._process is None:
+            raise Failure("The probe does not run.")
+        process, self._process = self._process, None
+        output, _ = process.communicate()
+        try:
+            found = json.loads(output)
+        except ValueError:
+            raise Failure(f"The probe ended with exit code {process.returncode}.") from None
+        return ProbeResult(
+            seconds=found["seconds"],
+            waited_ms=found["waited_ms"],
+            nodes=[NodeLateness(**node) for node in found["nodes"]],
+        )
+
+    def _tell(self, words: dict[str, Any]) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(json.dumps(words).encode() + b"\n")
+        self._process.stdin.flush()
+
+
+def targets_of(cluster: "Cluster") -> list[Target]:
+    """The nodes of a local cluster that run."""
+    pids = {status.node_id: status.pid for status in cluster.status() if status.state == "running"}
+    return [
+        Target(entry.node_id, entry.host, entry.port, pids[entry.node_id])
+        for entry in cluster.file.nodes
+        if entry.node_id in pids
+    ]
+
+
+def targets_behind(bootstrap: str) -> list[Target]:
+    """The live brokers of any cluster."""
+    from ..cluster.blocking_admin import blocking_admin
+
+    with blocking_admin(bootstrap, timeout_ms=5_000) as admin:
+        described = admin.run(lambda a: a.describe_cluster())
+    return [Target(b.node_id, b.host, b.port) for b in described.brokers if not b.is_fenced]

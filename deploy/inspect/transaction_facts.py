@@ -1,0 +1,205 @@
+"""Gathers what explain.py tells about; by the Kafka protocol alone, so from any cluster.
+
+The order of questions matters: first the partition's producers, then their coordinators. A
+transaction is known to its coordinator before it is open in a partition, so one that is found
+here and not there has ended meanwhile, or hangs; a second look at the partition tells.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ...client.cluster_view import Partition
+from ...client.transaction_admin import ProducerState, TransactionState
+from ...wire.errors import (
+    GroupIdNotFound,
+    KafkaError,
+    TransactionalIdNotFound,
+    UnknownTopicOrPartition,
+    UnstableOffsetCommit,
+)
+from ..cluster.failure import Failure
+from .explain import Explanation, GroupFacts, Holder, PartitionFacts, explain
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin
+
+TopicPartition = tuple[str, int]
+EARLIEST, LATEST = -2, -1
+OFFSETS_TOPIC = "__consumer_offsets"
+UNSTABLE_TIMEOUT_MS = 300
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+async def of_partition(
+    admin: "Admin", topic: str, index: int, group: str | None = None
+) -> PartitionFacts:
+    """All that may hold its readers. Failure when there is no such partition, or no answer."""
+    try:
+        return await _of_partition(admin, topic, index, group)
+    except KafkaError as problem:
+        if not problem.retriable or isinstance(problem, UnknownTopicOrPartition):
+            raise
+        raise Failure(
+            f"What holds {topic}/{index} cannot be told while {str(problem).rstrip('.')}. "
+            "Are enough nodes up? See: oncelog ps"
+        ) from problem
+
+
+async def _of_partition(
+    admin: "Admin", topic: str, index: int, group: str | None
+) -> PartitionFacts:
+    partition = await _partition(admin, topic, index)
+    configs = await admin.describe_configs(topic)
+    min_insync = next((int(c.value or 1) for c in configs if c.name == "min.insync.replicas"), 1)
+    start = stable = high = None
+    held: tuple[Holder, ...] = ()
+    key = (topic, index)
+    if partition.leader >= 0:
+        stable = (await admin.list_offsets({key: LATEST}, read_committed=True))[key]
+        high = (await admin.list_offsets({key: LATEST}))[key]
+        start = (await admin.list_offsets({key: EARLIEST}))[key]
+        held = (await holders(admin, [key]))[key]
+    facts = None if group is None else await _of_group(admin, group, key)
+    return PartitionFacts(
+        partition=partition,
+        min_insync=min_insync,
+        log_start=start,
+        last_stable=stable,
+        high_watermark=high,
+        holders=held,
+        group=facts,
+        now_ms=_now_ms(),
+    )
+
+
+async def holders(
+    admin: "Admin", partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[Holder, ...]]:
+    """What is open in each of these partitions, oldest first, with its coordinator's view."""
+    found = await admin.transactions.producers(partitions)
+    opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
+    ids = {p.producer_id for producers in opened.values() for p in producers}
+    known = await _by_producer(admin, ids) if ids else {}
+    return {
+        key: tuple(
+            Holder(p, known.get(p.producer_id))
+            for p in sorted(producers, key=lambda p: p.first_offset)
+        )
+        for key, producers in opened.items()
+    }
+
+
+async def hanging(
+    admin: "Admin", topics: Iterable[str] | None
+) -> dict[TopicPartition, list[Holder]]:
+    """Open transactions that their coordinator does not have; None: in all topics."""
+    described = await admin.describe_topics(topics)
+    keys = [(p.topic, p.partition) for p in described if p.leader >= 0]
+    suspects = {
+        key: [h for h in held if not h.is_known(key)]
+        for key, held in (await holders(admin, keys)).items()
+    }
+    suspects = {key: held for key, held in suspects.items() if held}
+    still = await admin.transactions.producers(suspects)
+    found: dict[TopicPartition, list[Holder]] = {}
+    for key, held in suspects.items():
+        opened = {(p.producer_id, p.first_offset) for p in still[key] if p.is_open}
+        left = [h for h in held if (h.producer.producer_id, h.producer.first_offset) in opened]
+        if left:
+            found[key] = left
+    return found
+
+
+async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
+    """What a transactional id is doing. Failure when nobody knows it."""
+    try:
+        transaction = await admin.transactions.describe(transactional_id)
+    except TransactionalIdNotFound:
+        raise Failure(f"No coordinator knows a transactional id {transactional_id}.") from None
+    described = await admin.describe_topics(sorted({topic for topic, _ in transaction.partitions}))
+    led = {(p.topic, p.partition) for p in described if p.leader >= 0}
+    return explain(
+        transaction,
+        now_ms=_now_ms(),
+        last_write_ms=await _last_write_ms(admin, transaction, led),
+        leaderless=[key for key in transaction.partitions if key not in led],
+    )
+
+
+async def open_producer(admin: "Admin", key: TopicPartition, producer_id: int) -> ProducerState:
+    """The producer with a transaction open in the partition. Failure when it has none there."""
+    for producer in (await admin.transactions.producers([key]))[key]:
+        if producer.producer_id == producer_id and producer.is_open:
+            return producer
+    raise Failure(
+        f"Producer {producer_id} has no transaction open in {key[0]}/{key[1]}. "
+        f"See: oncelog txn producers {key[0]}/{key[1]}"
+    )
+
+
+async def _partition(admin: "Admin", topic: str, index: int) -> Partition:
+    for partition in await admin.describe_topics([topic]):
+        if partition.partition == index:
+            return partition
+    raise Failure(f"There is no partition {topic}/{index}.")
+
+
+async def _by_producer(admin: "Admin", ids: set[int]) -> dict[int, TransactionState]:
+    listed = await admin.transactions.list_transactions(producer_ids=ids)
+    described = await admin.transactions.describe_listed(listed)
+    return {state.producer_id: state for state in described.values()}
+
+
+async def _last_write_ms(
+    admin: "Admin", transaction: TransactionState, led: set[TopicPartition]
+) -> int | None:
+    keys = [key for key in transaction.partitions if key in led]
+    found = await admin.transactions.producers(keys)
+    times = [
+        p.last_timestamp_ms
+        for producers in found.values()
+        for p in producers
+        if p.producer_id == transaction.producer_id and p.last_timestamp_ms >= 0
+    ]
+    return max(times, default=None)
+
+
+async def _of_group(admin: "Admin", name: str, key: TopicPartition) -> GroupFacts:
+    try:
+        described = await admin.groups.describe(name)
+    except GroupIdNotFound:
+        return GroupFacts(name=name, described=None, committed=None)
+    committed = (await admin.groups.committed(name, [key])).get(key)
+    is_unstable = await _is_unstable(admin, name, key)
+    held: list[tuple[TopicPartition, Holder]] = []
+    if is_unstable:
+        # which partition holds the group is the broker's to know: it is one that its leader leads
+        parts = await admin.describe_topics([OFFSETS_TOPIC])
+        keys = [(p.topic, p.partition) for p in parts if p.leader == described.coordinator]
+        held = [(k, h) for k, hs in (await holders(admin, keys)).items() for h in hs]
+    return GroupFacts(
+        name=name,
+        described=described,
+        committed=None if committed is None or committed.offset < 0 else committed.offset,
+        is_unstable=is_unstable,
+        holders=tuple(held),
+    )
+
+
+async def _is_unstable(admin: "Admin", group: str, key: TopicPartition) -> bool:
+    """Whether a reader of stable offsets would be told to come again."""
+    patient, admin.groups.timeout_ms = admin.groups.timeout_ms, UNSTABLE_TIMEOUT_MS
+    try:
+        await admin.groups.committed(group, [key], stable=True)
+    except UnstableOffsetCommit:
+        return True
+    except KafkaError:
+        return False
+    finally:
+        admin.groups.timeout_ms = patient
+    return False
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""judge/analysis: what the checks share: columns, orders of logs, evidence, findings."""

@@ -1,0 +1,132 @@
+"""Rows in words: who wrote a value, who read it, what was broken then, which markers are near."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..history.schema import NONE, TABLES, Marker, Outcome
+from .arrays import Array
+from .view import Reads, View
+
+FAULTS_MAX = 6
+Facts = dict[str, Any]
+
+
+class Evidence:
+    """Tells of the rows of one view's history. Times are in seconds since its first row."""
+
+    def __init__(self, view: View) -> None:
+        self.view, self.history = view, view.history
+
+    @cached_property
+    def start_ns(self) -> int:
+        """The earliest time in the history: what seconds count from."""
+        found = [
+            int(column[column >= 0].min())
+            for table, name in (("sends", "invoked_ns"), ("transactions", "begun_ns"),
+                                ("faults", "started_ns"), ("polls", "returned_ns"))
+            if (column := self.history.column(table, name)).size and (column >= 0).any()
+        ]  # fmt: skip
+        return min(found, default=0)
+
+    def seconds(self, time_ns: int) -> float | None:
+        """A time as people read it."""
+        return None if time_ns < 0 else round((time_ns - self.start_ns) / 1e9, 6)
+
+    def row(self, table: str, number: int) -> Facts:
+        """A row: times in seconds, outcomes in words, nothing that is not known."""
+        found: Facts = {}
+        for name, value in self.history.row(table, number).items():
+            if value is None or value == NONE:
+                continue
+            if name.endswith("_ns") and isinstance(value, int):
+                found[name.removesuffix("_ns") + "_s"] = self.seconds(value)
+            elif name == "outcome" and isinstance(value, int):
+                found[name] = Outcome(value).name.lower()
+            else:
+                found[name] = value
+        return found
+
+    def send(self, number: int) -> Facts:
+        """A send with its transaction and the faults that were active."""
+        if number >= self.view.sends:
+            return {"value": self.view.value(number), "writer": "nobody"}
+        found = self.row("sends", number)
+        started = int(self.history.column("sends", "invoked_ns")[number])
+        ended = int(self.history.column("sends", "acknowledged_ns")[number])
+        transaction = int(self.view.transaction[number])
+        if 0 <= transaction < self.view.transactions.count:
+            found["transaction"] = self.row("transactions", transaction)
+            ended = max(ended, int(self.view.transactions.ended_ns[transaction]))
+        return found | self.faults(started, ended)
+
+    def read(self, reads: Reads, number: int) -> Facts:
+        """One of the readings with its transaction and the faults that were active."""
+        found = self.row(reads.table, int(reads.rows[number]))
+        found["reader"] = "the last reading" if reads.table == "scan" else "a consumer"
+        transaction = int(reads.transaction[number])
+        if 0 <= transaction < self.view.transactions.count:
+            found["transaction"] = self.row("transactions", transaction)
+        column = "scanned_ns" if reads.table == "scan" else "returned_ns"
+        time_ns = int(self.history.column(reads.table, column)[int(reads.rows[number])])
+        return found | self.faults(time_ns, time_ns)
+
+    def read_ns(self, reads: Reads) -> Array:
+        """When each reading returned."""
+        column = "scanned_ns" if reads.table == "scan" else "returned_ns"
+        times = self.history.column(reads.table, column)
+        return times if len(times) == len(reads.rows) else times[reads.rows]
+
+    def first_reader(self, send: int) -> Facts:
+        """The first reading of a value in the tables, if anybody read it."""
+        for reads in self.view.committed:
+            found = np.flatnonzero(reads.writer == send)
+            if len(found):
+                return self.read(reads, int(found[0]))
+        return {}
+
+    def faults(self, from_ns: int, to_ns: int) -> Facts:
+        """What was broken at some moment of a stretch of time."""
+        started = self.history.column("faults", "started_ns")
+        ended = self.history.column("faults", "ended_ns")
+        if not len(started) or from_ns < 0:
+            return {}
+        to_ns = max(from_ns, to_ns)
+        rows = np.flatnonzero((started <= to_ns) & ((ended < 0) | (ended >= from_ns)))
+        told = [self.row("faults", int(row)) for row in rows[:FAULTS_MAX]]
+        return {"faults": told, "faults_active": len(rows)} if len(rows) else {}
+
+    def around(self, partition: int, offset: int) -> Facts:
+        """The transaction markers next to an offset, as the logs were dumped."""
+        batches = self.history.column("batches", "partition")
+        rows = np.flatnonzero(batches == partition)
+        rows = rows[self.history.column("batches", "marker")[rows] != Marker.NONE]
+        if not len(rows):
+            return {}
+        base = self.history.column("batches", "base_offset")[rows]
+        low, high = rows[base < offset], rows[base >= offset]
+        near = [int(r) for r in (*low[-2:], *high[:2])]
+        wanted = ("replica", "base_offset", "producer_id", "producer_epoch", "coordinator_epoch")
+        told: list[Facts] = []
+        for row in near:
+            facts = self.row("batches", row)
+            kind = Marker(int(self.history.column("batches", "marker")[row])).name.lower()
+            told.append({"marker": kind} | {k: facts[k] for k in wanted if k in facts})
+        return {"markers": told}
+
+    def place(self, place: int) -> tuple[str, int]:
+        """The partition and offset of a place."""
+        at = np.array([place])
+        partition = int(self.view.places.group_of(at)[0])
+        return self.partition(partition), int(self.view.places.number_of(at)[0])
+
+    def partition(self, number: int) -> str:
+        """A partition's name."""
+        return self.history.name(number) or "an unknown partition"
+
+
+def tables_of(*names: str) -> tuple[str, ...]:
+    """Names of tables, checked."""
+    assert all(name in TABLES for name in names), names
+    return names

@@ -1,0 +1,241 @@
+"""What all checks of client histories share: who wrote what was read, and the order of each log.
+
+A send is known by its row. What was read and never sent gets a row behind the last one, so that
+every reading has a writer. The outcome of a send within a transaction is the transaction's.
+
+A send is *proven* when it succeeded, or when its outcome is unknown and one of the values of its
+transaction was read by a reader that succeeded: Kafka shows only what was committed.
+
+`places` are the (partition, offset) pairs that are heard of; `order` says which value stands at
+each of them, by the proven sends and by everything that was read under read_committed, also in
+transactions that failed (a consumer is shown safe data only, whatever becomes of its transaction).
+The *index* of a place counts the places of its partition that hold a value: offsets without gaps.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..history.columns import History
+from ..history.recorder import NUMBER_BITS
+from ..history.schema import NONE, Isolation, Outcome
+from .arrays import Array, Places
+from .order import Order
+
+
+@dataclass(slots=True)
+class Reads:
+    """Readings of one table under one isolation level; `rows` are their numbers in it."""
+
+    table: str
+    rows: Array
+    partition: Array
+    offset: Array
+    writer: Array  # rows of sends
+    transaction: Array  # rows of transactions, -1 for none
+    is_ok: Array  # whether the reader's own operation succeeded
+    place: Array
+
+
+class Transactions:
+    """The table with one row more, for transactions whose row was lost: nothing is known of it."""
+
+    def __init__(self, history: History) -> None:
+        numbers = history.column("transactions", "transaction")
+        self.count = len(numbers)
+        self._high = numbers >> NUMBER_BITS
+        self._low = numbers & ((1 << NUMBER_BITS) - 1)
+        self._places = Places([(self._high, self._low)])
+        self._rows = np.full(self._places.size + 1, self.count, np.int32)
+        self._rows[self._places.of(self._high, self._low)] = np.arange(self.count, dtype=np.int32)
+
+        def padded(name: str, unknown: int) -> Array:
+            return np.append(history.column("transactions", name), unknown)
+
+        self.outcome = padded("outcome", Outcome.INFO)
+        self.commit_invoked_ns = padded("commit_invoked_ns", 0)
+        self.begun_ns, self.ended_ns = padded("begun_ns", 0), padded("ended_ns", NONE)
+        self.process = padded("process", NONE)
+
+    def rows_of(self, numbers: Array) -> Array:
+        """Rows of transaction numbers: -1 for -1, the last row for one that is not there."""
+        place = self._places.of(numbers >> NUMBER_BITS, numbers & ((1 << NUMBER_BITS) - 1))
+        return np.where(numbers < 0, -1, self._rows[place]).astype(np.int32)
+
+
+class View:
+    """See the top of the file. Everything is computed when it is first asked for."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.transactions = Transactions(history)
+        self.sends = history.count("sends")
+        self._collect()
+
+    def _collect(self) -> None:
+        history = self.history
+        values = history.column("sends", "value")
+        low_mask = (1 << NUMBER_BITS) - 1
+        by_value = Places([(values >> NUMBER_BITS, values & low_mask)])
+        rows = np.full(by_value.size + 1, -1, np.int32)
+        rows[by_value.of(values >> NUMBER_BITS, values & low_mask)] = np.arange(
+            self.sends, dtype=np.int32
+        )
+        history.forget("sends", "value")
+        raw: list[tuple[str, Array, Array, Array]] = []
+        for table in ("polls", "scan"):
+            isolation = history.column(table, "isolation")
+            value = history.column(table, "value")
+            writer = rows[by_value.of(value >> NUMBER_BITS, value & low_mask)]
+            raw.append((table, isolation, writer, value))
+        del rows, by_value
+        strange = [value[writer < 0] for _, _, writer, value in raw]
+        self.strange_values = np.unique(np.concatenate(strange))
+        for _, _, writer, value in raw:
+            is_strange = writer < 0
+            if is_strange.any():
+                writer[is_strange] = self.sends + np.searchsorted(
+                    self.strange_values, value[is_strange]
+                )
+        history.forget("polls", "value")
+        history.forget("scan", "value")
+        self._make_sends()
+        offset = self._send_offset
+        known = np.flatnonzero((offset >= 0) & (self.partition >= 0))
+        pairs = [(self.partition[known], offset[known])]
+        for table, _, _, _ in raw:
+            pairs.append((history.column(table, "partition"), history.column(table, "offset")))
+        self.places = Places(pairs)
+        found = self.places.of(*pairs[0])
+        self.send_place = np.full(len(self.partition), -1, found.dtype)
+        self.send_place[known] = found
+        del pairs, known, found
+        self._split_reads(raw)
+
+    def _make_sends(self) -> None:
+        history, extra = self.history, len(self.strange_values)
+
+        def padded(values: Array, filler: int) -> Array:
+            return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
+
+        self.partition = padded(history.column("sends", "partition"), NONE)
+        self._send_offset = padded(history.column("sends", "offset"), NONE)
+        rows = self.transactions.rows_of(history.column("sends", "transaction"))
+        history.forget("sends", "transaction")
+        self.transaction = padded(rows, NONE)
+        own = padded(history.column("sends", "outcome"), Outcome.INFO)
+        self.outcome = np.where(
+            self.transaction >= 0, self.transactions.outcome[self.transaction], own
+        )
+
+    def _split_reads(self, raw: list[tuple[str, Array, Array, Array]]) -> None:
+        self.committed: list[Reads] = []
+        self.uncommitted: list[Reads] = []
+        for table, isolation, writer, _ in raw:
+            for level, found in (
+                (Isolation.READ_COMMITTED, self.committed),
+                (Isolation.READ_UNCOMMITTED, self.uncommitted),
+            ):
+                rows = np.flatnonzero(isolation == level).astype(np.int32)
+                if len(rows):
+                    found.append(self._reads(table, rows, writer, len(isolation)))
+        for table, _, _, _ in raw:
+            self.history.forget(table, "transaction", "isolation")
+
+    def _reads(self, table: str, rows: Array, writer: Array, total: int) -> Reads:
+        def taken(values: Array) -> Array:
+            return values if len(rows) == total else values[rows]
+
+        partition = taken(self.history.column(table, "partition"))
+        offset = taken(self.history.column(table, "offset"))
+        if table == "polls":
+            numbers = taken(self.history.column(table, "transaction"))
+            transaction = self.transactions.rows_of(numbers)
+            is_plain = transaction < 0
+            is_ok = is_plain | (self.transactions.outcome[transaction] == Outcome.OK)
+        else:
+            transaction = np.full(len(rows), -1, np.int32)
+            is_ok = np.ones(len(rows), bool)
+        place = self.places.of(partition, offset)
+        return Reads(table, rows, partition, offset, taken(writer), transaction, is_ok, place)
+
+    def find(self, values: Array) -> Array:
+        """The sends of some values; -1 for one that nobody sent."""
+        sent = self.history.column("sends", "value")
+        if not len(sent):
+            return np.full(len(values), -1)
+        order = np.argsort(sent, kind="stable")
+        at = np.minimum(np.searchsorted(sent, values, sorter=order), len(sent) - 1)
+        return np.where(sent[order[at]] == values, order[at], -1)
+
+    @cached_property
+    def is_read(self) -> Array:
+        """Of each send: whether a reader that succeeded saw its value under read_committed."""
+        found = np.zeros(len(self.partition), bool)
+        for reads in self.committed:
+            found[reads.writer[reads.is_ok]] = True
+        return found
+
+    @cached_property
+    def is_proven(self) -> Array:
+        """Of each send: whether it must have been committed."""
+        is_read_transaction = np.zeros(self.transactions.count + 1, bool)
+        is_read_transaction[self.transaction[self.is_read & (self.transaction >= 0)]] = True
+        is_read_transaction[self.transactions.count] = False
+        by_others = is_read_transaction[self.transaction] & (self.transaction >= 0)
+        is_unknown = self.outcome == Outcome.INFO
+        return (self.outcome == Outcome.OK) | (is_unknown & (self.is_read | by_others))
+
+    @cached_property
+    def order(self) -> Order:
+        """The order of every partition."""
+        return Order(
+            self.places,
+            self.partition,
+            np.where(self.is_proven, self.send_place, -1),
+            [(reads.place, reads.writer) for reads in self.committed],
+        )
+
+    @cached_property
+    def scanned(self) -> Reads | None:
+        """The last reading under read_committed, if there was one."""
+        return next((reads for reads in self.committed if reads.table == "scan"), None)
+
+    @cached_property
+    def is_scanned(self) -> Array:
+        """Of each send: whether the last reading found its value."""
+        found = np.zeros(len(self.partition), bool)
+        if self.scanned is not None:
+            found[self.scanned.writer] = True
+        return found
+
+    @cached_property
+    def scanned_partitions(self) -> Array:
+        """By partition: whether it was read to its end at last (also when nothing was in it)."""
+        found = np.zeros(len(self.history.names) + 1, bool)
+        if self.scanned is not None:
+            found[self.scanned.partition] = True
+            ends = self.history.column("ends", "partition")
+            found[ends[self.history.column("ends", "replica") == NONE]] = True
+        return found
+
+    @cached_property
+    def log_start(self) -> Array:
+        """By partition: the first offset that is still kept, as far as is known."""
+        found = np.zeros(len(self.history.names) + 1, np.int64)
+        starts = self.history.column("ends", "log_start_offset")
+        np.maximum.at(found, self.history.column("ends", "partition"), starts)
+        return found
+
+    @cached_property
+    def is_expected(self) -> Array:
+        """Of each send: whether the last reading looked where it would be."""
+        is_kept = (self._send_offset < 0) | (self._send_offset >= self.log_start[self.partition])
+        return self.scanned_partitions[self.partition] & (self.partition >= 0) & is_kept
+
+    def value(self, send: int) -> int:
+        """The value of a send, or of what was never sent."""
+        if send >= self.sends:
+            return int(self.strange_values[send - self.sends])
+        return int(self.history.column("sends", "value")[send])

@@ -1,0 +1,1 @@
+"""judge/checks: one file a promise; catalogue.py beside this folder lists them."""

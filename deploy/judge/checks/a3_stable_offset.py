@@ -1,0 +1,84 @@
+"""A3: a reader never passes an open transaction: the last stable offset holds it back.
+
+Of each transaction a time is known before which it was certainly open: the commit call of one that
+committed, otherwise the last moment at which it sent a record that was acknowledged. Along a
+partition the largest such time so far is what a reading at that offset may not precede. Readings
+that A2 speaks of are left to it.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.arrays import Array
+from ..analysis.evidence import Evidence
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import Reads, View
+from ..history.schema import NONE
+from .a2_dirty_read import is_dirty
+
+READ_PAST_OPEN = Anomaly(
+    "read-past-open", "A3", "a reader went beyond a transaction that was still undecided"
+)
+ANOMALIES = (READ_PAST_OPEN,)
+
+
+def check(view: View) -> Iterable[Finding]:
+    """Readings that returned while an older transaction of their partition was open."""
+    if not view.transactions.count or not view.committed:
+        return
+    evidence = Evidence(view)
+    open_until = _open_until(view)
+    told = np.flatnonzero((view.send_place >= 0) & (view.transaction >= 0))
+    at_place = np.zeros(view.places.size, np.int64)
+    np.maximum.at(at_place, view.send_place[told], open_until[view.transaction[told]])
+    before = at_place.copy()
+    for _, span in view.places.each_group():
+        np.maximum.accumulate(before[span], out=before[span])
+    for reads in view.committed:
+        yield from _of(view, evidence, reads, told, at_place, before)
+
+
+def _of(
+    view: View, evidence: Evidence, reads: Reads, told: Array, at_place: Array, before: Array
+) -> Iterable[Finding]:
+    returned = evidence.read_ns(reads)
+    rows = np.flatnonzero((returned < before[reads.place]) & ~is_dirty(view, reads))
+
+    def case(row: int) -> Case:
+        place = int(reads.place[row])
+        start = int(view.places.starts[int(reads.partition[row]) - view.places.group_low])
+        older = start + int(np.argmax(at_place[start : place + 1] > returned[row]))
+        send = int(told[view.send_place[told] == older][0])
+        _, offset = evidence.place(older)
+        partition = evidence.partition(int(reads.partition[row]))
+        at = int(reads.offset[row])
+        facts = {
+            "value": view.value(int(reads.writer[row])),
+            "partition": partition,
+            "offset": at,
+            "reader": evidence.read(reads, row),
+            "undecided": evidence.row("transactions", int(view.transaction[send])),
+            "undecided_since_offset": offset,
+            **evidence.around(int(reads.partition[row]), offset),
+        }
+        return Case(f"{partition}@{at} was read while @{offset} was undecided", facts)
+
+    return finding(READ_PAST_OPEN, rows, case)
+
+
+def _open_until(view: View) -> Array:
+    """Of each transaction: a time at which it was still open for certain; 0 when none is known."""
+    transactions = view.transactions
+    found = np.zeros(transactions.count + 1, np.int64)
+    invoked = view.history.column("sends", "invoked_ns")
+    acknowledged = view.history.column("sends", "acknowledged_ns") >= 0
+    own = view.transaction[: view.sends]
+    rows = np.flatnonzero(acknowledged & (own >= 0))
+    np.maximum.at(found, own[rows], invoked[rows])
+    is_committed = np.zeros(transactions.count + 1, bool)
+    is_committed[own[view.is_proven[: view.sends] & (own >= 0)]] = True
+    asked = transactions.commit_invoked_ns
+    found = np.where(is_committed & (asked != NONE), np.maximum(found, asked), found)
+    found[-1] = 0
+    return found

@@ -1,0 +1,90 @@
+"""A4: a producer that was superseded writes nothing that is ever seen.
+
+By the clients: the initialization of a later incarnation of a transactional id had returned, and
+after that an older one invoked a send whose value became visible. By the logs: a batch or marker
+stands behind one of the same producer id with a higher epoch.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.arrays import Array
+from ..analysis.evidence import Evidence
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import View
+from ..history.schema import Outcome
+
+ZOMBIE_WRITE = Anomaly("zombie-write", "A4", "a superseded producer's record became visible")
+ANOMALIES = (ZOMBIE_WRITE,)
+NEVER = np.iinfo(np.int64).max
+
+
+def check(view: View) -> Iterable[Finding]:
+    """Visible sends of transactions whose incarnation was superseded before they were invoked."""
+    if not view.history.count("initializations") or not view.transactions.count:
+        return []
+    evidence = Evidence(view)
+    by, superseded = _superseded(view)
+    own = view.transaction[: view.sends]
+    is_visible = (view.is_read | view.is_scanned)[: view.sends]
+    rows = np.flatnonzero(is_visible & (own >= 0) & (own < view.transactions.count))
+    rows = rows[view.history.column("sends", "invoked_ns")[rows] > superseded[own[rows]]]
+
+    def case(send: int) -> Case:
+        successor = int(by[own[send]])
+        facts = {
+            "value": view.value(send),
+            "writer": evidence.send(send),
+            "superseded_by": evidence.row("initializations", successor),
+            "reader": evidence.first_reader(send),
+        }
+        return Case(f"value {facts['value']} of a superseded producer became visible", facts)
+
+    return finding(ZOMBIE_WRITE, rows, case)
+
+
+def _superseded(view: View) -> tuple[Array, Array]:
+    """Of each transaction: by which initialization it was superseded, and when that returned."""
+    history, count = view.history, view.transactions.count
+    init = {
+        name: history.column("initializations", name)
+        for name in ("process", "transactional_id", "producer_id", "producer_epoch",
+                     "invoked_ns", "returned_ns", "outcome")
+    }  # fmt: skip
+    total = len(init["process"])
+    when, by = np.full(total + 1, NEVER), np.full(total + 1, -1)
+    is_ok = (init["outcome"] == Outcome.OK) & (init["returned_ns"] >= 0)
+    for name in np.unique(init["transactional_id"]):
+        rows = np.flatnonzero(init["transactional_id"] == name)
+        for row in rows:
+            same_id = init["producer_id"][rows] == init["producer_id"][row]
+            is_later = np.where(
+                same_id,
+                init["producer_epoch"][rows] > init["producer_epoch"][row],
+                (init["invoked_ns"][rows] > init["returned_ns"][row]) & is_ok[row],
+            )
+            later = rows[is_later & is_ok[rows] & (rows != row)]
+            if is_ok[row] and len(later):
+                first = later[np.argmin(init["returned_ns"][later])]
+                when[row], by[row] = init["returned_ns"][first], first
+    # the initialization that a transaction stands on: the last one of its process and id before it
+    keys = _key(init["process"], init["transactional_id"])
+    order = np.lexsort((init["invoked_ns"], keys))
+    begun = view.transactions.begun_ns[:count]
+    names = history.column("transactions", "transactional_id")
+    wanted = _key(view.transactions.process[:count], names)
+    distinct = np.unique(keys)
+    start = min(int(init["invoked_ns"].min()), int(begun.min()))
+    width = max(int(init["invoked_ns"].max()), int(begun.max())) - start + 1
+    ranked = np.searchsorted(distinct, keys[order]) * width + init["invoked_ns"][order] - start
+    rank = np.searchsorted(distinct, wanted)
+    place = np.searchsorted(ranked, rank * width + begun - start, "right") - 1
+    found = order[np.maximum(place, 0)]
+    is_own = (place >= 0) & (keys[found] == wanted)
+    found = np.where(is_own, found, total)
+    return by[found], when[found]
+
+
+def _key(process: Array, name: Array) -> Array:
+    return (process.astype(np.int64) << 32) | name.astype(np.int64)

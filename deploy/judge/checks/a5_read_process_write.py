@@ -1,0 +1,202 @@
+"""A5: a read-process-write job uses every input once, in order, and its offsets tell the truth.
+
+Inputs are what the last reading shows of the partitions that a group has committed offsets of, from
+the first offset that it began at to the one it committed last. The intervals of offsets that its
+visible transactions committed must follow one another: an overlap is work done twice, a hole with
+records in it is work left out. A transaction of unknown outcome that shows no record may have
+moved the offsets or not; a hole that one of them would fill is not judged.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.arrays import Array, begins
+from ..analysis.evidence import Evidence, Facts
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import View
+from ..history.schema import Outcome
+
+INPUT_LOST = Anomaly("input-lost", "A5", "an input whose offset is committed has no output")
+INPUT_DOUBLED = Anomaly("input-doubled", "A5", "an input has several visible outputs")
+INPUT_INVISIBLE = Anomaly("input-invisible", "A5", "an output was made from a record not visible")
+OFFSET_OVERLAP = Anomaly("offset-overlap", "A5", "two transactions committed the same offsets")
+OFFSET_GAP = Anomaly("offset-gap", "A5", "committed offsets leave out records, or fell back")
+OUTPUT_ORDER = Anomaly("output-order", "A5", "outputs stand in another order than their inputs")
+ANOMALIES = (INPUT_LOST, INPUT_DOUBLED, INPUT_INVISIBLE, OFFSET_OVERLAP, OFFSET_GAP, OUTPUT_ORDER)
+
+
+def check(view: View) -> Iterable[Finding]:
+    """Per group, when there was a last reading."""
+    if view.scanned is None:
+        return
+    commits = _Commits(view)
+    yield from _offsets(view, commits)
+    yield from _inputs(view, commits)
+
+
+class _Commits:
+    """Offsets committed by transactions (and plainly), and what became of them."""
+
+    def __init__(self, view: View) -> None:
+        history = view.history
+        self.group = history.column("offset_commits", "group")
+        self.partition = history.column("offset_commits", "partition")
+        self.low = history.column("offset_commits", "from_offset")
+        self.high = history.column("offset_commits", "to_offset")
+        transactions = view.transactions
+        owner = transactions.rows_of(history.column("offset_commits", "transaction"))
+        shown = np.zeros(transactions.count + 1, bool)
+        shown[view.transaction[view.is_scanned & (view.transaction >= 0)]] = True
+        sent = np.zeros(transactions.count + 1, bool)
+        sent[view.transaction[view.is_expected & (view.transaction >= 0)]] = True
+        own = history.column("offset_commits", "outcome")
+        outcome = np.where(owner >= 0, transactions.outcome[owner], own)
+        is_shown = (owner >= 0) & shown[owner]
+        self.is_done = (outcome == Outcome.OK) | is_shown
+        # a transaction that sent something and shows nothing was not committed
+        is_unknown = (outcome == Outcome.INFO) & ~is_shown & ~((owner >= 0) & sent[owner])
+        self.is_unknown = is_unknown
+        self.ends = {
+            (int(g), int(p)): int(o)
+            for g, p, o in zip(
+                *(history.column("committed", c) for c in ("group", "partition", "offset")),
+                strict=True,
+            )
+        }
+
+    def chains(self) -> list[tuple[int, int, Array]]:
+        """(group, partition, rows that were done in the order of their offsets)."""
+        rows = np.flatnonzero(self.is_done)
+        order = np.lexsort((self.high[rows], self.low[rows], self.partition[rows],
+                            self.group[rows]))  # fmt: skip
+        rows = rows[order]
+        starts = np.flatnonzero(begins(self.group[rows], self.partition[rows])) if len(rows) else []
+        parts = np.split(rows, starts[1:]) if len(rows) else []
+        return [(int(self.group[part[0]]), int(self.partition[part[0]]), part) for part in parts]
+
+    def may_fill(self, group: int, partition: int, low: int, high: int) -> bool:
+        """Whether something of unknown outcome could have moved the offsets there."""
+        touches = self.is_unknown & (self.group == group) & (self.partition == partition)
+        return bool((touches & (self.low < high) & (self.high > low)).any())
+
+
+def _offsets(view: View, commits: _Commits) -> Iterable[Finding]:
+    evidence, scanned = Evidence(view), view.scanned
+    assert scanned is not None
+    overlaps: list[tuple[int, int, int, int]] = []
+    gaps: list[tuple[int, int, int, int]] = []
+    for group, partition, rows in commits.chains():
+        offsets = np.sort(scanned.offset[scanned.partition == partition])
+
+        def holds_records(low: int, high: int, offsets: Array = offsets) -> bool:
+            return bool(np.searchsorted(offsets, high) > np.searchsorted(offsets, low))
+
+        before = np.maximum.accumulate(commits.high[rows])[:-1]
+        low = commits.low[rows][1:]
+        for at in np.flatnonzero(low < before):
+            end = min(int(before[at]), int(commits.high[rows][at + 1]))
+            if holds_records(int(low[at]), end):
+                overlaps.append((group, partition, int(low[at]), end))
+        holes = [(int(before[at]), int(low[at])) for at in np.flatnonzero(low > before)]
+        last = int(commits.high[rows].max())
+        committed = commits.ends.get((group, partition))
+        if committed is not None and committed != last:
+            holes.append((min(committed, last), max(committed, last)))
+        gaps += [
+            (group, partition, a, b)
+            for a, b in holes
+            if holds_records(a, b) and not commits.may_fill(group, partition, a, b)
+        ]
+    for anomaly, found, word in (
+        (OFFSET_OVERLAP, overlaps, "committed twice"),
+        (OFFSET_GAP, gaps, "left out"),
+    ):
+
+        def case(number: int, found: list[tuple[int, int, int, int]] = found, word: str = word):
+            group, partition, low, high = found[number]
+            facts: Facts = {
+                "group": view.history.name(group),
+                "partition": evidence.partition(partition),
+                "from_offset": low,
+                "to_offset": high,
+                "commits": _near(commits, evidence, group, partition, low, high),
+            }
+            return Case(f"{facts['group']}: {facts['partition']} [{low}, {high}) {word}", facts)
+
+        yield from finding(anomaly, np.arange(len(found)), case)
+
+
+def _near(
+    commits: _Commits, evidence: Evidence, group: int, partition: int, low: int, high: int
+) -> list[Facts]:
+    rows = np.flatnonzero((commits.group == group) & (commits.partition == partition)
+                          & (commits.high >= low) & (commits.low <= high))  # fmt: skip
+    return [evidence.row("offset_commits", int(row)) for row in rows[:6]]
+
+
+def _inputs(view: View, commits: _Commits) -> Iterable[Finding]:
+    history, evidence, scanned = view.history, Evidence(view), view.scanned
+    assert scanned is not None
+    if not history.count("derivations"):
+        return
+    groups = history.column("derivations", "group")
+    partition = history.column("derivations", "partition")
+    offset = history.column("derivations", "offset")
+    outputs = view.find(history.column("derivations", "value"))
+    is_shown = (outputs >= 0) & view.is_scanned[outputs]
+    source = view.places.of(partition, offset)
+    is_there = np.zeros(view.places.size + 1, bool)
+    is_there[scanned.place] = True
+    is_there[-1] = False
+
+    def output_case(row: int, why: str) -> Case:
+        facts: Facts = {
+            "group": history.name(int(groups[row])),
+            "input": f"{evidence.partition(int(partition[row]))}@{int(offset[row])}",
+            "output": evidence.send(int(outputs[row])),
+        }
+        return Case(f"{facts['input']} {why}", facts)
+
+    hidden = np.flatnonzero(is_shown & ~is_there[source])
+    yield from finding(
+        INPUT_INVISIBLE, hidden, lambda row: output_case(row, "is not visible, its output is")
+    )
+    for group in np.unique(groups):
+        chosen = np.flatnonzero(is_shown & (groups == group) & (source >= 0))
+        uses = np.bincount(source[chosen], minlength=view.places.size)
+        doubled = np.flatnonzero(uses > 1)
+
+        def doubled_case(place: int, chosen: Array = chosen) -> Case:
+            rows = chosen[source[chosen] == place]
+            sends = [evidence.send(int(outputs[row])) for row in rows[:4]]
+            at = "@".join(map(str, evidence.place(place)))
+            return Case(f"{at} was used {len(rows)} times", {"input": at, "outputs": sends})
+
+        yield from finding(INPUT_DOUBLED, doubled, doubled_case)
+        due = np.zeros(view.places.size, bool)
+        for of_group, of_partition, rows in commits.chains():
+            if of_group == group:
+                last = commits.ends.get((of_group, of_partition), int(commits.high[rows].max()))
+                is_due = (scanned.partition == of_partition) & (scanned.offset < last)
+                is_due &= scanned.offset >= commits.low[rows].min()
+                due[scanned.place[is_due]] = True
+
+        def lost_case(place: int, group: int = int(group)) -> Case:
+            name, at = evidence.place(place)
+            number = history.name_id(name)
+            near = _near(commits, evidence, group, number, at, at + 1)
+            facts: Facts = {"input": f"{name}@{at}", "commits": near}
+            return Case(f"{name}@{at} is committed as done and has no output", facts)
+
+        yield from finding(INPUT_LOST, np.flatnonzero(due & (uses == 0)), lost_case)
+        target = view.order.first_place[outputs[chosen]]
+        into = view.places.group_of(target)
+        order = np.lexsort((target, into, partition[chosen]))
+        rows = chosen[order]
+        is_first = begins(partition[rows], into[order])
+        is_back = np.zeros(len(rows), bool)
+        is_back[1:] = ~is_first[1:] & (offset[rows][1:] < offset[rows][:-1])
+        yield from finding(
+            OUTPUT_ORDER, rows[is_back], lambda row: output_case(row, "came out after a later one")
+        )

@@ -1,0 +1,54 @@
+"""J4: when something of a partition was read, everything before it must have been read, too.
+
+The bound of a partition is the highest index at which a value that was read stands for the first
+time; a value that stands for the last time at or below it, whose send is proven, and that nobody
+read, is lost. (First and last differ only where J1 or J2 have something to say.)
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.evidence import Evidence
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import View
+
+LOST_WRITE = Anomaly("lost-write", "J4", "a committed value was passed over by all readers")
+ANOMALIES = (LOST_WRITE,)
+
+
+def check(view: View) -> Iterable[Finding]:
+    """Sends that are proven, at or below the bound of their partition, and not read."""
+    evidence, order = Evidence(view), view.order
+    bound = np.full(len(view.history.names) + 1, -1, np.int64)
+    reader = np.full(len(bound), -1, np.int64)  # a send whose reading gave the bound
+    was_read = np.flatnonzero(view.is_read & (order.first_place >= 0))
+    index = order.index[order.first_place[was_read]]
+    partition = view.places.group_of(order.first_place[was_read])
+    np.maximum.at(bound, partition, index)
+    at_bound = was_read[index == bound[partition]]
+    reader[view.places.group_of(order.first_place[at_bound])] = at_bound
+    del was_read, index, partition
+    unread = np.flatnonzero(view.is_proven & ~view.is_read & (order.last_place >= 0))
+    where = view.places.group_of(order.last_place[unread])
+    lost = unread[order.index[order.last_place[unread]] <= bound[where]]
+    lost = lost[np.argsort(order.last_place[lost], kind="stable")]
+
+    def case(send: int) -> Case:
+        place, offset = evidence.place(int(order.first_place[send]))
+        number = int(view.places.group_of(order.first_place[send : send + 1])[0])
+        facts = {
+            "value": view.value(send),
+            "partition": place,
+            "offset": offset,
+            "index": int(order.index[order.first_place[send]]),
+            "max_read_index": int(bound[number]),
+            "writer": evidence.send(send),
+            "read_beyond": evidence.first_reader(int(reader[number])),
+            **evidence.around(number, offset),
+        }
+        return Case(
+            f"value {facts['value']} at {place}@{offset} was never read, later ones were", facts
+        )
+
+    return finding(LOST_WRITE, lost, case)

@@ -1,0 +1,86 @@
+"""J6: a consumer reads a partition in order, leaves nothing out and goes back nowhere.
+
+Two readings that follow one another within a session of a process are compared by index. Between
+operations (`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation
+that succeeded: what a failed transaction polled is polled again. Within an operation, a
+transaction or a poll call, the names begin with `int-`.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.arrays import begins, stable_order
+from ..analysis.evidence import Evidence
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import Reads, View
+
+POLL_SKIP = Anomaly("poll-skip", "J6", "between two operations a consumer left values out")
+NONMONOTONIC_POLL = Anomaly("nonmonotonic-poll", "J6", "between two operations it went back")
+INT_POLL_SKIP = Anomaly("int-poll-skip", "J6", "within one operation it left values out")
+INT_NONMONOTONIC_POLL = Anomaly("int-nonmonotonic-poll", "J6", "within one operation it went back")
+ANOMALIES = (POLL_SKIP, NONMONOTONIC_POLL, INT_POLL_SKIP, INT_NONMONOTONIC_POLL)
+SKIPPED_MAX = 10
+
+
+def check(view: View) -> Iterable[Finding]:
+    """The polls under read_committed; the last reading is judged as one more consumer."""
+    for reads in view.committed:
+        yield from _check(view, reads)
+
+
+def _check(view: View, reads: Reads) -> Iterable[Finding]:
+    history, evidence = view.history, Evidence(view)
+    total = len(reads.rows)
+    if reads.table == "scan":
+        process = session = call = np.zeros(total, np.int32)
+    else:
+        process, session, call = (
+            history.column("polls", name)[reads.rows] for name in ("process", "session", "call")
+        )
+    order = stable_order(process, reads.partition, session)
+    is_first = begins(process[order], reads.partition[order], session[order])
+    transaction, call = reads.transaction[order], call[order]
+    # a transaction is one operation, however often it polled
+    same_call = (transaction[1:] < 0) & (transaction[:-1] < 0) & (call[1:] == call[:-1])
+    is_new_operation = np.ones(total, bool)
+    is_new_operation[1:] = ~(
+        ((transaction[1:] >= 0) & (transaction[1:] == transaction[:-1])) | same_call
+    )
+    is_new_operation |= is_first
+    del transaction, call, process, session
+    index = view.order.index[reads.place[order]]
+    number = np.arange(total, dtype=np.int32)
+    group_start = np.maximum.accumulate(np.where(is_first, number, 0))
+    # the reading before: of an operation's first one, the last that succeeded
+    ok_before = np.full(total, -1, np.int32)
+    ok_before[1:] = np.maximum.accumulate(np.where(reads.is_ok[order], number, -1))[:-1]
+    before = np.where(is_new_operation, ok_before, number - 1)
+    has_before = (before >= group_start) & ~is_first
+    delta = np.where(has_before, index - index[before], 1)
+    for anomaly, chosen in (
+        (POLL_SKIP, is_new_operation & (delta > 1)),
+        (NONMONOTONIC_POLL, is_new_operation & (delta < 1)),
+        (INT_POLL_SKIP, ~is_new_operation & (delta > 1)),
+        (INT_NONMONOTONIC_POLL, ~is_new_operation & (delta < 1)),
+    ):
+
+        def case(row: int) -> Case:
+            earlier, later = int(order[before[row]]), int(order[row])
+            partition = evidence.partition(int(reads.partition[later]))
+            low, high = int(reads.place[earlier]), int(reads.place[later])
+            skipped = [view.value(s) for s in view.order.between(low, high, SKIPPED_MAX)]
+            facts = {
+                "partition": partition,
+                "delta": int(delta[row]),
+                "values": [view.value(int(reads.writer[r])) for r in (earlier, later)],
+                "offsets": [int(reads.offset[r]) for r in (earlier, later)],
+                "skipped": skipped,
+                "earlier": evidence.read(reads, earlier),
+                "later": evidence.read(reads, later),
+            }
+            what = f"leaving out {skipped}" if delta[row] > 1 else "which is not onward"
+            offsets = facts["offsets"]
+            return Case(f"{partition}: {offsets[1]} after {offsets[0]}, {what}", facts)
+
+        yield from finding(anomaly, np.flatnonzero(chosen), case)

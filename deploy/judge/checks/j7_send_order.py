@@ -1,0 +1,74 @@
+"""J7: what a producer sent to a partition stands there in the order in which it was sent.
+
+Two sends that follow one another within a session of a process are compared by index, those that
+failed left out. Within one transaction the names begin with `int-`. Values of others between two
+sends of a transaction are legal (Kafka does not isolate writers), and counted as information.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.arrays import begins, stable_order
+from ..analysis.evidence import Evidence
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import View
+from ..history.schema import Outcome
+
+NONMONOTONIC_SEND = Anomaly("nonmonotonic-send", "J7", "a later operation's value stands earlier")
+INT_NONMONOTONIC_SEND = Anomaly(
+    "int-nonmonotonic-send", "J7", "a later value of the same transaction stands earlier"
+)
+INT_SEND_SKIP = Anomaly(
+    "int-send-skip", "J7", "values of others stand between those of a transaction", is_legal=True
+)
+ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
+SKIPPED_MAX = 10
+
+
+def check(view: View) -> Iterable[Finding]:
+    """Sends whose place is known, as they follow one another."""
+    history, evidence = view.history, Evidence(view)
+    place = np.where(view.is_proven & (view.send_place >= 0), view.send_place,
+                     view.order.first_place)  # fmt: skip
+    is_known = (place >= 0) & (view.outcome != Outcome.FAIL)
+    sends = np.flatnonzero(is_known[: view.sends]).astype(np.int32)
+    process = history.column("sends", "process")[sends]
+    session = history.column("sends", "session")[sends]
+    partition = view.places.group_of(place[sends]).astype(np.int32)
+    order = stable_order(process, partition, session)
+    is_first = begins(process[order], partition[order], session[order])
+    del process, session, partition
+    sends = sends[order]
+    del order
+    index = view.order.index[place[sends]]
+    delta = np.ones(len(sends), np.int64)
+    delta[1:] = np.where(is_first[1:], 1, np.diff(index.astype(np.int64)))
+    transaction = view.transaction[sends]
+    is_within = np.zeros(len(sends), bool)
+    is_within[1:] = (transaction[1:] >= 0) & (transaction[1:] == transaction[:-1])
+    for anomaly, chosen in (
+        (NONMONOTONIC_SEND, ~is_within & (delta < 1)),
+        (INT_NONMONOTONIC_SEND, is_within & (delta < 1)),
+        (INT_SEND_SKIP, is_within & (delta > 1)),
+    ):
+
+        def case(row: int) -> Case:
+            earlier, later = int(sends[row - 1]), int(sends[row])
+            (name, low), (_, high) = (evidence.place(int(place[s])) for s in (earlier, later))
+            between = view.order.between(int(place[earlier]), int(place[later]), SKIPPED_MAX)
+            skipped = [view.value(send) for send in between]
+            facts = {
+                "partition": name,
+                "delta": int(delta[row]),
+                "values": [view.value(earlier), view.value(later)],
+                "offsets": [low, high],
+                "skipped": skipped,
+                "earlier": evidence.send(earlier),
+                "later": evidence.send(later),
+            }
+            what = f"with {skipped} between" if delta[row] > 1 else "though it was sent later"
+            return Case(f"{name}: {facts['values'][1]} at {high}, {facts['values'][0]} at {low}, "
+                        f"{what}", facts)  # fmt: skip
+
+        yield from finding(anomaly, np.flatnonzero(chosen), case)

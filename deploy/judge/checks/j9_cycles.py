@@ -1,0 +1,122 @@
+"""J9: information flows one way: no two transactions have each seen the other (G1c).
+
+An edge leads from the writer of a value to a transaction that read it. Each transaction has a
+potential, the time of its commit call (a plain send: when it was invoked, a plain poll: when it
+returned). Where every edge goes upwards there can be no cycle, also not one that leads over the
+order of real time; so only the edges that do not go upwards, normally none, are searched: an edge
+u -> v lies on a cycle when u can be reached from v. (Those edges are dirty reads, too: A2.)
+
+Cycles that need the order of writes are legal in Kafka: G0, and G1c with such edges. Pairs of
+transactions are looked at and counted as information.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.arrays import Array, begins
+from ..analysis.evidence import Evidence
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import View
+
+CYCLE = Anomaly("G1c", "J9", "transactions read from one another in a circle")
+REALTIME_CYCLE = Anomaly(
+    "G1c-realtime", "J9", "a transaction read from one that began after it had ended"
+)
+WRITE_CYCLE = Anomaly("G0", "J9", "two transactions stand before each other", is_legal=True)
+MIXED_CYCLE = Anomaly(
+    "G1c-ww", "J9", "a transaction was read by one that stands before it", is_legal=True
+)
+ANOMALIES = (CYCLE, REALTIME_CYCLE, WRITE_CYCLE, MIXED_CYCLE)
+SUSPECTS_MAX = 1_000
+
+
+def check(view: View) -> Iterable[Finding]:
+    """Edges between transactions whose reader did not fail."""
+    evidence = Evidence(view)
+    writers, readers = _edges(view)
+    potential = view.transactions.commit_invoked_ns
+    suspect = np.flatnonzero(potential[writers] >= potential[readers])[:SUSPECTS_MAX]
+    on_cycle = _on_cycle(writers, readers, suspect) if len(suspect) else []
+    ended, begun = view.transactions.ended_ns, view.transactions.begun_ns
+    backward = suspect[(ended[readers[suspect]] >= 0)
+                       & (ended[readers[suspect]] < begun[writers[suspect]])]  # fmt: skip
+
+    def case(edge: int) -> Case:
+        transactions = [int(writers[edge]), int(readers[edge])]
+        facts = {"transactions": [evidence.row("transactions", t) for t in transactions]}
+        numbers = [facts["transactions"][i]["transaction"] for i in (0, 1)]
+        return Case(f"{numbers[1]} read from {numbers[0]}, and the other way round", facts)
+
+    yield from finding(CYCLE, np.array(on_cycle, np.int64), case)
+    yield from finding(REALTIME_CYCLE, backward, case)
+    yield from _write_cycles(view, evidence, writers, readers)
+
+
+def _edges(view: View) -> tuple[Array, Array]:
+    """(writer, reader) transactions of each value read in a transaction, those of one removed."""
+    writers, readers = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+    for reads in view.committed:
+        writer = view.transaction[reads.writer]
+        is_edge = (reads.transaction >= 0) & (writer >= 0) & (writer != reads.transaction)
+        is_edge &= reads.is_ok & (writer < view.transactions.count)
+        # readings of one transaction from one writer mostly follow one another
+        rows = np.flatnonzero(is_edge)
+        chosen = rows[begins(writer[rows], reads.transaction[rows])] if len(rows) else rows
+        writers.append(writer[chosen])
+        readers.append(reads.transaction[chosen])
+    return np.concatenate(writers), np.concatenate(readers)
+
+
+def _on_cycle(writers: Array, readers: Array, suspect: Array) -> list[int]:
+    """Which of the suspect edges lie on a cycle."""
+    order = np.argsort(writers, kind="stable")
+    keys, targets = writers[order], readers[order]
+
+    def reaches(start: int, goal: int) -> bool:
+        seen, waiting = {start}, deque([start])
+        while waiting:
+            node = waiting.popleft()
+            if node == goal:
+                return True
+            low, high = np.searchsorted(keys, [node, node + 1])
+            fresh = set(targets[low:high].tolist()) - seen
+            seen |= fresh
+            waiting.extend(fresh)
+        return False
+
+    return [int(e) for e in suspect if reaches(int(readers[e]), int(writers[e]))]
+
+
+def _write_cycles(
+    view: View, evidence: Evidence, writers: Array, readers: Array
+) -> Iterable[Finding]:
+    """Pairs of transactions with edges both ways of which one at least is of writes."""
+    held = np.flatnonzero(view.order.holder >= 0)
+    owner = view.transaction[view.order.holder[held]]
+    partition = view.places.group_of(held)
+    is_pair = (owner[1:] != owner[:-1]) & (owner[1:] >= 0) & (owner[:-1] >= 0)
+    is_pair &= partition[1:] == partition[:-1]
+    is_pair &= (owner[1:] < view.transactions.count) & (owner[:-1] < view.transactions.count)
+    width = view.transactions.count + 1
+    earlier = owner[:-1][is_pair].astype(np.int64)
+    later = owner[1:][is_pair].astype(np.int64)
+    del held, owner, partition, is_pair
+    keys = np.sort(earlier * width + later)
+    mirrored = np.sort(later * width + earlier)
+    both = np.unique(np.intersect1d(keys, mirrored))
+    first, second = both // width, both % width
+    once = first < second
+    written = list(zip(first[once].tolist(), second[once].tolist(), strict=True))
+    read_keys = np.unique(writers.astype(np.int64) * width + readers)
+    mixed_keys = np.intersect1d(read_keys, mirrored)
+    mixed = [(int(k) // width, int(k) % width) for k in mixed_keys]
+    for anomaly, pairs in ((WRITE_CYCLE, written), (MIXED_CYCLE, mixed)):
+
+        def case(number: int, pairs: list[tuple[int, int]] = pairs) -> Case:
+            facts = {"transactions": [evidence.row("transactions", t) for t in pairs[number]]}
+            numbers = [facts["transactions"][i]["transaction"] for i in (0, 1)]
+            return Case(f"{numbers[0]} and {numbers[1]} each precede the other", facts)
+
+        yield from finding(anomaly, np.arange(len(pairs)), case)

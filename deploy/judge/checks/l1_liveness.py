@@ -1,0 +1,103 @@
+"""L1: after the healing everything goes on: leaders, in-sync sets, decisions, and every broker."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.evidence import Evidence
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import View
+from ..history.schema import NONE, Outcome
+
+NO_LEADER = Anomaly("no-leader", "L1", "at the end a partition has no leader")
+NOT_IN_SYNC = Anomaly("not-in-sync", "L1", "at the end replicas are missing from an in-sync set")
+NOT_REPLICATED = Anomaly("not-replicated", "L1", "at the end records are above the high watermark")
+UNDECIDED = Anomaly(
+    "undecided", "L1", "a transaction was not decided within its timeout and two scans"
+)
+PROBE_FAILED = Anomaly(
+    "probe-failed", "L1", "a produce, commit or consume failed after the healing"
+)
+NOTHING_SUCCEEDED = Anomaly(
+    "nothing-succeeded", "L1", "a kind of operation never succeeded: the run proves nothing"
+)
+ANOMALIES = (NO_LEADER, NOT_IN_SYNC, NOT_REPLICATED, UNDECIDED, PROBE_FAILED, NOTHING_SUCCEEDED)
+SCAN_INTERVAL_MS = 1_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms, ours
+FINAL_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+
+
+def check(view: View) -> Iterable[Finding]:
+    """The state at the end, as far as it was written down."""
+    evidence, history = Evidence(view), view.history
+    is_leader = history.column("ends", "replica") == NONE
+    by_row = {
+        NO_LEADER: history.column("ends", "leader") < 0,
+        NOT_IN_SYNC: history.column("ends", "in_sync") < history.column("ends", "replicas"),
+        NOT_REPLICATED: (history.column("ends", "high_watermark") >= 0)
+        & (history.column("ends", "high_watermark") < history.column("ends", "log_end_offset")),
+    }
+    for anomaly, is_bad in by_row.items():
+
+        def case(row: int, what: str = anomaly.what) -> Case:
+            facts = evidence.row("ends", row)
+            return Case(f"{facts.get('partition')}: {what}", facts)
+
+        yield from finding(anomaly, np.flatnonzero(is_bad & is_leader), case)
+    yield from _undecided(view, evidence)
+    failed = np.flatnonzero(history.column("probes", "outcome") != Outcome.OK)
+
+    def probe_case(row: int) -> Case:
+        facts = evidence.row("probes", row)
+        through = f" through broker {facts['broker']}" if "broker" in facts else ""
+        return Case(f"{facts.get('kind')}{through} did not succeed", facts)
+
+    yield from finding(PROBE_FAILED, failed, probe_case)
+    yield from _nothing(view)
+
+
+def _undecided(view: View, evidence: Evidence) -> Iterable[Finding]:
+    history = view.history
+    scan_ms = int(history.settings.get("scan_interval_ms", SCAN_INTERVAL_MS))
+    taken = history.column("ends", "taken_ns")
+    now_ns = int(taken.max()) if len(taken) else -1
+    last: dict[int, int] = {}
+    for row, name in enumerate(history.column("decisions", "transactional_id").tolist()):
+        last[name] = row
+    state = history.column("decisions", "state")
+    started = history.column("decisions", "started_ns")
+    timeout = history.column("decisions", "timeout_ms")
+    late = [
+        row
+        for row in last.values()
+        if history.name(int(state[row])) not in FINAL_STATES
+        and started[row] >= 0
+        and now_ns > started[row] + (int(timeout[row]) + 2 * scan_ms) * 1_000_000
+    ]
+
+    def case(row: int) -> Case:
+        facts = evidence.row("decisions", row)
+        return Case(f"{facts['transactional_id']} is {facts['state']} at the end", facts)
+
+    return finding(UNDECIDED, np.array(late, np.int64), case)
+
+
+def _nothing(view: View) -> Iterable[Finding]:
+    """Kinds of operations that were tried and never succeeded; all of them, when none was tried."""
+    history = view.history
+    reads = sum(int(reads.is_ok.sum()) for reads in (*view.committed, *view.uncommitted))
+    kinds = {
+        "send": (history.count("sends"), int((view.outcome == Outcome.OK).sum())),
+        "transaction": (
+            history.count("transactions"),
+            int((view.transactions.outcome[:-1] == Outcome.OK).sum()),
+        ),
+        "poll": (max(history.count("poll_calls"), 1), reads),
+    }
+    never = [kind for kind, (tried, succeeded) in kinds.items() if tried and not succeeded]
+    is_raw_only = not history.count("sends") and history.count("batches")
+
+    def case(row: int) -> Case:
+        tried = kinds[never[row]][0]
+        return Case(f"no {never[row]} succeeded", {"kind": never[row], "tried": tried})
+
+    return finding(NOTHING_SUCCEEDED, np.arange(0 if is_raw_only else len(never)), case)

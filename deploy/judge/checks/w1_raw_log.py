@@ -1,0 +1,207 @@
+"""W1: the raw log of every partition keeps Kafka's rules, and markers say what was decided.
+
+One replica of each partition is read (W2 compares them): what its leader served, or else the copy
+with the most batches. Across partitions, the markers of one transaction are of one kind, and of
+the kind that the coordinator's log has for that producer id and epoch. Where epochs do not tell
+transactions apart (before KIP-890), their clients do: between two records of one transaction there
+is no marker of its producer, else that marker was meant for another one.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ..analysis.arrays import begins, stable_order
+from ..analysis.evidence import Evidence, Facts
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import View
+from ..history.schema import Marker
+from ..logs.raw_log import Batch, Ended, Problem, RawLog
+
+RAW_ANOMALIES = tuple(
+    Anomaly(name, "A4" if name == "zombie-append" else "W1", what)
+    for name, what in (
+        ("offset-disorder", "a batch stands at an offset that was there already"),
+        ("leader-epoch-fell", "a batch of an older leader epoch stands behind a newer one"),
+        ("zombie-append", "a batch of an older producer epoch stands behind a newer one"),
+        ("sequence-gap", "a producer's sequences leave some out"),
+        ("sequence-repeated", "a producer's batch stands in the log a second time"),
+        ("plain-in-transaction", "a plain batch of a producer within its open transaction"),
+        ("coordinator-epoch-fell", "a marker of an older coordinator stands behind a newer one"),
+    )
+)
+OPEN_TRANSACTION = Anomaly("open-transaction", "W1", "at the end a transaction has no marker")
+MIXED_MARKERS = Anomaly(
+    "mixed-markers", "W1", "a transaction is committed in one partition and aborted in another"
+)
+AGAINST_DECISION = Anomaly(
+    "marker-against-decision", "W1", "a marker says otherwise than the coordinator's log"
+)
+ENDED_EARLY = Anomaly("ended-early", "W1", "a marker stands between the records of one transaction")
+ANOMALIES = (*RAW_ANOMALIES, OPEN_TRANSACTION, MIXED_MARKERS, AGAINST_DECISION, ENDED_EARLY)
+_STATES = {
+    "PrepareCommit": Marker.COMMIT,
+    "CompleteCommit": Marker.COMMIT,
+    "PrepareAbort": Marker.ABORT,
+    "PrepareEpochFence": Marker.ABORT,
+    "CompleteAbort": Marker.ABORT,
+}
+
+
+def check(view: View) -> Iterable[Finding]:
+    """Every partition that was dumped."""
+    evidence = Evidence(view)
+    problems: dict[str, list[tuple[int, Problem]]] = {}
+    opened: list[Facts] = []
+    early: list[tuple[int, Batch, int]] = []
+    within = _Spans(view)
+    ended: list[tuple[int, Ended]] = []
+    for partition, is_compacted, batches in dumped(view):
+        first = next(iter(batches))
+        log = RawLog(is_whole=first.base_offset == 0, is_compacted=is_compacted)
+        for batch in batches:
+            for problem in log.feed(batch):
+                problems.setdefault(problem.anomaly, []).append((partition, problem))
+        ended += [(partition, one) for one in log.ended]
+        early += [(partition, *one) for one in within.ended_early(partition, batches)]
+        name = evidence.partition(partition)
+        opened += [{"partition": name} | one._asdict() for one in log.open_transactions()]
+    for anomaly in RAW_ANOMALIES:
+        found = problems.get(anomaly.name, [])
+
+        def case(row: int, found: list[tuple[int, Problem]] = found) -> Case:
+            partition, problem = found[row]
+            facts = {"partition": evidence.partition(partition)} | problem.batch._asdict()
+            around = evidence.around(partition, problem.batch.base_offset)
+            where = f"{facts['partition']}@{problem.batch.base_offset}"
+            return Case(f"{where}: {problem.sentence}", facts | around)
+
+        yield from finding(anomaly, np.arange(len(found)), case)
+
+    def open_case(row: int) -> Case:
+        facts = opened[row]
+        who = f"producer {facts['producer_id']} epoch {facts['producer_epoch']}"
+        return Case(f"{facts['partition']}@{facts['first_offset']}: {who} is open", facts)
+
+    # a run ends healed and quiet; a cluster that is looked at in between need not be
+    is_at_rest = bool(view.history.settings.get("is_at_rest", True))
+    yield from finding(OPEN_TRANSACTION, np.arange(len(opened) if is_at_rest else 0), open_case)
+    yield from _across(view, evidence, ended)
+
+    def early_case(row: int) -> Case:
+        partition, marker, transaction = early[row]
+        where = f"{evidence.partition(partition)}@{marker.base_offset}"
+        facts = {
+            "transaction": evidence.row("transactions", transaction),
+            "marker": marker._asdict(),
+            **evidence.around(partition, marker.base_offset),
+        }
+        return Case(f"{where}: a marker in the middle of a transaction of its producer", facts)
+
+    yield from finding(ENDED_EARLY, np.arange(len(early)), early_case)
+
+
+class _Spans:
+    """From the first to the last record of each transaction in each partition."""
+
+    def __init__(self, view: View) -> None:
+        offset = view.history.column("sends", "offset")
+        transaction = view.transaction[: len(offset)]
+        rows = np.flatnonzero((offset >= 0) & (transaction >= 0))
+        rows = rows[transaction[rows] < view.transactions.count]
+        partition = view.partition[rows]
+        rows = rows[np.lexsort((offset[rows], transaction[rows], partition))]
+        partition, transaction, offset = view.partition[rows], transaction[rows], offset[rows]
+        starts = np.flatnonzero(begins(partition, transaction))
+        ends = np.append(starts[1:], len(rows)) - 1 if len(starts) else starts
+        wide = offset[starts] < offset[ends]
+        self._partition, self._transaction = partition[starts[wide]], transaction[starts[wide]]
+        self._first, self._last = offset[starts[wide]], offset[ends[wide]]
+
+    def ended_early(self, partition: int, batches: list[Batch]) -> Iterator[tuple[Batch, int]]:
+        """Markers within a transaction of their producer, and the rows of the transactions."""
+        left, right = np.searchsorted(self._partition, [partition, partition + 1])
+        markers: dict[int, list[Batch]] = {}
+        for batch in batches:
+            if batch.marker != Marker.NONE:
+                markers.setdefault(batch.producer_id, []).append(batch)
+        bases = [batch.base_offset for batch in batches]
+        for row in range(left, right) if markers else ():
+            first, last = int(self._first[row]), int(self._last[row])
+            at = bisect_right(bases, first) - 1
+            known = markers.get(batches[at].producer_id, []) if at >= 0 else []
+            after = bisect_right(known, first, key=lambda marker: marker.base_offset)
+            if after < len(known) and known[after].base_offset < last:
+                yield known[after], int(self._transaction[row])
+
+
+def dumped(view: View) -> Iterator[tuple[int, bool, list[Batch]]]:
+    """(partition, is compacted, its batches in order) of one replica each."""
+    history = view.history
+    partition = history.column("batches", "partition")
+    replica = history.column("batches", "replica")
+    ends = history.column("ends", "partition")
+    compacted = set(ends[history.column("ends", "is_compacted") == 1].tolist())
+    if not len(partition):
+        return
+    order = stable_order(partition, replica)
+    starts = np.flatnonzero(begins(partition[order], replica[order]))
+    chosen: dict[int, tuple[tuple[bool, int], np.ndarray]] = {}
+    for rows in np.split(order, starts[1:]):
+        rank = (int(replica[rows[0]]) < 0, len(rows))
+        at = int(partition[rows[0]])
+        if at not in chosen or rank > chosen[at][0]:
+            chosen[at] = (rank, rows)
+    columns = [history.column("batches", name) for name in Batch._fields]
+    for at, (_, rows) in sorted(chosen.items()):
+        values = [column[rows].tolist() for column in columns]
+        yield at, at in compacted, [Batch(*row) for row in zip(*values, strict=True)]
+
+
+def _across(view: View, evidence: Evidence, ended: list[tuple[int, Ended]]) -> Iterable[Finding]:
+    by_transaction: dict[tuple[int, int], list[tuple[int, Ended]]] = {}
+    for partition, one in ended:
+        if one.marker_epoch > one.data_epoch:
+            key = (one.producer_id, one.marker_epoch)
+            by_transaction.setdefault(key, []).append((partition, one))
+    mixed = [parts for parts in by_transaction.values() if len({p.marker for _, p in parts}) > 1]
+
+    def facts_of(parts: list[tuple[int, Ended]]) -> Facts:
+        told = [
+            {"partition": evidence.partition(p)}
+            | one._asdict()
+            | {"marker": Marker(one.marker).name.lower()}
+            for p, one in parts[:8]
+        ]
+        return {"ended": told}
+
+    def mixed_case(row: int) -> Case:
+        one = mixed[row][0][1]
+        who = f"producer {one.producer_id} epoch {one.marker_epoch}"
+        return Case(f"{who} is committed here and aborted there", facts_of(mixed[row]))
+
+    yield from finding(MIXED_MARKERS, np.arange(len(mixed)), mixed_case)
+    history = view.history
+    decided: dict[tuple[int, int], set[Marker]] = {}
+    for number, producer_id, epoch in zip(
+        *(history.column("decisions", c) for c in ("state", "producer_id", "producer_epoch")),
+        strict=True,
+    ):
+        kind = _STATES.get(history.name(int(number)) or "")
+        if kind is not None:
+            decided.setdefault((int(producer_id), int(epoch)), set()).add(kind)
+    against = [
+        (partition, one)
+        for partition, one in ended
+        if (kinds := decided.get((one.producer_id, one.marker_epoch))) and one.marker not in kinds
+    ]
+
+    def against_case(row: int) -> Case:
+        partition, one = against[row]
+        kind = Marker(one.marker).name.lower()
+        who = f"producer {one.producer_id} epoch {one.marker_epoch}"
+        where = f"{evidence.partition(partition)}@{one.last_offset}"
+        return Case(f"{where}: {kind} marker of {who}, decided otherwise", facts_of([against[row]]))
+
+    yield from finding(AGAINST_DECISION, np.arange(len(against)), against_case)

@@ -1,0 +1,73 @@
+"""W2: replicas are equal where everybody has to have the records.
+
+Partitions that are not compacted: batch for batch from the highest log start to the lowest high
+watermark, by offsets, size, leader epoch and CRC-32C, which together cover every byte. Compacted
+ones are cleaned by each replica for itself: the newest record of each key must be the same.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..analysis.arrays import Array
+from ..analysis.evidence import Evidence
+from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.view import View
+
+DIVERGENCE = Anomaly("replica-divergence", "W2", "two replicas differ below the high watermark")
+ANOMALIES = (DIVERGENCE,)
+_COMPARED = ("base_offset", "last_offset", "leader_epoch", "size_bytes", "crc")
+
+
+def check(view: View) -> Iterable[Finding]:
+    """Every partition of which at least two replicas were dumped."""
+    evidence, history = Evidence(view), view.history
+    ends, replicas = history.column("ends", "partition"), history.column("ends", "replica")
+    compacted = set(ends[history.column("ends", "is_compacted") == 1].tolist())
+    found: list[tuple[int, int, int, int]] = []  # partition, offset, the two replicas
+    for table, columns in (("batches", _COMPARED), ("survivors", ("offset", "digest"))):
+        partition = history.column(table, "partition")
+        replica = history.column(table, "replica")
+        values = [history.column(table, name) for name in columns]
+        for at in np.unique(partition).tolist():
+            if (at in compacted) != (table == "survivors"):
+                continue
+            of_ends = (ends == at) & (replicas >= 0)
+            low = _extreme(history.column("ends", "log_start_offset")[of_ends], np.max, 0)
+            high = _extreme(
+                history.column("ends", "high_watermark")[of_ends], np.min, np.iinfo(np.int64).max
+            )
+            here = np.flatnonzero((partition == at) & (replica >= 0))
+            last = values[1] if table == "batches" else values[0]
+            here = here[(values[0][here] >= low) & (last[here] < high)]
+            numbers = np.unique(replica[here]).tolist()
+            copies = [np.stack([v[here[replica[here] == n]] for v in values], 1) for n in numbers]
+            for number, copy in zip(numbers[1:], copies[1:], strict=True):
+                offset = _first_difference(copies[0], copy)
+                if offset is not None:
+                    found.append((at, offset, numbers[0], number))
+
+    def case(row: int) -> Case:
+        at, offset, one, other = found[row]
+        name = evidence.partition(at)
+        facts = {"partition": name, "offset": offset, "replicas": [one, other]}
+        return Case(f"{name}@{offset}: replicas {one} and {other} differ", facts)
+
+    return finding(DIVERGENCE, np.arange(len(found)), case)
+
+
+def _extreme(values: Array, choose: object, default: int) -> int:
+    values = values[values >= 0]
+    return int(choose(values)) if len(values) else default  # type: ignore[operator]
+
+
+def _first_difference(one: Array, other: Array) -> int | None:
+    """The first offset at which two copies differ."""
+    common = min(len(one), len(other))
+    differs = np.flatnonzero((one[:common] != other[:common]).any(axis=1))
+    if len(differs):
+        return int(min(one[differs[0], 0], other[differs[0], 0]))
+    if len(one) != len(other):
+        longer = one if len(one) > len(other) else other
+        return int(longer[common, 0])
+    return None

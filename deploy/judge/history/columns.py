@@ -1,0 +1,125 @@
+"""A history as columns: what the checks read.
+
+Columns are numpy arrays, read when they are first asked for and kept until `forget`; names are
+numbers into `names`, the same for all tables and recorders. Rows of one recorder keep their order;
+recorders follow one another by number. Recordings are read whether they were sealed as Parquet,
+left as they were written, or torn by the death of the writer: whatever is not a whole row is left
+out.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from .format import Array, check_format
+from .recorder import FOLDER, Recorder
+from .schema import NONE, TABLES, Column
+
+
+class Source(Protocol):
+    """One recorder's rows."""
+
+    names: list[str]
+
+    def column(self, table: str, column: Column) -> Array:
+        """One column of a table, names by the recorder's own numbers; empty if there is none."""
+        ...
+
+
+class History:
+    """All recordings of a run. `settings` are those of the run (RUN/run.json)."""
+
+    def __init__(self, sources: Iterable[Source], settings: dict[str, Any] | None = None) -> None:
+        self.settings = settings or {}
+        self.names: list[str] = []
+        self._name_ids: dict[str, int] = {}
+        self._columns: dict[tuple[str, str], Array] = {}
+        # a recorder's numbers of names -> ours; the last entry is for "none"
+        self._sources = [
+            (s, np.array([self.name_id(n) for n in s.names] + [NONE], np.int32)) for s in sources
+        ]
+
+    @classmethod
+    def of(cls, *recorders: Recorder, settings: dict[str, Any] | None = None) -> "History":
+        """Of recorders in memory."""
+        return cls([MemorySource(recorder) for recorder in recorders], settings)
+
+    @classmethod
+    def open(cls, run: Path) -> "History":
+        """Of a run's directory."""
+        from .files import FolderSource
+
+        about = run / "run.json"
+        settings = json.loads(about.read_text(encoding="utf-8")) if about.exists() else {}
+        folders = sorted(f for f in (run / FOLDER).iterdir() if f.is_dir())
+        for folder in folders:
+            check_format(folder)
+        return cls([FolderSource(folder) for folder in folders], settings)
+
+    def column(self, table: str, name: str) -> Array:
+        """A column; do not change it."""
+        key = (table, name)
+        found = self._columns.get(key)
+        if found is None:
+            column = next(c for c in TABLES[table].columns if c.name == name)
+            parts = [self._part(source, ids, table, column) for source, ids in self._sources]
+            found = parts[0] if len(parts) == 1 else _joined(parts, column.dtype)
+            self._columns[key] = found
+        return found
+
+    def count(self, table: str) -> int:
+        """How many rows a table has."""
+        return len(self.column(table, TABLES[table].columns[-1].name))
+
+    def forget(self, table: str, *names: str) -> None:
+        """Let columns go; they are read again when they are asked for again."""
+        for name in names or [c.name for c in TABLES[table].columns]:
+            self._columns.pop((table, name), None)
+
+    def name(self, number: int) -> str | None:
+        """The string of a number; None for -1."""
+        return None if number < 0 else self.names[number]
+
+    def name_id(self, text: str) -> int:
+        """The number of a string."""
+        known = self._name_ids.get(text)
+        if known is None:
+            known = self._name_ids[text] = len(self.names)
+            self.names.append(text)
+        return known
+
+    def row(self, table: str, number: int) -> dict[str, int | str | None]:
+        """One row in plain values, names as strings: for evidence."""
+        found: dict[str, int | str | None] = {}
+        for column in TABLES[table].columns:
+            value = int(self.column(table, column.name)[number])
+            found[column.name] = self.name(value) if column.is_name else value
+        return found
+
+    @staticmethod
+    def _part(source: Source, ids: Array, table: str, column: Column) -> Array:
+        values = source.column(table, column)
+        if not column.is_name:
+            return values
+        # a number beyond the names that were written (a torn file) counts as none
+        return ids[np.clip(np.where(values < 0, len(ids) - 1, values), 0, len(ids) - 1)]
+
+
+class MemorySource:
+    """The rows of a recorder in memory, as they are now."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.names = list(recorder.names)
+        self._recorder = recorder
+
+    def column(self, table: str, column: Column) -> Array:
+        """See Source."""
+        rows = np.frombuffer(self._recorder.content(table), np.dtype(TABLES[table].dtype))
+        return np.ascontiguousarray(rows[column.name])
+
+
+def _joined(parts: list[Array], dtype: str) -> Array:
+    return np.concatenate(parts) if parts else np.empty(0, np.dtype(dtype))

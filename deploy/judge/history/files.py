@@ -1,0 +1,131 @@
+"""The files of a recording: rows as they are written, and Parquet once they are sealed.
+
+RUN/history/0000/recorder.json  format, number, process id
+RUN/history/0000/names.jsonl    the strings, one JSON text a line; the n-th line is number n
+RUN/history/0000/TABLE.rows     packed rows (schema.Table.dtype), zeros at the end
+RUN/history/0000/TABLE.parquet  the same, sealed: names as strings, for any other tool
+
+Sealing goes a million rows at a time, so its memory is bounded; the rows are removed when the
+Parquet file is whole.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .format import Array, check_format
+from .recorder import FOLDER
+from .schema import NONE, TABLES, Column, Table
+
+ROWS_A_GROUP = 1 << 20
+_ARROW = {"i1": pa.int8(), "i2": pa.int16(), "i4": pa.int32(), "i8": pa.int64()}
+_STRINGS = pa.dictionary(pa.int32(), pa.string())
+
+
+class FolderSource:
+    """One recorder's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names = read_names(folder)
+        self._ids = {name: number for number, name in enumerate(self.names)}
+        self._valid: dict[str, Array | None] = {}  # table -> numbers of whole rows; None: all
+
+    def column(self, table: str, column: Column) -> Array:
+        """See columns.Source."""
+        sealed = self.folder / f"{table}.parquet"
+        if sealed.exists():
+            return self._sealed_column(sealed, column)
+        rows = mapped_rows(self.folder / f"{table}.rows", TABLES[table])
+        if rows is None:
+            return np.empty(0, np.dtype(column.dtype))
+        if table not in self._valid:
+            is_set = rows["is_set"] == 1
+            self._valid[table] = None if is_set.all() else np.flatnonzero(is_set)
+        valid = self._valid[table]
+        whole = rows[column.name]
+        return np.ascontiguousarray(whole if valid is None else whole[valid])
+
+    def _sealed_column(self, file: Path, column: Column) -> Array:
+        with pq.ParquetFile(file, memory_map=True) as parquet:
+            found = np.empty(parquet.metadata.num_rows, np.dtype(column.dtype))
+            at = 0
+            for group in range(parquet.num_row_groups):
+                for chunk in parquet.read_row_group(group, [column.name])[column.name].chunks:
+                    values = self._numbers(chunk) if column.is_name else chunk.to_numpy()
+                    found[at : at + len(chunk)] = values
+                    at += len(chunk)
+        return found
+
+    def _numbers(self, chunk: pa.Array) -> Array:
+        if not pa.types.is_dictionary(chunk.type):
+            chunk = chunk.dictionary_encode()
+        ids = [self._ids.get(text, NONE) for text in chunk.dictionary.to_pylist()]
+        places = chunk.indices.fill_null(len(ids)).to_numpy()
+        return np.array([*ids, NONE], np.int32)[places]
+
+
+def read_names(folder: Path) -> list[str]:
+    """The strings of a recorder; a torn last line is left out."""
+    try:
+        lines = (folder / "names.jsonl").read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    return [str(json.loads(line)) for line in lines[:-1]]
+
+
+def mapped_rows(file: Path, table: Table) -> Array | None:
+    """The whole rows of a file, mapped; None when there are none."""
+    dtype = np.dtype(table.dtype)
+    try:
+        count = file.stat().st_size // dtype.itemsize
+    except FileNotFoundError:
+        return None
+    if count == 0:
+        return None
+    return np.memmap(file, dtype, "r", shape=(count,))
+
+
+def seal(run: Path) -> int:
+    """Make Parquet of all rows of a run whose writers have ended; returns how many rows."""
+    total = 0
+    for folder in sorted(f for f in (run / FOLDER).iterdir() if f.is_dir()):
+        check_format(folder)
+        names = read_names(folder)
+        for table in TABLES.values():
+            file = folder / f"{table.name}.rows"
+            if file.exists():
+                total += _seal_table(file, table, names)
+    return total
+
+
+def _seal_table(file: Path, table: Table, names: list[str]) -> int:
+    fields = [pa.field(c.name, _STRINGS if c.is_name else _ARROW[c.kind]) for c in table.columns]
+    schema = pa.schema(fields)
+    strings = pa.array(names, pa.string())
+    rows = mapped_rows(file, table)
+    total = 0
+    made = file.with_suffix(".parquet.part")
+    with pq.ParquetWriter(made, schema, compression="zstd") as writer:
+        for start in range(0, 0 if rows is None else len(rows), ROWS_A_GROUP):
+            assert rows is not None
+            part = np.array(rows[start : start + ROWS_A_GROUP])
+            part = part[part["is_set"] == 1]
+            total += len(part)
+            arrays = [_arrow(part[c.name], c, strings) for c in table.columns]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    made.rename(file.with_suffix(".parquet"))
+    file.unlink()
+    return total
+
+
+def _arrow(values: Array, column: Column, strings: pa.Array) -> pa.Array:
+    values = np.ascontiguousarray(values)
+    if not column.is_name:
+        return pa.array(values)
+    is_none = (values < 0) | (values >= len(strings))
+    indices = pa.array(np.where(is_none, 0, values).astype(np.int32), mask=is_none)
+    return pa.DictionaryArray.from_arrays(indices, strings)

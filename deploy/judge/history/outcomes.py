@@ -1,0 +1,84 @@
+"""What a client's error says of the operation: it failed for certain, or nobody knows.
+
+Pure. This decides what is a bug, so each row has its reason. Only EndTxn(commit) can commit: an
+error that came before the commit call was made is definite. At the commit call an error leaves
+three cases: the abort that followed succeeded (definite), it was refused because there was no
+transaction to end (definite), or nobody knows. Two corrections to what others do: a fence as the
+answer to a *repeated* EndTxn(commit) is ambiguous, since the first attempt may have committed;
+and libraries repeat it without telling, so of a library whose attempts are not counted a fence at
+commit is ambiguous, too.
+"""
+
+from dataclasses import dataclass
+
+from .schema import Outcome
+
+# Kafka's error codes by number, so that any client's error can be judged.
+REQUEST_TIMED_OUT, NETWORK_EXCEPTION, UNKNOWN_SERVER_ERROR = 7, 13, -1
+NOT_LEADER_OR_FOLLOWER, INVALID_TXN_STATE = 6, 48
+FENCES = frozenset({47, 90})  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+DEFINITE_OF_A_SEND = frozenset(
+    {
+        2,  # CORRUPT_MESSAGE: refused before the append
+        3,  # UNKNOWN_TOPIC_OR_PARTITION
+        10,  # MESSAGE_TOO_LARGE
+        17,  # INVALID_TOPIC_EXCEPTION
+        18,  # RECORD_LIST_TOO_LARGE
+        19,  # NOT_ENOUGH_REPLICAS: refused before the append
+        29,  # TOPIC_AUTHORIZATION_FAILED
+        31,  # CLUSTER_AUTHORIZATION_FAILED
+        32,  # INVALID_TIMESTAMP
+        41,  # NOT_CONTROLLER
+        45,  # OUT_OF_ORDER_SEQUENCE_NUMBER
+        53,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        87,  # INVALID_RECORD
+        *FENCES,
+    }
+)
+# After these a client cannot be used any more: its process ends, a new one is made.
+ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTransaction:
+    """How a transaction ended for its client.
+
+    `commit_error` is None when the commit call returned; `attempts` counts the EndTxn(commit)
+    requests that left, None where the library does not tell.
+    """
+
+    commit_invoked: bool
+    commit_error: int | None = None
+    attempts: int | None = 1
+    abort_succeeded: bool | None = None  # None: not tried
+
+
+def outcome_of_send(error: int | None, attempts: int | None = 1) -> Outcome:
+    """Of a plain send. NOT_LEADER_OR_FOLLOWER is ambiguous: the write may still succeed
+    (KAFKA-13574); so is every refusal of a repeated request, but one of the record itself: what
+    was appended before is answered as a duplicate, whatever the clock and the limits are by now.
+    Apache Kafka looks at these first, so while they change its refusals say less.
+    """
+    if error is None:
+        return Outcome.OK
+    if error not in DEFINITE_OF_A_SEND:
+        return Outcome.INFO
+    is_of_the_record = error in {2, 10, 17, 18, 32, 87}
+    return Outcome.FAIL if attempts == 1 or is_of_the_record else Outcome.INFO
+
+
+def outcome_of_transaction(end: EndedTransaction) -> Outcome:
+    """Of a transaction; see the top of the file."""
+    if not end.commit_invoked:
+        return Outcome.FAIL
+    if end.commit_error is None:
+        return Outcome.OK
+    if end.abort_succeeded:
+        # an abort that is granted proves that no commit was decided before it
+        return Outcome.FAIL
+    is_first_answer = end.attempts == 1
+    if end.commit_error in FENCES or end.commit_error in DEFINITE_OF_A_SEND:
+        return Outcome.FAIL if is_first_answer else Outcome.INFO
+    if end.commit_error == INVALID_TXN_STATE and end.abort_succeeded is False:
+        return Outcome.FAIL if is_first_answer else Outcome.INFO
+    return Outcome.INFO

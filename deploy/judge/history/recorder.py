@@ -1,0 +1,288 @@
+"""The recorder: what a client does and sees, written down as it happens.
+
+    recorder = Recorder.open(run_directory)
+    process = recorder.new_process()
+    transaction = recorder.begin(process, "payments-1", producer_id, epoch)
+    send = recorder.send_invoked(process, "orders/3", value, transaction)
+    recorder.send_ended(send, Outcome.OK, offset=17)
+    recorder.commit_invoked(transaction)
+    recorder.transaction_ended(transaction, Outcome.OK)
+    recorder.close()
+
+Any number of operating-system processes may record into one run at once: each takes a number of
+its own, and with it ranges of process, transaction and value numbers that no other has. Needs
+nothing but the standard library. Threads may share a recorder. `invoked` methods come before the
+request leaves, the others after its answer; what lies between when the process is killed stays
+INFO. Rows of tables that are written at the end go in by `add`.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .rows import Handle, Rows
+from .schema import FORMAT_VERSION, NONE, TABLES, Isolation, Outcome
+
+FOLDER = "history"
+RECORDERS_MAX = 10_000
+NUMBER_BITS, PROCESS_BITS = 40, 16  # of a recorder's own counters within the global numbers
+NAME_CHARACTERS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A transaction that is under way; `number` is what other rows call it by."""
+
+    number: int
+    handle: Handle
+
+
+class Recorder:
+    """See the top of the file."""
+
+    def __init__(
+        self, number: int, folder: Path | None, clock_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self.number, self.folder, self._clock_ns = number, folder, clock_ns
+        self.names: list[str] = []
+        self._name_ids: dict[str, int] = {}
+        self._rows: dict[str, Rows] = {}
+        self._counts = {"process": 0, "transaction": 0, "value": 0}
+        self._lock = threading.Lock()
+        self._names_file = -1
+        if folder is not None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._names_file = os.open(folder / "names.jsonl", flags, 0o644)
+
+    @classmethod
+    def open(cls, run: Path, clock_ns: Callable[[], int] = time.monotonic_ns) -> "Recorder":
+        """A recorder of a run, with the first number that is free."""
+        for number in range(RECORDERS_MAX):
+            folder = run / FOLDER / f"{number:04d}"
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            about = {"format": FORMAT_VERSION, "recorder": number, "pid": os.getpid()}
+            (folder / "recorder.json").write_text(json.dumps(about), encoding="utf-8")
+            return cls(number, folder, clock_ns)
+        raise RuntimeError(f"{run} has {RECORDERS_MAX} recorders already")
+
+    @classmethod
+    def in_memory(
+        cls, number: int = 0, clock_ns: Callable[[], int] = time.monotonic_ns
+    ) -> "Recorder":
+        """A recorder without files, for simulations and tests; `History.of` reads it."""
+        return cls(number, None, clock_ns)
+
+    def now_ns(self) -> int:
+        """The time of this history's clock, for rows that are given whole."""
+        return self._clock_ns()
+
+    def new_process(self) -> int:
+        """The number of a new client incarnation."""
+        return (self.number << PROCESS_BITS) + self._count("process")
+
+    def new_value(self) -> int:
+        """A value that nobody else sends; small enough for a client's 64-bit integers."""
+        return (self.number << NUMBER_BITS) + self._count("value")
+
+    def begin(
+        self, process: int, transactional_id: str, producer_id: int = NONE, epoch: int = NONE
+    ) -> Begun:
+        """A transaction begins; producer id and epoch where the client tells them."""
+        number = (self.number << NUMBER_BITS) + self._count("transaction")
+        handle = self.add(
+            "transactions",
+            number,
+            process,
+            transactional_id,
+            producer_id,
+            epoch,
+            self._clock_ns(),
+            NONE,
+            NONE,
+            Outcome.INFO,
+            0,
+            None,
+        )
+        return Begun(number, handle)
+
+    def commit_invoked(self, transaction: Begun) -> None:
+        """The commit call is made now; called again for each attempt that is seen."""
+        rows, handle = self._rows["transactions"], transaction.handle
+        attempts = rows.read(handle, "attempts") + 1
+        if attempts == 1:
+            rows.change(handle, commit_invoked_ns=self._clock_ns())
+        rows.change(handle, attempts=min(attempts, 2**15 - 1))
+
+    def transaction_ended(
+        self, transaction: Begun, outcome: Outcome, error: str | None = None
+    ) -> None:
+        """The commit or abort call returned, or the client gave up."""
+        self._rows["transactions"].change(
+            transaction.handle, ended_ns=self._clock_ns(), error=self.name(error), outcome=outcome
+        )
+
+    def initialize_invoked(self, process: int, transactional_id: str) -> Handle:
+        """init_transactions is called now."""
+        row = (process, transactional_id, NONE, NONE, self._clock_ns(), NONE, Outcome.INFO, None)
+        return self.add("initializations", *row)
+
+    def initialize_ended(
+        self,
+        handle: Handle,
+        outcome: Outcome,
+        *,
+        producer_id: int = NONE,
+        epoch: int = NONE,
+        error: str | None = None,
+    ) -> None:
+        """It returned."""
+        self._rows["initializations"].change(
+            handle,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            error=self.name(error),
+            returned_ns=self._clock_ns(),
+            outcome=outcome,
+        )
+
+    def send_invoked(
+        self,
+        process: int,
+        partition: str | None,
+        value: int,
+        transaction: Begun | None = None,
+        *,
+        session: int = 0,
+    ) -> Handle:
+        """A record is handed over now; the partition may be told later."""
+        number = NONE if transaction is None else transaction.number
+        times = (NONE, self._clock_ns(), NONE, Outcome.INFO)
+        return self.add("sends", number, process, session, partition, value, *times, None)
+
+    def send_ended(
+        self,
+        handle: Handle,
+        outcome: Outcome,
+        *,
+        offset: int = NONE,
+        partition: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """What the producer said of it."""
+        rows = self._rows["sends"]
+        if partition is not None:
+            rows.change(handle, partition=self.name(partition))
+        acknowledged_ns = self._clock_ns() if outcome is Outcome.OK else NONE
+        rows.change(
+            handle,
+            offset=offset,
+            error=self.name(error),
+            acknowledged_ns=acknowledged_ns,
+            outcome=outcome,
+        )
+
+    def poll_invoked(self, process: int, transaction: Begun | None = None) -> tuple[int, Handle]:
+        """A poll call; the number that its records are recorded under."""
+        number = NONE if transaction is None else transaction.number
+        call = self._count("call")
+        row = (number, process, call, self._clock_ns(), NONE)
+        return call, self.add("poll_calls", *row)
+
+    def poll_returned(self, handle: Handle) -> int:
+        """The call returned; the time, to be given to `polled` for each record."""
+        now_ns = self._clock_ns()
+        self._rows["poll_calls"].change(handle, returned_ns=now_ns)
+        return now_ns
+
+    def polled(
+        self,
+        process: int,
+        call: int,
+        partition: str,
+        offset: int,
+        value: int,
+        *,
+        returned_ns: int,
+        transaction: Begun | None = None,
+        session: int = 0,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+    ) -> None:
+        """One record that the call returned, in the order in which they came."""
+        number = NONE if transaction is None else transaction.number
+        row = (number, process, session, call, partition, offset, value, returned_ns, isolation)
+        self.add("polls", *row)
+
+    def assigned(self, process: int, session: int, partition: str, start_offset: int) -> Handle:
+        """From now on the process reads this partition."""
+        row = (process, session, partition, start_offset, self._clock_ns(), NONE)
+        return self.add("assignments", *row)
+
+    def revoked(self, handle: Handle) -> None:
+        """It does so no longer."""
+        self._rows["assignments"].change(handle, revoked_ns=self._clock_ns())
+
+    def fault_begun(self, kind: str, target: str, seed: int = NONE) -> Handle:
+        """Something is broken on purpose."""
+        return self.add("faults", kind, target, self._clock_ns(), NONE, seed)
+
+    def fault_ended(self, handle: Handle) -> None:
+        """It is healed."""
+        self._rows["faults"].change(handle, ended_ns=self._clock_ns())
+
+    def add(self, table: str, *values: int | str | None) -> Handle:
+        """A row of any table, its values in the order of the columns; names as strings or None."""
+        numbers = [
+            value if isinstance(value, int) else self.name(value)  # an int may be an enum's, too
+            for value in values
+        ]
+        with self._lock:
+            rows = self._rows.get(table)
+            if rows is None:
+                path = None if self.folder is None else self.folder / f"{table}.rows"
+                rows = self._rows[table] = Rows(TABLES[table], path)
+            return rows.append(*numbers)
+
+    def name(self, text: str | None) -> int:
+        """The number of a string; written down when it is new."""
+        if text is None:
+            return NONE
+        known = self._name_ids.get(text)
+        if known is not None:
+            return known
+        kept = text[:NAME_CHARACTERS_MAX]
+        with self._lock:
+            known = self._name_ids.get(text)
+            if known is None:
+                known = len(self.names)
+                if self._names_file >= 0:
+                    os.write(self._names_file, json.dumps(kept).encode() + b"\n")
+                self.names.append(kept)
+                self._name_ids[text] = known
+        return known
+
+    def content(self, table: str) -> bytes:
+        """The rows of a table, of a recorder in memory."""
+        rows = self._rows.get(table)
+        return b"" if rows is None else rows.content()
+
+    def close(self) -> None:
+        """Close the files; `files.seal` makes Parquet of them."""
+        with self._lock:
+            for rows in self._rows.values():
+                rows.close()
+            if self._names_file >= 0:
+                os.close(self._names_file)
+                self._names_file = -1
+
+    def _count(self, what: str) -> int:
+        with self._lock:
+            number = self._counts.get(what, 0)
+            self._counts[what] = number + 1
+        return number

@@ -1,0 +1,1 @@
+"""judge/logs: logs and the files beside them, judged without any client's history."""

@@ -1,0 +1,219 @@
+"""Do the files beside a log say what the log says (check W3)? Reads files, writes nothing.
+
+The log is replayed by rules of this file alone: none of the broker's code that made the files is
+used, so that one mistake is not made twice. Looked at are
+
+  .index, .timeindex        each entry names a batch that is there, and a timestamp that holds
+  .txnindex                 the aborted transactions whose markers lie in the segment
+  .snapshot                 what every producer had written, as of its offset
+  leader-epoch-checkpoint   which leader epoch wrote which part
+
+A file may lack its newest entries (they are written late), a snapshot may lack producers that
+expired. Of a log whose beginning was deleted, or that was compacted, producers and transactions
+are judged only as far as what is left shows.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ....storage.corrupt_file import CorruptFile
+from ....storage.producers import snapshot
+from ....wire.control_record import ControlType, decode_marker
+from ....wire.errors import KafkaError
+from ....wire.record_batch import BatchHeader, check_crc, iterate_batches
+
+Problem = tuple[str, str]  # file name, what is wrong
+_OFFSET, _TIME, _ABORTED = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int = -1
+    last_sequence: int = -1
+    last_offset: int = -1
+    offset_delta: int = 0
+    timestamp: int = -1
+    coordinator_epoch: int = -1
+    first_offset: int = -1
+    is_judged: bool = True
+
+
+@dataclass(slots=True)
+class _Replay:
+    """The producers and transactions of a log, batch by batch."""
+
+    is_whole: bool
+    producers: dict[int, _Producer] = field(default_factory=dict[int, _Producer])
+    aborted: list[tuple[int, int, int, int]] = field(
+        default_factory=list[tuple[int, int, int, int]]
+    )
+
+    def feed(self, header: BatchHeader, data: memoryview) -> None:
+        if header.producer_id < 0:
+            return
+        p = self.producers.setdefault(header.producer_id, _Producer())
+        if header.producer_epoch != p.epoch:
+            p.epoch = header.producer_epoch
+            p.last_sequence = p.last_offset = -1
+            p.offset_delta = 0
+        p.timestamp = header.max_timestamp
+        if header.is_control:
+            kind, p.coordinator_epoch = decode_marker(data)
+            self._ended(header, p, kind)
+            return
+        if header.base_sequence < 0:
+            p.is_judged = False  # offset commits: they have no sequences to compare
+        p.last_sequence, p.last_offset = header.last_sequence, header.last_offset
+        p.offset_delta = header.last_offset_delta
+        if header.is_transactional and p.first_offset < 0:
+            p.first_offset = header.base_offset
+
+    def _ended(self, header: BatchHeader, p: _Producer, kind: ControlType) -> None:
+        first, p.first_offset = p.first_offset, -1
+        if first >= 0 and kind is ControlType.ABORT:
+            others = [o.first_offset for o in self.producers.values() if o.first_offset >= 0]
+            stable = min(others, default=header.next_offset)
+            self.aborted.append((header.producer_id, first, header.base_offset, stable))
+
+
+def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Problem]:
+    """What is wrong with the files of a partition; a damaged batch ends the look at its segment."""
+    logs = sorted(folder.glob("*.log"))
+    if not logs:
+        return
+    is_whole = int(logs[0].stem) == 0 and not is_compacted
+    replay = _Replay(is_whole)
+    epochs = _epoch_starts(folder)
+    end = int(logs[-1].stem)
+    snapshots = {int(f.stem): f for f in folder.glob("*.snapshot") if f.stem.isdecimal()}
+    for log in logs:
+        base = int(log.stem)
+        yield from _snapshot(snapshots.pop(base, None), replay)
+        content = memoryview(log.read_bytes())
+        seen: dict[int, BatchHeader] = {}  # by position
+        aborted_before = len(replay.aborted)
+        try:
+            for position, header in iterate_batches(content):
+                check_crc(content, position, header)
+                if header.base_offset in snapshots:
+                    yield from _snapshot(snapshots.pop(header.base_offset), replay)
+                seen[position] = header
+                replay.feed(header, content[position : position + header.size_bytes])
+                end = header.next_offset
+                expected, is_newest = _epoch_at(epochs, header.base_offset)
+                epoch = header.partition_leader_epoch
+                if expected not in (-1, epoch) and not (is_newest and epoch > expected):
+                    yield (
+                        "leader-epoch-checkpoint",
+                        f"offset {header.base_offset} was written in leader epoch {epoch}, "
+                        f"the file says {expected}",
+                    )
+        except KafkaError as problem:
+            yield log.name, str(problem)
+            return
+        yield from _offset_index(log.with_suffix(".index"), base, seen)
+        yield from _time_index(log.with_suffix(".timeindex"), base, seen)
+        if is_whole:
+            made = replay.aborted[aborted_before:]
+            yield from _transaction_index(log.with_suffix(".txnindex"), made)
+    yield from _snapshot(snapshots.pop(end, None), replay)
+
+
+def _offset_index(file: Path, base: int, seen: dict[int, BatchHeader]) -> Iterator[Problem]:
+    before = -1
+    for relative, position in _entries(file, _OFFSET):
+        header = seen.get(position)
+        if relative <= 0 and position == 0 and before >= 0:
+            return  # the zeros behind the last entry of a file that is open
+        if header is None:
+            yield file.name, f"no batch begins at position {position}"
+        elif header.last_offset != base + relative:
+            yield (
+                file.name,
+                f"the batch at position {position} ends at offset {header.last_offset}, "
+                f"the entry says {base + relative}",
+            )
+        if relative <= before:
+            yield file.name, f"offset {base + relative} stands after {base + before}"
+        before = relative
+
+
+def _time_index(file: Path, base: int, seen: dict[int, BatchHeader]) -> Iterator[Problem]:
+    headers = list(seen.values())
+    at, largest = 0, -1
+    before = (-1, -1)
+    for timestamp, relative in _entries(file, _TIME):
+        if timestamp <= 0 and before[0] >= 0:
+            return
+        while at < len(headers) and headers[at].last_offset <= base + relative:
+            largest = max(largest, headers[at].max_timestamp)
+            at += 1
+        within = headers[at : at + 1]  # an entry may name an offset inside a batch
+        bound = max(
+            [largest, *[h.max_timestamp for h in within if h.base_offset <= base + relative]]
+        )
+        if largest > timestamp or timestamp > bound:
+            yield (
+                file.name,
+                f"up to offset {base + relative} the largest timestamp is {largest}, "
+                f"the entry says {timestamp}",
+            )
+        if (timestamp, relative) < before:
+            yield file.name, f"entry {timestamp, relative} stands after {before}"
+        before = (int(timestamp), int(relative))
+
+
+def _transaction_index(file: Path, made: list[tuple[int, int, int, int]]) -> Iterator[Problem]:
+    found = [entry[1:] for entry in _entries(file, _ABORTED)]
+    for entry in [e for e in made if e not in found]:
+        yield file.name, f"(producer, first, last, stable) {entry} is missing"
+    for entry in [e for e in found if e not in made]:
+        yield file.name, f"(producer, first, last, stable) {entry} is not in the log"
+
+
+def _snapshot(file: Path | None, replay: _Replay) -> Iterator[Problem]:
+    if file is None:
+        return
+    try:
+        entries = snapshot.decode(file.read_bytes(), file)
+    except CorruptFile as problem:
+        yield file.name, str(problem)
+        return
+    kept = {entry.producer_id: entry for entry in entries}
+    for producer_id, p in replay.producers.items():
+        entry = kept.get(producer_id)
+        if entry is None:
+            if p.first_offset >= 0 and replay.is_whole:
+                yield file.name, f"producer {producer_id} is missing, its transaction is open"
+            continue
+        if not p.is_judged or (not replay.is_whole and p.last_offset < max(entry.last_offset, 0)):
+            continue  # what it wrote last was deleted or cleaned away, perhaps
+        log_says = [p.epoch, p.last_sequence, p.last_offset, p.offset_delta]
+        file_says = [*entry[1:5]]
+        if replay.is_whole:
+            log_says += [p.timestamp, p.coordinator_epoch, p.first_offset]
+            file_says += [*entry[5:8]]
+        if log_says != file_says:
+            yield file.name, f"producer {producer_id}: {file_says}, the log gives {log_says}"
+
+
+def _epoch_starts(folder: Path) -> list[tuple[int, int]]:
+    file = folder / "leader-epoch-checkpoint"
+    if not file.exists():
+        return []
+    lines = file.read_text(encoding="utf-8").split("\n")[2:]
+    return [(int(start), int(epoch)) for epoch, start in (x.split() for x in lines if x.strip())]
+
+
+def _epoch_at(starts: list[tuple[int, int]], offset: int) -> tuple[int, bool]:
+    """The epoch of an offset by the file, -1 for none; and whether it is the last one there."""
+    before = [epoch for start, epoch in starts if start <= offset]
+    return before[-1] if before else -1, len(before) == len(starts)
+
+
+def _entries(file: Path, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
+    if file.exists():
+        content = file.read_bytes()
+        yield from layout.iter_unpack(content[: len(content) // layout.size * layout.size])

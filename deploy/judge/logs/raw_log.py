@@ -1,0 +1,168 @@
+"""What one partition's batches must be, whoever wrote them: the rules of Kafka's log (KIP-98, 890).
+
+A `RawLog` is fed batch headers in the order of the log and says at once what is wrong with each.
+It knows only the log: no client, no clock. Rules:
+  * offsets ascend; leader epochs do not fall;
+  * of each producer id the epoch does not fall, in data and in markers;
+  * within an epoch sequences follow one another (after 2^31-1 comes 0), a new epoch begins at 0;
+    where the log was cut at its start an epoch that may have begun before may go on anywhere;
+  * one transaction of a producer is open at a time; a marker ends it; the coordinator epoch of a
+    producer's markers does not fall. A marker that ends nothing is legal (a repeated one).
+A transaction is told from others by (producer id, epoch of its marker) when the marker's epoch is
+above the data's: transactions V2, and V1 after a fence.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ....wire.record_batch import SEQUENCE_MAX, TRANSACTIONAL_BIT
+from ..history.schema import Marker
+
+
+class Batch(NamedTuple):
+    """A batch header as the table `batches` has it."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    attributes: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    max_timestamp_ms: int
+    marker: int
+    coordinator_epoch: int
+
+
+class Problem(NamedTuple):
+    """An anomaly's name, the batch that shows it, and a sentence."""
+
+    anomaly: str
+    batch: Batch
+    sentence: str
+
+
+class Ended(NamedTuple):
+    """A transaction that a marker ended in this partition."""
+
+    producer_id: int
+    data_epoch: int
+    marker_epoch: int
+    first_offset: int
+    last_offset: int  # the marker's
+    marker: int
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int
+    is_cut: bool  # the epoch may have begun before what is left of the log
+    last_sequence: int = -1  # -1: nothing of this epoch yet
+    first_offset: int = -1  # of the open transaction
+    data_epoch: int = -1
+    since_ms: int = -1
+    coordinator_epoch: int = -1
+
+
+class Open(NamedTuple):
+    """A transaction without a marker."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    since_ms: int
+
+
+@dataclass(slots=True)
+class RawLog:
+    """One partition. `is_whole`: the log begins at offset 0, so every producer is seen to begin."""
+
+    is_whole: bool = True
+    is_compacted: bool = False
+    ended: list[Ended] = field(default_factory=list[Ended])
+    next_offset: int = -1
+    leader_epoch: int = -1
+    _producers: dict[int, _Producer] = field(default_factory=dict[int, _Producer])
+
+    def feed(self, batch: Batch) -> Iterator[Problem]:
+        """Look at the next batch."""
+        if batch.base_offset < self.next_offset:
+            text = f"offset {batch.base_offset} stands after {self.next_offset - 1}"
+            yield Problem("offset-disorder", batch, text)
+        self.next_offset = max(self.next_offset, batch.last_offset + 1)
+        if batch.leader_epoch < self.leader_epoch:
+            text = f"leader epoch {batch.leader_epoch} stands after {self.leader_epoch}"
+            yield Problem("leader-epoch-fell", batch, text)
+        self.leader_epoch = max(self.leader_epoch, batch.leader_epoch)
+        if batch.producer_id < 0:
+            return
+        known = self._producers.get(batch.producer_id)
+        if known is not None and batch.producer_epoch < known.epoch:
+            text = f"epoch {batch.producer_epoch} stands after epoch {known.epoch}"
+            yield Problem("zombie-append", batch, f"producer {batch.producer_id}: {text}")
+            return
+        if known is None:
+            is_cut = not self.is_whole
+            known = self._producers[batch.producer_id] = _Producer(batch.producer_epoch, is_cut)
+        if batch.marker == Marker.NONE:
+            yield from self._data(batch, known)
+        else:
+            yield from self._marker(batch, known)
+
+    def _data(self, batch: Batch, known: _Producer) -> Iterator[Problem]:
+        _raise_epoch(batch, known)
+        expected = 0 if known.last_sequence < 0 else (known.last_sequence + 1) & SEQUENCE_MAX
+        # a coordinator's offset commits belong to a producer, but bear no sequence
+        may_go_on = known.is_cut and known.last_sequence < 0
+        is_free = may_go_on or self.is_compacted or batch.base_sequence < 0
+        ahead = (batch.base_sequence - expected) & SEQUENCE_MAX
+        if ahead and not is_free:
+            who = f"producer {batch.producer_id} epoch {batch.producer_epoch}"
+            text = f"{who}: sequence {batch.base_sequence} where {expected} was next"
+            is_repeated = ahead > SEQUENCE_MAX // 2 and known.last_sequence >= 0
+            name = "sequence-repeated" if is_repeated else "sequence-gap"
+            yield Problem(name, batch, text)
+        if batch.base_sequence >= 0:
+            known.last_sequence = batch.last_sequence
+        if batch.attributes & TRANSACTIONAL_BIT:
+            if known.first_offset < 0:
+                known.first_offset, known.since_ms = batch.base_offset, batch.max_timestamp_ms
+            known.data_epoch = batch.producer_epoch
+        elif known.first_offset >= 0:
+            text = f"producer {batch.producer_id} wrote plainly while its transaction was open"
+            yield Problem("plain-in-transaction", batch, text)
+
+    def _marker(self, batch: Batch, known: _Producer) -> Iterator[Problem]:
+        if 0 <= batch.coordinator_epoch < known.coordinator_epoch:
+            text = f"coordinator epoch {batch.coordinator_epoch} after {known.coordinator_epoch}"
+            yield Problem("coordinator-epoch-fell", batch, f"producer {batch.producer_id}: {text}")
+        known.coordinator_epoch = max(known.coordinator_epoch, batch.coordinator_epoch)
+        if known.first_offset >= 0:
+            self.ended.append(
+                Ended(
+                    batch.producer_id,
+                    known.data_epoch,
+                    batch.producer_epoch,
+                    known.first_offset,
+                    batch.base_offset,
+                    batch.marker,
+                )
+            )
+            known.first_offset = known.since_ms = -1
+        _raise_epoch(batch, known)
+
+    def open_transactions(self) -> list[Open]:
+        """What no marker has ended, oldest first; the first one is where the stable part ends."""
+        found = [
+            Open(producer_id, p.data_epoch, p.first_offset, p.since_ms)
+            for producer_id, p in self._producers.items()
+            if p.first_offset >= 0
+        ]
+        return sorted(found, key=lambda transaction: transaction.first_offset)
+
+
+def _raise_epoch(batch: Batch, known: _Producer) -> None:
+    if batch.producer_epoch > known.epoch:
+        known.epoch, known.last_sequence, known.is_cut = batch.producer_epoch, -1, False

@@ -1,0 +1,119 @@
+"""What is written down when a run is over: the last reading, the ends, every replica's log.
+
+`scan_topics` goes through the protocol, `dump_logs` through the files of the nodes. Both only
+record; the checks judge.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+from ....client.admin import EARLIEST, LATEST, Admin
+from ....client.cluster_view import ClusterView
+from ....client.consumer import Consumer, ConsumerRecord
+from ....storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, OffsetCheckpoint
+from ....wire.record_batch import iterate_batches
+from ..history.recorder import Recorder
+from ..history.schema import NONE, Isolation
+from .derived_files import check_partition
+from .partition_audit import batch_of
+
+COMPACTED = frozenset({"__consumer_offsets", "__transaction_state"})
+POLL_MS, SILENCE_S_MAX = 500, 60.0
+
+
+async def scan_topics(
+    bootstrap: str,
+    topics: Iterable[str],
+    recorder: Recorder,
+    value_of: Callable[[ConsumerRecord], int],
+    *,
+    isolation: Isolation = Isolation.READ_COMMITTED,
+) -> bool:
+    """Read topics from start to end into `scan`; under read_committed write down the `ends`, too.
+
+    False when a partition gave nothing for a minute: what was read until then is recorded.
+    """
+    is_committed = isolation is Isolation.READ_COMMITTED
+    view = ClusterView(bootstrap)
+    try:
+        admin = Admin(view)
+        described = await admin.describe_topics(list(topics))
+        keys = [(p.topic, p.partition) for p in described]
+        starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
+        ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
+        stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
+        now_ns = time.monotonic_ns()
+        for p in described if is_committed else ():
+            key = (p.topic, p.partition)
+            policy = {c.name: c.value for c in await admin.describe_configs(p.topic)}
+            is_compacted = "compact" in (policy.get("cleanup.policy") or "")
+            recorder.add("ends", NONE, f"{p.topic}/{p.partition}", starts[key], stable[key],
+                         ends[key], NONE, p.leader, p.leader_epoch, len(p.replicas), len(p.isr),
+                         int(is_compacted), now_ns)  # fmt: skip
+        until = stable if is_committed else ends
+        unfinished = {key for key in keys if starts[key] < until[key]}
+        async with Consumer(
+            view, isolation_level=isolation.name.lower(), auto_offset_reset="none"
+        ) as consumer:
+            consumer.assign({key: starts[key] for key in unfinished})
+            heard = time.monotonic()
+            while unfinished and time.monotonic() - heard < SILENCE_S_MAX:
+                before = {key: consumer.position(*key) for key in unfinished}
+                for record in await consumer.poll(POLL_MS):
+                    name = f"{record.topic}/{record.partition}"
+                    row = (name, record.offset, value_of(record), time.monotonic_ns())
+                    recorder.add("scan", isolation, *row)
+                for key in list(unfinished):
+                    if consumer.position(*key) != before[key]:
+                        heard = time.monotonic()
+                    if consumer.position(*key) >= until[key]:
+                        unfinished.discard(key)
+                        consumer.unassign(*key)
+        return not unfinished
+    finally:
+        await view.close()
+
+
+def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPACTED) -> int:
+    """The batches, ends and derived files of all nodes under a data directory; how many batches.
+
+    `compacted` names topics whose batches may differ from node to node.
+    """
+    total = 0
+    for node in sorted(data.glob("node-*")):
+        replica = int(node.name.removeprefix("node-"))
+        watermarks = OffsetCheckpoint(node / HIGH_WATERMARKS).read()
+        log_starts = OffsetCheckpoint(node / LOG_START_OFFSETS).read()
+        for folder in sorted(node.iterdir()):
+            topic, _, number = folder.name.rpartition("-")
+            if folder.is_dir() and topic and number.isdecimal():
+                key, is_compacted = (topic, int(number)), topic in compacted
+                end = _dump_partition(recorder, folder, replica, f"{topic}/{number}")
+                total += end[1]
+                recorder.add("ends", replica, f"{topic}/{number}", log_starts.get(key, 0), NONE,
+                             watermarks.get(key, 0), end[0], NONE, NONE, 0, 0,
+                             int(is_compacted), time.monotonic_ns())  # fmt: skip
+                for file, problem in check_partition(folder, is_compacted=is_compacted):
+                    recorder.add("file_findings", replica, f"{topic}/{number}", file, problem,
+                                 time.monotonic_ns())  # fmt: skip
+    return total
+
+
+def _dump_partition(recorder: Recorder, folder: Path, replica: int, name: str) -> tuple[int, int]:
+    """(log end offset, how many batches) of one replica."""
+    end = count = 0
+    for log in sorted(folder.glob("*.log")):
+        content = memoryview(log.read_bytes())
+        end = max(end, int(log.stem))
+        for position, header in iterate_batches(content):
+            data = content[position : position + header.size_bytes]
+            batch = batch_of(header, data)
+            recorder.add("batches", replica, name, batch.base_offset, batch.last_offset,
+                         batch.leader_epoch, header.crc, header.size_bytes, batch.attributes,
+                         batch.producer_id, batch.producer_epoch, batch.base_sequence,
+                         batch.last_sequence, header.record_count, batch.max_timestamp_ms,
+                         batch.marker, batch.coordinator_epoch)  # fmt: skip
+            end = max(end, header.next_offset)
+            count += 1
+    return end, count

@@ -1,0 +1,82 @@
+"""The judge: runs the checks over a history and says what it found."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from .analysis.findings import Finding
+from .analysis.view import View
+from .catalogue import CHECKS
+from .history.columns import History
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was judged, what could not be, and what was found."""
+
+    findings: tuple[Finding, ...]
+    judged: tuple[str, ...]
+    not_judged: tuple[tuple[str, str], ...]  # check, why
+    operations: int
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """Broken promises."""
+        return tuple(f for f in self.findings if f.is_violation)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no promise was broken."""
+        return not self.violations
+
+    def names(self) -> set[str]:
+        """The names of the broken promises."""
+        return {f.name for f in self.violations}
+
+    def count(self, name: str) -> int:
+        """How often an anomaly was found, legal ones too."""
+        return sum(f.count for f in self.findings if f.name == name)
+
+
+def judge(
+    history: History,
+    only: Iterable[str] | None = None,
+    timed: Callable[[str, float], object] = lambda *_: None,
+) -> Verdict:
+    """Run all checks, or only those named (J1, A2...).
+
+    `timed` is told which part took how many seconds of CPU.
+    """
+    wanted = None if only is None else set(only)
+    findings: list[Finding] = []
+    judged: list[str] = []
+    not_judged: list[tuple[str, str]] = []
+    started = time.process_time()
+    view = View(history)
+    timed("view", time.process_time() - started)
+    for check in CHECKS:
+        if wanted is not None and check.name not in wanted:
+            continue
+        if check.needs and not any(history.count(table) for table in check.needs):
+            not_judged.append((check.name, f"the history has no {' and no '.join(check.needs)}"))
+            continue
+        judged.append(check.name)
+        started = time.process_time()
+        findings += check.run(view)
+        timed(check.name, time.process_time() - started)
+    merged = _merged(findings)
+    operations = sum(history.count(t) for t in ("sends", "polls", "transactions", "offset_commits"))
+    return Verdict(merged, tuple(judged), tuple(not_judged), operations)
+
+
+def _merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding an anomaly: of several readers' the counts are added."""
+    by_name: dict[str, Finding] = {}
+    for one in findings:
+        known = by_name.get(one.name)
+        by_name[one.name] = (
+            one
+            if known is None
+            else Finding(one.anomaly, known.count + one.count, known.cases + one.cases)
+        )
+    return tuple(by_name.values())

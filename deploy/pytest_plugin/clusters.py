@@ -1,0 +1,117 @@
+"""The clusters of one pytest process: shared ones by size, and others that end with a test.
+
+Nothing outlives the process. All clusters live in one temporary directory. A guard, a process of
+its own (guard.py), is started before the first of them and waits for the end of this one:
+however that comes, also by `kill -9` or by a second Ctrl-C, it ends the nodes and removes the
+directory.
+"""
+
+import contextlib
+import itertools
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ..cluster import layout
+from ..cluster.failure import Failure
+from ..cluster.local_cluster import Cluster
+from .guard import DONE
+
+LOG_LINES = 25
+SEED_MAX = 10**6
+
+
+class Clusters:
+    """Starts and ends clusters; `seed` is what faults are drawn from when nobody gives one."""
+
+    def __init__(self, *, is_kept: bool = False) -> None:
+        self.is_kept = is_kept
+        self.seed = random.SystemRandom().randrange(SEED_MAX)
+        token = f"{random.SystemRandom().getrandbits(32):08x}"
+        self.directory = Path(tempfile.gettempdir()).resolve() / f"oncelog-pytest-{token}"
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._shared: dict[int, Cluster] = {}
+        self._living: list[Cluster] = []
+        self._names = itertools.count(1)
+        self._numbers = itertools.count(1)
+
+    def next_number(self) -> int:
+        """1, 2, ...: of the tests that use a shared cluster."""
+        return next(self._numbers)
+
+    def shared(self, nodes: int) -> Cluster:
+        """The cluster of so many nodes that all tests share; started when there is none."""
+        if nodes not in self._shared:
+            self._shared[nodes] = self.start(nodes)
+        return self._shared[nodes]
+
+    def start(self, nodes: int, **settings: Any) -> Cluster:
+        """A new cluster, ready. Failure with the logs of its nodes, and nothing left of it."""
+        if settings.pop("data", None) is not None:
+            raise Failure("Clusters of tests lie in a directory of their own: leave `data` out.")
+        if self._guard is None:
+            self._guard = _start_guard(self.directory, is_kept=self.is_kept)
+            self.directory.mkdir(mode=0o700)
+        cluster = Cluster(nodes, data=self.directory / f"cluster-{next(self._names)}", **settings)
+        self._living.append(cluster)
+        try:
+            cluster.up()
+        except Failure as problem:
+            logs = "".join(f"\n\n{name}\n{text}" for name, text in _log_sections(cluster))
+            self.end(cluster)
+            raise Failure(f"{problem}{logs}") from None
+        except BaseException:
+            self.end(cluster)
+            raise
+        return cluster
+
+    def end(self, cluster: Cluster) -> None:
+        """End its nodes and remove its directory, which `is_kept` keeps."""
+        if cluster not in self._living:
+            return
+        try:
+            if layout.read(cluster.data) is not None:  # else nothing of it was started
+                cluster.down(purge=not self.is_kept)
+        finally:
+            self._living.remove(cluster)
+            if not self.is_kept:
+                shutil.rmtree(cluster.data, ignore_errors=True)
+
+    def close(self) -> None:
+        """End all; then the guard may go."""
+        self._shared.clear()
+        for cluster in list(self._living):
+            self.end(cluster)
+        if not self.is_kept:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        if self._guard is not None:
+            with contextlib.suppress(OSError):
+                self._guard.communicate(DONE)
+            self._guard = None
+
+    def log_sections(self) -> list[tuple[str, str]]:
+        """The ends of the logs of all living nodes, for a report."""
+        return [section for cluster in self._living for section in _log_sections(cluster)]
+
+
+def _log_sections(cluster: Cluster) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    with contextlib.suppress(Failure):
+        for node_id in cluster.node_ids:
+            found.append((f"oncelog node {node_id}", cluster.node(node_id).log_tail(LOG_LINES)))
+    return found
+
+
+def _start_guard(directory: Path, *, is_kept: bool) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", "oncelog.deploy.pytest_plugin.guard", str(directory)]
+    return subprocess.Popen(
+        [*command, "--keep"] if is_kept else command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # a Ctrl-C in the terminal is not meant for it
+    )

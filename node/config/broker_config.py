@@ -1,0 +1,203 @@
+"""The configuration of one broker: Kafka's names, one frozen value, checked once.
+
+A key that we do not know, or would not honour, is refused with a sentence. The same rows that
+read server.properties answer DescribeConfigs and make the documentation.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...storage.topic_configs import TOPIC_CONFIGS, parse_topic_configs
+from ...wire.errors import InvalidConfig, KafkaError
+from .broker_keys import BrokerSettings
+from .keys import COARSER_UNITS, BrokerKey, parse_properties, topic_default_keys
+
+_VOTERS_ALLOWED = (1, 3, 4, 5)
+
+
+class Endpoint(NamedTuple):
+    """Where a listener is bound, or where clients are told to go."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(BrokerSettings):
+    """Everything a broker is told from outside.
+
+    `topic_defaults` maps topic config names to the text this broker's file gives them (and
+    min.insync.replicas always); `static_values` holds the file's keys as they were written.
+    """
+
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    static_values: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_file(cls, path: Path) -> "BrokerConfig":
+        """Read server.properties; raises InvalidConfig (what is wrong) or OSError."""
+        return cls.from_properties(parse_properties(path.read_text(encoding="utf-8")))
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
+        """The configuration that these keys give; InvalidConfig tells all that is wrong."""
+        complaints = [_unknown(name) for name in properties if name not in BROKER_KEYS]
+        values: dict[str, Any] = {}
+        for name, key in BROKER_KEYS.items():
+            attribute = _ATTRIBUTES.get(name)
+            if name in properties:
+                try:
+                    value = key.parse(properties[name])
+                except KafkaError as problem:
+                    complaints.append(str(problem))
+                    continue
+                if attribute is not None:
+                    values[attribute] = value
+            elif attribute is not None and key.default is None:
+                complaints.append(f"Missing required configuration {name}: {key.doc}")
+        if complaints:
+            raise InvalidConfig("\n".join(complaints))
+        config = cls(**values, static_values=dict(properties), topic_defaults={})
+        config._check_together()
+        return config._with_derived_defaults()
+
+    def _check_together(self) -> None:
+        """What no key shows by itself."""
+        if len(set(self.voters)) != len(self.voters) or not all(v.isdigit() for v in self.voters):
+            raise InvalidConfig(f"oncelog.voters must be different numbers: {self.voters}")
+        if len(self.voters) == 2:
+            raise InvalidConfig(
+                "Two nodes have no majority without each other: take 1, 3, 4, or 5."
+            )
+        if len(self.voters) not in _VOTERS_ALLOWED:
+            raise InvalidConfig(f"A cluster has 1, 3, 4, or 5 nodes, not {len(self.voters)}.")
+        if str(self.node_id) not in self.voters:
+            raise InvalidConfig(
+                f"node.id {self.node_id} is not among oncelog.voters {self.voters}."
+            )
+        if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
+            raise InvalidConfig(
+                "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms."
+            )
+        if self.advertised.host in ("", "0.0.0.0", "::"):
+            raise InvalidConfig(
+                f"Clients cannot connect to {self.advertised.host or 'an empty host'}: "
+                "set advertised.listeners."
+            )
+
+    def _with_derived_defaults(self) -> "BrokerConfig":
+        values: dict[str, Any] = {}
+        has_three = len(self.voters) >= 3
+        if self.default_replication_factor == -1:
+            values["default_replication_factor"] = 3 if has_three else 1
+        if self.offsets_topic_replication_factor == -1:
+            values["offsets_topic_replication_factor"] = values.get(
+                "default_replication_factor", self.default_replication_factor
+            )
+        given = _in_milliseconds(self.static_values)
+        topic_defaults = {
+            row.name: given[row.broker_name]
+            for row in TOPIC_CONFIGS.values()
+            if row.broker_name in given
+        }
+        topic_defaults.setdefault("min.insync.replicas", "2" if has_three else "1")
+        parse_topic_configs(topic_defaults)  # two values may clash
+        return replace(self, topic_defaults=topic_defaults, **values)
+
+    @property
+    def listener(self) -> Endpoint:
+        """Where the broker binds; port 0 takes a free one."""
+        return _parse_listener("listeners", self.listeners)
+
+    @property
+    def advertised(self) -> Endpoint:
+        """Where clients are told to connect."""
+        return _parse_listener("advertised.listeners", self.advertised_listeners or self.listeners)
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        """The nodes of the cluster, in ascending order."""
+        return tuple(sorted(int(voter) for voter in self.voters))
+
+    @property
+    def log_directory(self) -> Path:
+        """The data directory."""
+        return Path(self.log_dirs[0])
+
+    @property
+    def cluster_defaults(self) -> dict[str, str]:
+        """The static values that decide inside the replicated metadata (SetDefaults)."""
+        return {
+            "num.partitions": str(self.num_partitions),
+            "default.replication.factor": str(self.default_replication_factor),
+            "min.insync.replicas": self.topic_defaults["min.insync.replicas"],
+            "unclean.leader.election.enable": self.topic_defaults.get(
+                "unclean.leader.election.enable", "false"
+            ),
+        }
+
+    def text_of(self, name: str) -> str | None:
+        """The effective value of a key as text; None when it is unset."""
+        key = BROKER_KEYS[name]
+        attribute = _ATTRIBUTES.get(name)
+        if key.topic_config == "min.insync.replicas":
+            return self.topic_defaults[key.topic_config]  # its default follows the voters
+        if attribute is None:
+            return self.static_values.get(name, key.default) or None
+        value = getattr(self, attribute)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return None if value == "" else str(value)
+
+
+def _in_milliseconds(properties: Mapping[str, str]) -> dict[str, str]:
+    """Hours and minutes replaced by the keys in milliseconds, where those are not given."""
+    given = dict(properties)
+    for name, (finer, unit_ms, _) in COARSER_UNITS.items():
+        if name in given:
+            count = int(given.pop(name))
+            given.setdefault(finer, str(count * unit_ms if count >= 0 else -1))
+    return given
+
+
+def _parse_listener(key: str, listeners: tuple[str, ...]) -> Endpoint:
+    if len(listeners) != 1:
+        raise InvalidConfig(f"{key} must name exactly one listener, not {len(listeners)}.")
+    protocol, sign, address = listeners[0].partition("://")
+    host, colon, port = address.rpartition(":")
+    if not sign or not colon or not port.isdigit() or int(port) > 65535:
+        raise InvalidConfig(f"{key} must look like PLAINTEXT://host:port, not {listeners[0]}.")
+    if protocol.upper() != "PLAINTEXT":
+        raise InvalidConfig(f"{key}: only PLAINTEXT is served, not {protocol}.")
+    return Endpoint(host.strip("[]"), int(port))
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, BROKER_KEYS, n=1)
+    return f"Unknown configuration {name}." + (f" Did you mean {near[0]}?" if near else "")
+
+
+_ATTRIBUTES = {f.metadata["key"].name: f.name for f in fields(BrokerConfig) if "key" in f.metadata}
+BROKER_KEYS: Mapping[str, BrokerKey] = {
+    **{f.metadata["key"].name: f.metadata["key"] for f in fields(BrokerConfig) if f.metadata},
+    **topic_default_keys({"min.insync.replicas": "2"}),
+}
+
+
+def kafka_profile() -> dict[str, str]:
+    """Apache Kafka's own values of the keys whose defaults are others here, where we serve them.
+
+    Left out is "no bound" for the memory of requests: there is always one.
+    """
+    return {
+        name: key.kafka_default
+        for name, key in BROKER_KEYS.items()
+        if key.kafka_default is not None
+        and key.not_served is None
+        and key.check(key.parse_unchecked(key.kafka_default)) is None
+    }

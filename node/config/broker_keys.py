@@ -1,0 +1,211 @@
+"""The table of a broker's configuration: every key that we know, with all there is to say of it.
+
+Each field is a key of server.properties with its type, default, bounds, and doc. Names, types,
+and defaults are Kafka's; where our default is another, Kafka's stands beside it. Keys that begin
+with "oncelog." are ours. Keys whose value is the default of a topic config are not here: they
+come from the storage's table (`keys.topic_default_keys`).
+"""
+
+from dataclasses import dataclass
+
+from .coordinator_keys import CoordinatorSettings
+from .keys import (
+    BOOLEAN,
+    INT,
+    LIST,
+    LONG,
+    STRING,
+    at_least,
+    at_least_one_or_default,
+    one_of,
+    setting,
+)
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings(CoordinatorSettings):
+    """The typed values of the keys; `BrokerConfig` is what the rest of the broker uses."""
+
+    # who and where
+    node_id: int = setting("node.id", INT, None, "The number of this broker.", at_least(0))
+    cluster_id: str = setting(
+        "cluster.id",
+        STRING,
+        "",
+        "The cluster that this node belongs to; empty: the first name wins.",
+    )
+    listeners: tuple[str, ...] = setting(
+        "listeners", LIST, None, "Where clients connect: PLAINTEXT://host:port, one listener."
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        "advertised.listeners", LIST, "", "Where clients are told to connect; empty: as listeners."
+    )
+    broker_rack: str = setting(
+        "broker.rack", STRING, "", "Where this broker stands; replicas are spread over racks."
+    )
+    log_dirs: tuple[str, ...] = setting(
+        "log.dirs", LIST, None, "The data directory, one.",
+        lambda value: None if len(value) == 1 else "exactly one data directory is served",
+    )  # fmt: skip
+    voters: tuple[str, ...] = setting(
+        "oncelog.voters",
+        LIST,
+        None,
+        "The node ids of the whole cluster, for its life: 1, 3, 4, or 5.",
+    )
+    peer_directory: str = setting(
+        "oncelog.peer.directory", STRING, None,
+        "Where the brokers of one host meet (ipc sockets); a short path, mode 0700.",
+    )  # fmt: skip
+
+    # sockets and limits
+    socket_request_max_bytes: int = setting(
+        "socket.request.max.bytes", INT, str(100 * MIB), "The largest request.", at_least(1)
+    )
+    socket_listen_backlog_size: int = setting(
+        "socket.listen.backlog.size", INT, "1024", "Connections not accepted yet.", at_least(1),
+        kafka_default="50",
+    )  # fmt: skip
+    max_connections: int = setting(
+        "max.connections", INT, "2000", "Connections at a time; more are closed at once.",
+        at_least(1), kafka_default="2147483647",
+    )  # fmt: skip
+    max_connections_per_ip: int = setting(
+        "max.connections.per.ip", INT, "200",
+        "Connections at a time from one address; loopback is not counted.",
+        at_least(1), kafka_default="2147483647",
+    )  # fmt: skip
+    connections_max_idle_ms: int = setting(
+        "connections.max.idle.ms", LONG, "600000", "A connection silent for so long is closed.",
+        at_least(1000),
+    )  # fmt: skip
+    queued_max_request_bytes: int = setting(
+        "queued.max.request.bytes", LONG, str(64 * MIB),
+        "Bytes of requests and unsent answers held for all connections; above it reading pauses.",
+        at_least(MIB), kafka_default="-1",
+    )  # fmt: skip
+    request_receive_timeout_ms: int = setting(
+        "oncelog.request.receive.timeout.ms", INT, "30000",
+        "A request that is not complete so long after its first byte closes its connection.",
+        at_least(1000),
+    )  # fmt: skip
+    request_timeout_ms: int = setting(
+        "request.timeout.ms",
+        INT,
+        "30000",
+        "How long a broker waits for the controller.",
+        at_least(1),
+    )
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes", INT, str(55 * MIB), "The largest answer to a fetch.", at_least(1024)
+    )
+    max_request_partition_size_limit: int = setting(
+        "max.request.partition.size.limit", INT, "2000",
+        "Partitions in one answer of DescribeTopicPartitions.", at_least(1),
+    )  # fmt: skip
+
+    # liveness and leadership
+    broker_session_timeout_ms: int = setting(
+        "broker.session.timeout.ms", INT, "1500", "A broker not heard of for so long is dead.",
+        at_least(100), kafka_default="9000",
+    )  # fmt: skip
+    broker_heartbeat_interval_ms: int = setting(
+        "broker.heartbeat.interval.ms", INT, "300", "Between two heartbeats to the controller.",
+        at_least(10), kafka_default="2000",
+    )  # fmt: skip
+    controlled_shutdown_enable: bool = setting(
+        "controlled.shutdown.enable", BOOLEAN, "true", "Hand over what it leads before it stops."
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        "true",
+        "Give leadership back to preferred leaders.",
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        "300",
+        "How often that is done.",
+        at_least(1),
+    )
+
+    # replication
+    replica_lag_time_max_ms: int = setting(
+        "replica.lag.time.max.ms", LONG, "3000",
+        "A follower behind for so long leaves the in-sync replicas.", at_least(100),
+        kafka_default="30000",
+    )  # fmt: skip
+    replica_fetch_max_bytes: int = setting(
+        "replica.fetch.max.bytes", INT, str(MIB), "Wanted of one partition at a time.", at_least(0)
+    )
+    replica_fetch_min_bytes: int = setting(
+        "replica.fetch.min.bytes", INT, "1", "A follower's fetch waits for so many.", at_least(0)
+    )
+    replica_fetch_response_max_bytes: int = setting(
+        "replica.fetch.response.max.bytes", INT, str(10 * MIB), "Wanted in one answer.", at_least(0)
+    )
+    replica_fetch_wait_max_ms: int = setting(
+        "replica.fetch.wait.max.ms",
+        INT,
+        "500",
+        "How long a follower's fetch may wait.",
+        at_least(1),
+    )
+    replica_fetch_backoff_ms: int = setting(
+        "replica.fetch.backoff.ms", INT, "100", "The pause after a failed fetch.", at_least(0),
+        kafka_default="1000",
+    )  # fmt: skip
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        "replica.high.watermark.checkpoint.interval.ms", LONG, "5000",
+        "How often the high watermarks are written to disk.", at_least(1),
+    )  # fmt: skip
+
+    # topics
+    num_partitions: int = setting(
+        "num.partitions", INT, "1", "Partitions of a topic made without a count.", at_least(1)
+    )
+    default_replication_factor: int = setting(
+        "default.replication.factor", INT, "-1",
+        "Replicas of a topic made without a factor; -1: 3 where there are so many nodes, else 1.",
+        at_least_one_or_default, kafka_default="1",
+    )  # fmt: skip
+    auto_create_topics_enable: bool = setting(
+        "auto.create.topics.enable", BOOLEAN, "true", "Make a topic when a client asks for it."
+    )
+    delete_topic_enable: bool = setting(
+        "delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted."
+    )
+
+    # logs
+    log_retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms", LONG, "300000", "How often old segments go.", at_least(1)
+    )
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.offset.checkpoint.interval.ms", INT, "60000",
+        "How often the recovery points are written to disk.", at_least(1),
+    )  # fmt: skip
+    log_flush_start_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.start.offset.checkpoint.interval.ms", INT, "60000",
+        "How often the log starts are written to disk.", at_least(1),
+    )  # fmt: skip
+    log_cleaner_enable: bool = setting(
+        "log.cleaner.enable", BOOLEAN, "true", "Whether compacted topics are compacted."
+    )
+    log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms", LONG, "15000", "The pause when no log needs it.", at_least(1)
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms", INT, "86400000",
+        "A producer silent for so long is forgotten.", at_least(1),
+    )  # fmt: skip
+    producer_id_expiration_check_interval_ms: int = setting(
+        "producer.id.expiration.check.interval.ms", INT, "600000",
+        "How often silent producers are looked for.", at_least(1),
+    )  # fmt: skip
+    record_validation: str = setting(
+        "oncelog.record.validation", STRING, "batch",
+        "batch: header, CRC, counts; full: every record inside, too.", one_of("batch", "full"),
+    )  # fmt: skip

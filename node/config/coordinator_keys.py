@@ -1,0 +1,122 @@
+"""The keys of the group coordinator and of the transaction coordinator; see `broker_keys`."""
+
+from dataclasses import dataclass
+
+from .keys import BOOLEAN, INT, LONG, SHORT, at_least, at_least_one_or_default, between, setting
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSettings:
+    """The typed values of the keys."""
+
+    # groups
+    group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms", INT, "6000", "The shortest session of a member.",
+        at_least(1),
+    )  # fmt: skip
+    group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms", INT, "1800000", "The longest one.", at_least(1)
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms", INT, "0", "The wait for a new group's first members.",
+        at_least(0), kafka_default="3000",
+    )  # fmt: skip
+    group_max_size: int = setting(
+        "group.max.size", INT, "2147483647", "The most members of one group.", at_least(1)
+    )
+
+    # committed offsets
+    offsets_topic_num_partitions: int = setting(
+        "offsets.topic.num.partitions", INT, "8", "Partitions of __consumer_offsets.", at_least(1),
+        kafka_default="50",
+    )  # fmt: skip
+    offsets_topic_replication_factor: int = setting(
+        "offsets.topic.replication.factor", SHORT, "-1",
+        "Replicas of __consumer_offsets; -1: as default.replication.factor.",
+        at_least_one_or_default, kafka_default="3",
+    )  # fmt: skip
+    offsets_topic_segment_bytes: int = setting(
+        "offsets.topic.segment.bytes", INT, str(100 * MIB), "Segments of __consumer_offsets.",
+        at_least(MIB),
+    )  # fmt: skip
+    offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes", INT, "4096", "The most metadata of one committed offset.",
+        at_least(0),
+    )  # fmt: skip
+    offsets_commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms", INT, "5000",
+        "How long a commit may wait for the replicas of __consumer_offsets.", at_least(1),
+    )  # fmt: skip
+    offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes", INT, "10080",
+        "Offsets of a group that has been empty for so long are dropped.", at_least(1),
+    )  # fmt: skip
+    offsets_retention_check_interval_ms: int = setting(
+        "offsets.retention.check.interval.ms", LONG, "600000",
+        "How often they are looked for.", at_least(1),
+    )  # fmt: skip
+
+    # transactions
+    transaction_state_log_num_partitions: int = setting(
+        "transaction.state.log.num.partitions", INT, "4",
+        "Raft groups that decide transactions, fixed for the cluster's life.", between(1, 50),
+        kafka_default="50",
+    )  # fmt: skip
+    transaction_max_timeout_ms: int = setting(
+        "transaction.max.timeout.ms", INT, "900000",
+        "The longest timeout that a producer may ask for.", at_least(1),
+    )  # fmt: skip
+    transaction_abort_timed_out_cleanup_interval_ms: int = setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, "1000",
+        "How often transactions past their timeout are looked for, and aborted.", at_least(1),
+        kafka_default="10000",
+    )  # fmt: skip
+    transactional_id_expiration_ms: int = setting(
+        "transactional.id.expiration.ms", INT, "604800000",
+        "A transactional id without a transaction for so long is forgotten.", at_least(1),
+    )  # fmt: skip
+    transaction_remove_expired_cleanup_interval_ms: int = setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000",
+        "How often such ids are looked for.", at_least(1),
+    )  # fmt: skip
+    transaction_two_phase_commit_enable: bool = setting(
+        "transaction.two.phase.commit.enable", BOOLEAN, "true",
+        "Whether producers may open transactions that no timeout ends (KIP-939).",
+        kafka_default="false",
+    )  # fmt: skip
+    transactional_ids_max: int = setting(
+        "oncelog.transactional.ids.max", INT, "100000",
+        "The most transactional ids that one shard remembers.", at_least(1),
+    )  # fmt: skip
+    transactions_open_max: int = setting(
+        "oncelog.transactions.open.max", INT, "10000",
+        "The most transactions of one shard that are open at once.", at_least(1),
+    )  # fmt: skip
+    transaction_partitions_max: int = setting(
+        "oncelog.transaction.partitions.max", INT, "3000",
+        "The most partitions of one transaction.", between(1, 3000),
+    )  # fmt: skip
+    producer_ids_max: int = setting(
+        "oncelog.producer.ids.max", INT, "500000",
+        "The most producers that a broker remembers, over all its partitions; above it the longest "
+        "silent are forgotten before their time, but none that wrote within five minutes. One "
+        "partition remembers 100,000.",
+        at_least(1000),
+    )  # fmt: skip
+    transaction_hold_ms: int = setting(
+        "oncelog.transaction.hold.ms", INT, "500",
+        "How long a request may wait for the markers of the transaction before, instead of being "
+        "told CONCURRENT_TRANSACTIONS at once.", at_least(0),
+    )  # fmt: skip
+    transaction_connection_fence: bool = setting(
+        "oncelog.transaction.connection.fence", BOOLEAN, "true",
+        "Whether requests of a transactional producer that come late, on a connection older than "
+        "its newest, close that connection (KAFKA-17754).",
+    )  # fmt: skip
+    transaction_stale_request_ms: int = setting(
+        "oncelog.transaction.stale.request.ms", INT, "5000",
+        "An EndTxn whose bytes waited in the kernel for longer closes its connection.",
+        at_least(1),
+    )  # fmt: skip

@@ -1,0 +1,217 @@
+"""What a broker may be configured with: the shape of a key, and how its text is read.
+
+The keys themselves stand as fields of `BrokerConfig`, each beside its type, default, bounds, and
+doc. Broker keys that only give the default of a topic config (log.segment.bytes and its like)
+are derived from the storage's table, so that the two cannot disagree.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...storage.topic_configs import TOPIC_CONFIGS, ConfigType
+from ...wire.errors import InvalidConfig, KafkaError
+
+BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+SHORT, LONG, LIST = ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST
+INTEGER_BITS = {INT: 32, SHORT: 16, LONG: 64}
+
+Check = Callable[[Any], str | None]  # the complaint about a parsed value, or None
+
+
+def anything(value: Any) -> str | None:
+    """No bounds."""
+    return None
+
+
+def at_least(least: int) -> Check:
+    """A lower bound, inclusive."""
+    return lambda value: None if value >= least else f"Value must be at least {least}"
+
+
+def at_least_one_or_default(value: int) -> str | None:
+    """-1 stands for a default that depends on other keys."""
+    return None if value >= 1 or value == -1 else "Value must be at least 1, or -1"
+
+
+def between(least: int, most: int) -> Check:
+    """Two bounds, inclusive."""
+    return lambda value: (
+        None if least <= value <= most else f"Value must be between {least} and {most}"
+    )
+
+
+def one_of(*allowed: str) -> Check:
+    """A closed set of words."""
+    return lambda value: (
+        None if value in allowed else f"String must be one of: {', '.join(allowed)}"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerKey:
+    """One key of server.properties.
+
+    `default` is text: None when the key must be set, "" when it is unset by default.
+    `kafka_default` is Kafka's, given only where ours differs. A key with `not_served` is known,
+    but only its default is accepted, with that reason. A dynamic key can be changed for the whole
+    cluster while it runs (KIP-226); `topic_config` names the topic config whose default it is.
+    """
+
+    name: str
+    type: ConfigType
+    default: str | None
+    doc: str
+    check: Check = anything
+    kafka_default: str | None = None
+    not_served: str | None = None
+    is_dynamic: bool = False
+    topic_config: str | None = None
+
+    def parse(self, text: str) -> Any:
+        """The typed value; InvalidConfig with a sentence in Kafka's words when it may not be."""
+        try:
+            value = self.parse_unchecked(text)
+        except ValueError as problem:
+            raise self._invalid(text, str(problem)) from None
+        if complaint := self.check(value):
+            raise self._invalid(text, complaint)
+        if self.not_served and text.strip() != self.default:
+            raise self._invalid(text, self.not_served)
+        return value
+
+    def parse_unchecked(self, text: str) -> Any:
+        """The typed value, in its bounds or not; ValueError when it is of another type."""
+        return _parse(self.type, text.strip())
+
+    def _invalid(self, text: str, complaint: str) -> KafkaError:
+        return InvalidConfig(f"Invalid value {text} for configuration {self.name}: {complaint}")
+
+
+def setting(
+    name: str,
+    config_type: ConfigType,
+    default: str | None,
+    doc: str,
+    check: Check = anything,
+    **details: Any,
+) -> Any:
+    """A field of BrokerConfig that is read from a key; without a default it must be given."""
+    key = BrokerKey(name=name, type=config_type, default=default, doc=doc, check=check, **details)
+    metadata = {"key": key}
+    return (
+        field(metadata=metadata)
+        if default is None
+        else field(default=_parse(config_type, default), metadata=metadata)
+    )
+
+
+def topic_default_keys(own_defaults: Mapping[str, str]) -> dict[str, BrokerKey]:
+    """The keys that give the defaults of topic configs.
+
+    own_defaults: topic config name -> our default, where it is not Kafka's.
+    """
+    keys = {}
+    finer_keys = {finer for finer, _, _ in COARSER_UNITS.values()}
+    for row in TOPIC_CONFIGS.values():
+        if row.broker_name is not None:
+            own = own_defaults.get(row.name)
+            default = row.default if own is None else own
+            keys[row.broker_name] = BrokerKey(
+                name=row.broker_name,
+                type=row.type,
+                default="" if row.broker_name in finer_keys else default,
+                doc=f"{row.doc} For topics that do not set {row.name}.",
+                check=row.check,
+                kafka_default=None if own is None else row.default,
+                not_served=row.not_served,
+                is_dynamic=True,
+                topic_config=row.name,
+            )
+    for name, (finer, unit_ms, default) in COARSER_UNITS.items():
+        keys[name] = BrokerKey(
+            name=name,
+            type=INT,
+            default=default,
+            doc=f"The same as {finer}, in units of {unit_ms:,} ms; the finer key wins.",
+        )
+    return keys
+
+
+# Kafka's keys in hours and minutes: name -> (the key in ms, ms in a unit, default; "" is unset).
+# A finer unit wins over a coarser one, so minutes stand before hours.
+COARSER_UNITS = {
+    "log.retention.minutes": ("log.retention.ms", 60_000, ""),
+    "log.retention.hours": ("log.retention.ms", 3_600_000, "168"),
+    "log.roll.hours": ("log.roll.ms", 3_600_000, "168"),
+    "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000, "0"),
+}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""The keys and values of a Java properties file.
+
+    # and ! begin comments, = or : ends a key, \ at a line's end goes on in the next line, and
+    before another character it is an escape. Raises InvalidConfig for a line without a value
+    sign and for a key that stands twice, which Java would let pass.
+    """
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        found = _KEY_AND_VALUE.match(line)
+        if found is None:
+            raise InvalidConfig(f"Line {number} is not key=value: {line}")
+        name, value = (_ESCAPE.sub(_unescaped, part).strip() for part in found.groups())
+        if name in properties:
+            raise InvalidConfig(f"Line {number} sets {name} a second time.")
+        properties[name] = value
+    return properties
+
+
+_KEY_AND_VALUE = re.compile(r"((?:\\.|[^\\=:])+)[=:](.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their continuations, by the number of the last; no comments, no empty ones."""
+    begun = ""
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = begun + raw.strip()
+        if not begun and line[:1] in ("", "#", "!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        begun = line[:-1] if backslashes % 2 else ""
+        if not begun:
+            yield number, line
+    if begun:
+        yield len(text.splitlines()), begun
+
+
+def _parse(config_type: ConfigType, text: str) -> Any:
+    if config_type == BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise ValueError("Expected value to be either true or false")
+        return text.lower() == "true"
+    if config_type == LIST:
+        return tuple(item.strip() for item in text.split(",")) if text else ()
+    if config_type in INTEGER_BITS:
+        bound = 1 << (INTEGER_BITS[config_type] - 1)
+        digits = text[1:] if text[:1] in ("-", "+") else text
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
+            raise ValueError(f"Not a number of type {config_type.name}")
+        value = int(text)
+        if not -bound <= value < bound:
+            raise ValueError(f"Not a number of type {config_type.name}")
+        return value
+    if config_type == ConfigType.DOUBLE:
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError("Not a number of type DOUBLE") from None
+    return text

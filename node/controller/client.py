@@ -1,0 +1,227 @@
+"""How a broker asks the controller, wherever that is.
+
+The leader of the metadata group is known from the group itself, or from whoever we asked in vain.
+A request is repeated until it is answered or its time is up; that is safe because each one can be
+recognised: a registration by its incarnation, an ISR change by its epochs, anything else by an
+operation id under which the first outcome is kept.
+
+An answer is handed on only when this node has applied the log up to it, so whoever asked sees the
+effect in this node's metadata.
+"""
+
+import asyncio
+import heapq
+import os
+from collections.abc import Callable
+from itertools import count
+
+from ...coordinator.controller.controller import Heartbeat, HeartbeatReply
+from ...coordinator.controller.messages import MESSAGE_OF, ControllerReply, ReplyStatus
+from ...coordinator.controller.producer_ids import ProducerIdBlock
+from ...coordinator.controller.quorum import Quorum
+from ...coordinator.metadata.cluster_state import ClusterState
+from ...coordinator.metadata.commands import (
+    AllocateProducerIds,
+    AlterPartition,
+    Command,
+    FailReplicas,
+    RegisterBroker,
+    encode_command,
+    has_items,
+    split_command,
+)
+from ...coordinator.metadata.config_checks import (
+    ConfigJudges,
+    refuse_invalid_configs,
+    with_refusals,
+)
+from ...coordinator.metadata.results import Result, decode_result, merge_results
+from ...replication.messages import PeerMessage
+from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.transport import PeerError
+from ...replication.sliced_work import SlicedWork
+from ...wire.errors import ErrorCode, RequestTimedOut, error_for
+from .ports import Links, MetadataGroup
+from .service import ControllerService
+
+ATTEMPT_MS = 1_000  # then it is asked anew, perhaps of another leader
+HEARTBEAT_ATTEMPTS = 4  # if all were as short as the first
+BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 200
+DEFAULT_TIMEOUT_MS = 30_000
+OPERATION_ID_BYTES = 16
+# These are recognised by what they say; another block of producer ids does no harm.
+_NEEDS_NO_ID = (RegisterBroker, AlterPartition, AllocateProducerIds)
+_OF_BROKERS = (*_NEEDS_NO_ID, FailReplicas)  # the others are a client's, and wait in its line
+
+
+class ControllerClient:
+    """One for each broker. service: this node's own, asked directly when the node leads.
+
+    judges: how configurations are judged before they are proposed; without them all are taken.
+    now_ms: the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        state: ClusterState,
+        group: MetadataGroup,
+        links: Links,
+        service: ControllerService,
+        now_ms: Callable[[], int],
+        work: SlicedWork,
+        judges: ConfigJudges | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.node_id = node_id
+        self._state = state
+        self._group = group
+        self._links = links
+        self._service = service
+        self._now_ms = now_ms
+        self._work = work
+        self._judges = judges
+        self._random_bytes = random_bytes
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+        self._producer_ids = ProducerIdBlock()
+        self._refill: asyncio.Task[None] | None = None
+        group.on_applied(self._applied)
+
+    async def submit(self, command: Command, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Result:
+        """Have the command done, and return its outcome once this node knows it.
+
+        A long command goes as several, of which some may be done and others not. Raises
+        RequestTimedOut (then it may be done, now or later) and PolicyViolation (too long).
+        """
+        deadline_ms = self._now_ms() + timeout_ms
+        refused = {}
+        wanted = command
+        if self._judges is not None:
+            judging = refuse_invalid_configs(self._state, command, self._judges)
+            command, refused = await self._work.finish("configurations", judging)
+        result = Result()
+        if not refused or has_items(command):
+            parts = await self._work.finish("splitting of a command", split_command(command))
+            result = merge_results([await self._submit(part, deadline_ms) for part in parts])
+            await self.until_applied(result.index, deadline_ms)
+        merging = with_refusals(wanted, result, refused)
+        return await self._work.finish("configurations", merging)
+
+    async def heartbeat(self, heartbeat: Heartbeat, *, timeout_ms: int) -> HeartbeatReply:
+        """Raises RequestTimedOut when no controller answered."""
+        deadline_ms = self._now_ms() + timeout_ms
+        payload = encode_message(heartbeat)
+        # One that waited for a paused leader would not be there for the next one. But a slow link
+        # must not make it deaf: what comes after the end of its attempt is not heard.
+        attempt_ms = max(1, timeout_ms // HEARTBEAT_ATTEMPTS)
+        answer = await self._request(PeerMessage.HEARTBEAT, payload, deadline_ms, attempt_ms)
+        return decode_message(HeartbeatReply, answer)
+
+    async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
+        """The metadata group as its leader sees it. Raises RequestTimedOut."""
+        deadline_ms = self._now_ms() + timeout_ms
+        answer = await self._request(PeerMessage.DESCRIBE_QUORUM, b"", deadline_ms)
+        return decode_message(Quorum, answer)
+
+    async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int = 5_000) -> int:
+        """An id that no producer has had. Raises RequestTimedOut, or what the controller says."""
+        deadline_ms = self._now_ms() + timeout_ms
+        while (producer_id := self._producer_ids.take()) is None:
+            await self._until(self._fetch_producer_ids(broker_epoch), deadline_ms)
+        if self._producer_ids.wants_more:
+            self._fetch_producer_ids(broker_epoch)
+        return producer_id
+
+    async def request(self, kind: int, payload: bytes, *, timeout_ms: int) -> bytes:
+        """The answer of the metadata leader to a message of any kind. Raises RequestTimedOut."""
+        return await self._request(kind, payload, self._now_ms() + timeout_ms)
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        if self._refill is not None:
+            self._refill.cancel()
+
+    async def until_applied(self, index: int, deadline_ms: int) -> None:
+        """Wait until this node has applied the metadata log up to index. RequestTimedOut."""
+        if self._group.applied_index < index:
+            future = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (index, next(self._numbers), future))
+            await self._until(future, deadline_ms)
+
+    async def _request(
+        self, kind: int, payload: bytes, deadline_ms: int, attempt_ms: int = ATTEMPT_MS
+    ) -> bytes:
+        backoff_ms = BACKOFF_MS_FIRST
+        leader = self._group.leader_id
+        reason = "the cluster has no controller"
+        while (remaining_ms := deadline_ms - self._now_ms()) > 0:
+            redirect = -1
+            if leader is not None:
+                reply = await self._ask(leader, kind, payload, min(remaining_ms, attempt_ms))
+                if reply.status == ReplyStatus.DONE:
+                    return reply.payload
+                reason = reply.reason or f"node {leader} is not the controller"
+                redirect = reply.leader_id if reply.leader_id != leader else -1
+                attempt_ms = max(attempt_ms, min(3 * attempt_ms, ATTEMPT_MS))
+            if redirect >= 0:
+                leader = redirect
+            else:
+                await asyncio.sleep(min(backoff_ms, remaining_ms) / 1000)
+                backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
+                leader = self._group.leader_id
+        raise RequestTimedOut(f"The controller did not answer in time: {reason}.")
+
+    async def _submit(self, command: Command, deadline_ms: int) -> Result:
+        is_known = isinstance(command, _NEEDS_NO_ID)
+        operation_id = b"" if is_known else self._random_bytes(OPERATION_ID_BYTES)
+        is_of_client = not isinstance(command, _OF_BROKERS)
+        if is_of_client:
+            await self._work.share.room()
+        payload = encode_command(command, operation_id)
+        answer = await self._request(MESSAGE_OF[type(command)], payload, deadline_ms)
+        if is_of_client:
+            await self._work.share.room()
+        return decode_result(answer)
+
+    async def _ask(
+        self, leader: int, kind: int, payload: bytes, timeout_ms: int
+    ) -> ControllerReply:
+        try:
+            if leader == self.node_id:
+                async with asyncio.timeout(timeout_ms / 1000):  # wait_for may swallow an end
+                    return await self._service.serve(kind, payload)
+            header, _ = await self._links.request(leader, kind, payload, timeout_ms=timeout_ms)
+            return decode_message(ControllerReply, header)
+        except (PeerError, TimeoutError) as error:
+            return ControllerReply(ReplyStatus.RETRY, reason=str(error))
+
+    def _applied(self, index: int) -> None:
+        while self._waiting and self._waiting[0][0] <= index:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def _fetch_producer_ids(self, broker_epoch: int) -> asyncio.Task[None]:
+        """The one request for a block that is under way, or a new one."""
+        if self._refill is None or self._refill.done():
+            self._refill = asyncio.get_running_loop().create_task(self._fetch_block(broker_epoch))
+            # Fetched ahead, nobody may be waiting to hear that it failed.
+            self._refill.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return self._refill
+
+    async def _fetch_block(self, broker_epoch: int) -> None:
+        command = AllocateProducerIds(self.node_id, broker_epoch)
+        result = await self._submit(command, self._now_ms() + DEFAULT_TIMEOUT_MS)
+        if result.error != ErrorCode.NONE:
+            raise error_for(result.error, result.message)
+        self._producer_ids.add(result.first_producer_id, result.producer_id_count)
+
+    async def _until(self, awaited: asyncio.Future[None], deadline_ms: int) -> None:
+        """Wait for it, but not longer; it goes on for others who wait."""
+        timeout_ms = max(0, deadline_ms - self._now_ms())
+        done, _ = await asyncio.wait((awaited,), timeout=timeout_ms / 1000)
+        if not done:
+            raise RequestTimedOut("The metadata log did not get there in time.")
+        awaited.result()

@@ -1,0 +1,193 @@
+"""The controller's shell on every node: active where the metadata group is led.
+
+It answers what brokers ask (registrations, heartbeats, ISR changes, administration), proposes it
+on the Raft group, and lets the core (`controller`) watch over the brokers: on a timer, after each
+heartbeat, and when a link breaks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from ...coordinator.controller.controller import Controller, ControllerSettings, Heartbeat
+from ...coordinator.controller.messages import MESSAGE_OF, ControllerReply, ReplyStatus, may_ask
+from ...coordinator.controller.quorum import quorum_of
+from ...coordinator.metadata.cluster_state import ClusterState, no_fault_point
+from ...coordinator.metadata.commands import Command, decode_command, encode_command
+from ...coordinator.metadata.results import Result, encode_result
+from ...coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
+from ...replication.messages import PeerMessage
+from ...replication.peer.codec import decode_message, encode_message
+from ...wire.errors import InvalidRequest, KafkaError
+from .ports import Links, MetadataGroup, Reply
+
+TICK_MS = 50
+SUBMIT_TIMEOUT_MS = 5_000
+PROPOSALS_MAX = 1024  # of other brokers, under way at once
+
+
+class ControllerService:
+    """Make it before the group starts; `start` it on the event loop.
+
+    now_ms: the monotonic clock. fault_point is called around each proposal, with
+    "controller.before-propose" and "controller.after-propose".
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        state: ClusterState,
+        group: MetadataGroup,
+        links: Links,
+        settings: ControllerSettings,
+        now_ms: Callable[[], int],
+        fault_point: Callable[[str], None] = no_fault_point,
+    ) -> None:
+        self.controller = Controller(state, settings)
+        self._group = group
+        self._now_ms = now_ms
+        self._fault_point = fault_point
+        self._links_down: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+        self._asked = 0
+        self._log = logging.getLogger(f"{__name__}.{node_id}")
+        group.on_elected(self._elected)
+        group.on_resigned(self._resigned)
+        links.on_peer_change(self._link_changed)
+        questions = PeerMessage.HEARTBEAT, PeerMessage.DESCRIBE_QUORUM
+        for kind in (*questions, *sorted(set(MESSAGE_OF.values()))):
+            links.on_request(kind, self._handler(kind))
+
+    def start(self) -> None:
+        """Take up the duties of a leader if this node leads already."""
+        if self._group.is_leader and self._timer is None:
+            self._elected(self._group.term)
+
+    async def stop(self) -> None:
+        """Cease; proposals under way are given up, not taken back."""
+        self._is_stopped = True
+        self._resigned()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def serve(self, kind: int, payload: bytes) -> ControllerReply:
+        """Answer one request of a broker, this node's own included."""
+        if not self._group.is_leader or self._is_stopped:
+            leader = self._group.leader_id
+            return ControllerReply(
+                ReplyStatus.NOT_LEADER, leader_id=-1 if leader is None else leader
+            )
+        if kind == PeerMessage.HEARTBEAT:
+            heartbeat = decode_message(Heartbeat, payload)
+            reply = self.controller.heartbeat(heartbeat, self._now_ms())
+            self._tick()
+            return ControllerReply(ReplyStatus.DONE, encode_message(reply))
+        if kind == PeerMessage.DESCRIBE_QUORUM:
+            quorum = quorum_of(self._group.status(), self._now_ms())
+            return ControllerReply(ReplyStatus.DONE, encode_message(quorum))
+        command, _ = decode_command(payload)
+        if not may_ask(kind, command):
+            raise InvalidRequest(f"A broker does not propose {type(command).__name__}.")
+        if self._asked >= PROPOSALS_MAX:
+            return ControllerReply(ReplyStatus.RETRY, reason="The controller is overloaded.")
+        self._asked += 1
+        try:
+            result = await self._submit(payload)
+        except (DefinitelyNot, OutcomeUnknown) as error:
+            return ControllerReply(ReplyStatus.RETRY, reason=str(error))
+        finally:
+            self._asked -= 1
+        return ControllerReply(ReplyStatus.DONE, encode_result(result))
+
+    # -- events
+
+    def _elected(self, term: int) -> None:
+        if self._is_stopped:
+            return
+        now_ms = self._now_ms()
+        self.controller.elected(now_ms, term)
+        for node_id in self._links_down:
+            self.controller.link_down(node_id, now_ms)
+        self._run_timer()
+
+    def _resigned(self) -> None:
+        self.controller.resigned()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _link_changed(self, peer: int, is_up: bool) -> None:
+        if is_up:
+            self._links_down.discard(peer)
+            self.controller.link_up(peer)
+        else:
+            self._links_down.add(peer)
+            self.controller.link_down(peer, self._now_ms())
+            self._tick()
+
+    def _run_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._run_timer)
+        self._tick()
+
+    def _tick(self) -> None:
+        """Propose what is due, in the order in which it is due."""
+        if not self._is_stopped:
+            self._propose_all(self.controller.tick(self._now_ms()))
+
+    def _propose_all(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            self._spawn(self._propose(command))
+
+    async def _propose(self, command: Command) -> None:
+        result = None
+        try:
+            result = await self._submit(encode_command(command))
+            self._log.info("%s: %s", command, result.message or "done")
+        except (DefinitelyNot, OutcomeUnknown) as error:
+            self._log.info("%s: %s", command, error)
+        finally:
+            self.controller.settled(command, result)
+
+    async def _submit(self, command: bytes) -> Result:
+        self._fault_point("controller.before-propose")
+        try:
+            return await self._group.submit(command, timeout_ms=SUBMIT_TIMEOUT_MS)
+        finally:
+            self._fault_point("controller.after-propose")
+
+    # -- requests of peers
+
+    def _handler(self, kind: PeerMessage) -> Callable[[int, bytes, Sequence[Any], Reply], None]:
+        def handle(peer: int, header: bytes, _frames: Sequence[Any], reply: Reply) -> None:
+            self._spawn(self._answer(peer, kind, header, reply))
+
+        return handle
+
+    async def _answer(self, peer: int, kind: PeerMessage, header: bytes, reply: Reply) -> None:
+        try:
+            answer = await self.serve(kind, header)
+        except InvalidRequest as error:
+            self._log.warning("node %d: %s: %s", peer, kind.name, error)
+            answer = ControllerReply(ReplyStatus.DONE, encode_result(_invalid(error)))
+        reply(encode_message(answer), ())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("a task of the controller failed", exc_info=error)
+
+
+def _invalid(error: KafkaError) -> Result:
+    return Result(error=error.code, message=str(error))

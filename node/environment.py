@@ -1,0 +1,65 @@
+"""What a broker needs of the machine it runs on; given at the composition root.
+
+The defaults are the real things; the simulator gives a broker others: threads, links, clocks, dice,
+and what happens when it must die. What it replaces besides stands in docs/simulation.md.
+"""
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..coordinator.raft.engine import end_process
+from ..coordinator.raft.settings import RaftSettings
+from ..replication.peer.transport import PeerTransport
+from .clock import Clock, SystemClock
+
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+
+def machine_boot_id() -> str:
+    """What changes whenever the machine was without power; where nobody knows, at every start."""
+    try:
+        return BOOT_ID_FILE.read_text().strip()
+    except OSError:
+        return f"unknown-{os.urandom(8).hex()}"
+
+
+def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+    """A bound socket that does not block; raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    chosen = next((entry for entry in address if entry[0] == family), address[0])
+    listener = socket.socket(chosen[0], socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(chosen[4])
+        listener.listen(backlog)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """See the top of the file. `executor` is given how many threads, and their name."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    boot_id: Callable[[], str] = machine_boot_id
+    dice: random.Random = field(default_factory=random.Random)
+    random_bytes: Callable[[int], bytes] = os.urandom
+    executor: Callable[[int, str], Executor] = ThreadPoolExecutor
+    slice_clock: Callable[[], float] = time.perf_counter  # of `SlicedWork`, in seconds
+    links: Callable[..., Any] = PeerTransport
+    listen: Callable[[str, int, int], Any] = listening_socket
+    raft: RaftSettings = field(default_factory=RaftSettings)
+    on_fatal: Callable[[BaseException], None] = end_process

@@ -1,0 +1,1 @@
+"""node/groups: the group coordinator's shell; its rules stand in coordinator/groups."""

@@ -1,0 +1,381 @@
+"""The group coordinator of one broker: a shard for each led partition of __consumer_offsets.
+
+    becomes leader -> loading (COORDINATOR_LOAD_IN_PROGRESS) -> serving -> resigns (NOT_COORDINATOR)
+
+What a shard is, `shard` says; the rules of groups are in coordinator/groups. This file
+carries out what comes of them: it answers, appends, and comes back when something is due. Only the
+live sessions of groups (who waits in a rebalance, deadlines) are not in the log; with the
+leadership they are gone, and the clients come again.
+
+When it is not known what became of a group's record, because the replicas did not confirm it in
+time, the shard is loaded anew rather than to guess.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from ...coordinator.groups.group_messages import GroupSettings, JoinAnswer, SyncAnswer
+from ...coordinator.groups.records import encode_group_key, encode_group_value
+from ...coordinator.groups.turn import Store, Turn
+from ...coordinator.metadata.cluster_state import ClusterState
+from ...coordinator.sharding import shard_for as partition_for
+from ...replication.sliced_work import SlicedWork
+from ...storage.partition_log import Origin
+from ...wire.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+)
+from ...wire.record_batch import decode_header
+from ...wire.records import Record, encode_batch
+from ...wire.steps import Steps
+from ..clock import Clock
+from ..config.broker_config import BrokerConfig
+from ..partitions.hosted_partition import ACKS_ALL, HostedPartition
+from ..partitions.replica_manager import ReplicaManager
+from .shard import GroupShard, ShardState
+
+logger = logging.getLogger(__name__)
+OFFSETS_TOPIC = "__consumer_offsets"
+STEPS_AT_ONCE = 4  # of some 0.5 ms: an offset commit is replayed in the turn that commits it
+GROUPS_A_STEP = 32
+Ticket = Callable[[JoinAnswer | SyncAnswer], None]
+
+
+class GroupCoordinator:
+    """All shards of one broker. Everything runs on its event loop."""
+
+    def __init__(
+        self, *, config: BrokerConfig, state: ClusterState, replicas: ReplicaManager, clock: Clock
+    ) -> None:
+        self.clock = clock
+        self._state = state
+        self._replicas = replicas
+        self._append_timeout_ms = config.offsets_commit_timeout_ms
+        self._settings = GroupSettings(
+            max_size=config.group_max_size,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        )
+        self._shards: dict[int, GroupShard] = {}
+        self._is_appending = False
+        self.is_stopping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    def start(self) -> None:
+        """Coordinate the groups of every partition of __consumer_offsets that we come to lead."""
+        tell_others = self._replicas.part_changed
+
+        def part_changed(partition: HostedPartition) -> None:
+            tell_others(partition)
+            if partition.topic == OFFSETS_TOPIC:
+                self._part_changed(partition)
+
+        self._replicas.part_changed = part_changed
+        for partition in self._replicas:
+            if partition.topic == OFFSETS_TOPIC:
+                self._part_changed(partition)
+
+    def stop(self) -> None:
+        """Answer everybody who waits, and coordinate nothing any more."""
+        self.is_stopping = True
+        for shard in list(self._shards.values()):
+            self._unload(shard)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- which shard
+
+    def shard_for(self, group_id: str) -> GroupShard:
+        """The shard that a group belongs to, ready to serve.
+
+        Raises CoordinatorNotAvailable while there is no __consumer_offsets (or this broker is
+        going down), NotCoordinator, CoordinatorLoadInProgress.
+        """
+        topic = self._state.topics.get(OFFSETS_TOPIC)
+        if topic is None or self.is_stopping:
+            raise CoordinatorNotAvailable
+        shard = self._shards.get(partition_for(group_id, len(topic.partitions)))
+        if shard is None:
+            raise NotCoordinator
+        if shard.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgress
+        return shard
+
+    def has_topic(self, name: str) -> bool:
+        """Whether there is a topic of this name, so that its offsets may be committed."""
+        return name in self._state.topics
+
+    @property
+    def work(self) -> SlicedWork:
+        """Where what takes long is done."""
+        return self._replicas.work
+
+    @property
+    def shards(self) -> list[GroupShard]:
+        """All of them, loading ones too."""
+        return list(self._shards.values())
+
+    # -- appending
+
+    async def append(
+        self, shard: GroupShard, batch: bytes | bytearray, *, guard: int | None = None
+    ) -> int:
+        """Append a batch (`wire.records.encode_batch`); its first offset, once it is committed.
+
+        The bytes are in the log when the first await of this coroutine is reached, so a check made
+        in the same turn of the event loop holds for it. When it returns the batch has been
+        replayed into the shard. Origin is COORDINATOR, acks all. Raises NotCoordinator,
+        CoordinatorNotAvailable (not committed within offsets.commit.timeout.ms, or too few
+        replicas: it may be committed later), MessageTooLarge, RecordListTooLarge, and what the
+        log's producer checks raise (transactional batches).
+        """
+        offset, done = self.append_now(shard, batch, guard=guard)
+        try:
+            await done
+        finally:
+            del done  # an error in it holds this frame: a cycle, with all of the shard
+        return offset
+
+    async def until_settled(self, shard: GroupShard) -> None:
+        """Return when all that was appended before is committed and replayed.
+
+        A require_stable fetch needs this first: a transactional commit on its way to the replicas
+        is not to be overlooked (KIP-447). Raises as `append`.
+        """
+        self.check_serving(shard)
+        await self._wait(shard, shard.partition.log.log_end_offset)
+
+    def append_now(
+        self,
+        shard: GroupShard,
+        batch: bytes | bytearray,
+        *,
+        guard: int | None = None,
+        is_group_record: bool = False,
+    ) -> "tuple[int, asyncio.Future[None]]":
+        """Append a batch: its first offset, and the future of its being committed and replayed.
+
+        Nothing has been appended when this raises.
+        """
+        self.check_serving(shard)
+        view = memoryview(bytearray(batch))
+        header = decode_header(view)
+        if len(view) > shard.partition.log.config.max_message_bytes:
+            raise MessageTooLarge
+        self._is_appending = True
+        try:
+            info = self._replicas.append(
+                shard.partition, view, header, ACKS_ALL, origin=Origin.COORDINATOR, guard=guard
+            )
+        except NotEnoughReplicas as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+        except (NotLeaderOrFollower, KafkaStorageError) as error:
+            raise NotCoordinator from error
+        finally:
+            self._is_appending = False
+        if not info.is_duplicate:
+            shard.keep(info.first_offset, view)
+        return info.first_offset, self._wait(shard, info.last_offset + 1, is_group_record)
+
+    def _wait(
+        self, shard: GroupShard, next_offset: int, is_group_record: bool = False
+    ) -> "asyncio.Future[None]":
+        deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
+        done = shard.wait_until_replayed(next_offset, deadline_ms, is_group_record)
+        self._arm(deadline_ms)
+        return done
+
+    @staticmethod
+    def check_serving(shard: GroupShard) -> None:
+        """Raise NotCoordinator if we have resigned: what the shard says counts no more."""
+        if shard.state is not ShardState.SERVING:
+            raise NotCoordinator
+
+    # -- leading and resigning
+
+    def _part_changed(self, partition: HostedPartition) -> None:
+        shard = self._shards.get(partition.index)
+        if shard is not None:
+            is_ours = shard.partition is partition and partition.leader is not None
+            if is_ours and shard.leader_epoch == partition.leader_epoch:
+                return
+            self._unload(shard)
+        if partition.leader is not None and not self.is_stopping:
+            self._load(partition)
+
+    def _load(self, partition: HostedPartition) -> None:
+        shard = GroupShard(partition, self.clock, self._settings)
+        self._shards[partition.index] = shard
+        partition.observer = self._moved
+        self._replay(shard, at_once=False)
+
+    def _unload(self, shard: GroupShard) -> None:
+        logger.info("%r resigns with %d groups", shard, len(shard.groups))
+        shard.state = ShardState.CLOSED
+        shard.partition.observer = None
+        del self._shards[shard.index]
+        self._run("resigning groups", self._releasing(shard))
+        shard.fail_waiters(NotCoordinator())
+
+    def _releasing(self, shard: GroupShard) -> Steps[None]:
+        """Answer everybody who waits in a group, and let go of the memory."""
+        group_ids = list(shard.groups)
+        for start in range(0, len(group_ids), GROUPS_A_STEP):
+            turn = shard.turn()
+            for group_id in group_ids[start : start + GROUPS_A_STEP]:
+                shard.table.forget(group_id, turn, ErrorCode.NOT_COORDINATOR)
+            self._answer(turn)
+            yield
+        yield from shard.offsets.clearing()
+
+    def _moved(self, partition: HostedPartition) -> None:
+        """Its high watermark has risen, or we lead it no longer."""
+        shard = self._shards[partition.index]
+        if partition.leader is None:
+            self._unload(shard)
+        elif shard.state is ShardState.SERVING and not self._is_appending:
+            self._replay(shard)
+        else:
+            self._replay(shard, at_once=False)
+
+    def _replay(self, shard: GroupShard, *, at_once: bool = True) -> None:
+        """Unless it is under way: then it goes on as far as there is something."""
+        if not shard.is_replaying:
+            shard.is_replaying = True
+            self._run("replaying groups", self._replaying(shard), at_once=at_once)
+
+    def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
+        """The beginning now, so that what is short is done; the rest in slices."""
+        for _ in range(STEPS_AT_ONCE if at_once else 0):
+            if next(steps, self) is self:
+                return
+        self._replicas.work.run(name, steps)
+
+    def _replaying(self, shard: GroupShard) -> Steps[None]:
+        try:
+            while True:
+                yield from shard.replaying()
+                if shard.state is not ShardState.LOADING or shard.replayed < shard.load_until:
+                    return
+                yield from self._beginning_to_serve(shard)
+        except KafkaStorageError:
+            self._replicas.fail(shard.partition)
+        except Exception:
+            # Without this partition's groups the broker is still of use.
+            logger.exception("%r cannot read its log", shard)
+            if shard.state is not ShardState.CLOSED:
+                self._unload(shard)
+        finally:
+            shard.is_replaying = False
+
+    def _beginning_to_serve(self, shard: GroupShard) -> Steps[None]:
+        turns = []
+        group_ids = shard.loaded_groups()
+        for start in range(0, len(group_ids), GROUPS_A_STEP):
+            turn = shard.turn()
+            shard.take_up(group_ids[start : start + GROUPS_A_STEP], turn)
+            if turn.stores or turn.answers or turn.notes:
+                turns.append(turn)
+            yield
+            if shard.state is ShardState.CLOSED:
+                return
+        shard.state = ShardState.SERVING
+        logger.info("%r serves %d groups", shard, len(shard.groups))
+        for turn in (*turns, shard.turn()):
+            self.carry_out(shard, turn)
+        shard.free_waiters()
+
+    # -- what comes of a turn
+
+    def carry_out(self, shard: GroupShard, turn: Turn) -> None:
+        """Answer, append, and see to it that what is due is not forgotten."""
+        turns = deque([turn])
+        while turns:
+            turn = turns.popleft()
+            self._answer(turn)
+            for store in turn.stores:
+                error = self._store(shard, store)
+                if error is not None and shard.state is ShardState.SERVING:
+                    turns.append(shard.turn())
+                    store.stored(error, turns[-1])
+        next_ms = shard.table.deadlines.next_ms
+        if next_ms is not None:
+            self._arm(next_ms)
+
+    def _answer(self, turn: Turn) -> None:
+        for sentence in turn.notes:
+            logger.info("%s", sentence)
+        for ticket, answer in turn.answers:
+            self.work.share.do(partial(_give, ticket, answer))
+
+    def _store(self, shard: GroupShard, store: Store) -> int | None:
+        """Append a group's record; the error if that cannot be, None if it is on its way."""
+        record = Record(
+            0,
+            self.clock.wall_ms(),
+            encode_group_key(store.group_id),
+            encode_group_value(store.value),
+        )
+        try:
+            _, done = self.append_now(shard, encode_batch([record]), is_group_record=True)
+        except (MessageTooLarge, RecordListTooLarge) as error:
+            logger.warning("the record of group %s is too large: %s", store.group_id, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        except KafkaError as error:
+            return error.number
+        done.add_done_callback(partial(self._stored, shard, store))
+        return None
+
+    def _stored(self, shard: GroupShard, store: Store, done: "asyncio.Future[None]") -> None:
+        if done.cancelled() or done.exception() or shard.state is not ShardState.SERVING:
+            return  # the shard is gone, and everybody who waited was told so
+        turn = shard.turn()
+        store.stored(ErrorCode.NONE, turn)
+        self.carry_out(shard, turn)
+
+    # -- time
+
+    def _arm(self, at_ms: int) -> None:
+        if self._timer is not None:
+            if self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        delay_ms = max(0, at_ms - self.clock.monotonic_ms())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_ms = self.clock.monotonic_ms()
+        for shard in list(self._shards.values()):
+            if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
+                # A group's record may yet be committed or not; its log will tell.
+                logger.warning("%r: the replicas do not confirm a group's record", shard)
+                self._unload(shard)
+                self._part_changed(shard.partition)
+            elif shard.state is ShardState.SERVING:
+                turn = shard.turn()
+                shard.table.due(turn)
+                self.carry_out(shard, turn)
+            next_ms = shard.next_deadline_ms
+            if next_ms is not None and shard.state is not ShardState.CLOSED:
+                self._arm(next_ms)
+
+
+def _give(ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
+    assert callable(ticket)
+    try:
+        ticket(answer)
+    except Exception:  # one client's answer must not keep others waiting
+        logger.exception("answering a request that had waited")

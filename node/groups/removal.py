@@ -1,0 +1,246 @@
+"""What goes from __consumer_offsets: deleted groups, expired offsets, offsets of deleted topics.
+
+Nothing is removed but by tombstones in the log. A group that is empty and has no offsets any more
+goes with them; its generation then starts from nothing, as in Kafka.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from ...coordinator.groups.classic_group import ClassicGroup
+from ...coordinator.groups.group_states import GroupState
+from ...coordinator.groups.offset_table import TopicPartition
+from ...coordinator.groups.records import encode_group_key, encode_offset_key
+from ...coordinator.metadata.cluster_model import Changes
+from ...replication.background_task import background_task
+from ...wire.errors import KafkaError
+from ...wire.records import Record, encode_batch
+from ...wire.steps import Steps, run_to_end
+from .coordinator import OFFSETS_TOPIC, GroupCoordinator
+from .shard import GroupShard, ShardState
+
+logger = logging.getLogger(__name__)
+BATCH_RECORDS = 500
+SETTLING_MAX = 20  # waits for a quiet moment, for each group; else it is looked at next time
+OFFSETS_AT_ONCE = 1000  # looked at before others have their turn
+
+
+async def delete_group(coordinator: GroupCoordinator, shard: GroupShard, group_id: str) -> None:
+    """Remove an empty group and all its offsets; returns when that is committed.
+
+    Raises GroupIdNotFound, NonEmptyGroup, and what `GroupCoordinator.append` raises.
+    """
+    removed: list[asyncio.Future[None]] = []
+    await coordinator.work.finish("DeleteGroups", _deleting(coordinator, shard, group_id, removed))
+    await asyncio.gather(*removed)
+
+
+def _deleting(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    group_id: str,
+    removed: "list[asyncio.Future[None]]",
+) -> Steps[None]:
+    """All or nothing: a member that comes while we encode keeps the group, and all its offsets."""
+    where: list[TopicPartition] | None = None
+    batches: list[bytes] = []
+    shard.find(group_id).check_delete()
+    while where != (present := shard.offsets.partitions(group_id)):  # or somebody has committed
+        where, keys = present, []
+        for number, each in enumerate(where, 1):
+            keys.append(encode_offset_key(group_id, *each))
+            if number % BATCH_RECORDS == 0:
+                yield
+        keys.append(encode_group_key(group_id))
+        batches = yield from encoding_tombstones(keys, coordinator.clock.wall_ms())
+        coordinator.check_serving(shard)
+        shard.find(group_id).check_delete()
+    removed += append_tombstones(coordinator, shard, batches, group_id)
+
+
+def remove(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    keys: Sequence[bytes],
+    forgotten: str | None = None,
+) -> "list[asyncio.Future[None]]":
+    """Append tombstones for a few keys; see `append_tombstones`."""
+    batches = run_to_end(encoding_tombstones(keys, coordinator.clock.wall_ms()))
+    return append_tombstones(coordinator, shard, batches, forgotten)
+
+
+def encoding_tombstones(keys: Sequence[bytes], now_ms: int) -> Steps[list[bytes]]:
+    """The batches that remove these keys."""
+    batches: list[bytes] = []
+    for start in range(0, len(keys), BATCH_RECORDS):
+        if start:
+            yield
+        some = keys[start : start + BATCH_RECORDS]
+        batches.append(encode_batch([Record(i, now_ms, key, None) for i, key in enumerate(some)]))
+    return batches
+
+
+def append_tombstones(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    batches: Iterable[bytes],
+    forgotten: str | None = None,
+) -> "list[asyncio.Future[None]]":
+    """Append all at once (0.1 ms a batch); the group, if it goes, is forgotten with them."""
+    waiting = []
+    for batch in batches:
+        waiting.append(coordinator.append_now(shard, batch)[1])
+        waiting[-1].add_done_callback(_look)
+    if forgotten is not None:
+        turn = shard.turn()
+        shard.table.forget(forgotten, turn)
+        coordinator.carry_out(shard, turn)
+    return waiting
+
+
+class OffsetExpiry:
+    """Looks for what may go every offsets.retention.check.interval.ms (KIP-211)."""
+
+    def __init__(
+        self, coordinator: GroupCoordinator, *, retention_ms: int, interval_ms: int
+    ) -> None:
+        self._coordinator = coordinator
+        self._retention_ms = retention_ms
+        self._interval_ms = interval_ms
+        self._task = background_task("offset expiry", self._run())
+
+    async def stop(self) -> None:
+        """End the work."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_ms / 1000)
+            for shard in self._coordinator.shards:
+                try:
+                    await self.look_at(shard)
+                except KafkaError as error:
+                    logger.info("%r: offsets cannot expire now: %s", shard, error)
+                except Exception:
+                    logger.exception("%r: offsets cannot expire", shard)
+
+    async def look_at(self, shard: GroupShard) -> None:
+        """Remove what may go from one shard. Raises what `GroupCoordinator.append` raises."""
+        for group_id in list(shard.groups):
+            where = shard.offsets.committed(group_id)
+            for start in range(0, len(where) or 1, BATCH_RECORDS):
+                await self._coordinator.work.share.room()
+                some = where[start : start + BATCH_RECORDS]
+                # A commit that is on its way to the replicas is newer than what the table has.
+                for _ in range(SETTLING_MAX):
+                    if not shard.waiters:
+                        break
+                    await self._coordinator.until_settled(shard)
+                if shard.state is not ShardState.SERVING:
+                    return
+                group = shard.groups.get(group_id)
+                if group is not None and not shard.waiters:
+                    await asyncio.gather(*self._expire(shard, group, some))
+
+    def _expire(
+        self, shard: GroupShard, group: ClassicGroup, some: Sequence[TopicPartition]
+    ) -> "list[asyncio.Future[None]]":
+        """Remove what has expired of some offsets of a group, and the group with the last ones."""
+        expired = self._expired(shard, group, some)
+        kept = shard.offsets.count(group.group_id) - len(expired)
+        is_gone = (
+            group.state is GroupState.EMPTY
+            and not group.pending_join
+            and not kept
+            and not shard.offsets.has_pending(group.group_id)
+        )
+        if is_gone:
+            expired.append(encode_group_key(group.group_id))
+        if not expired:
+            return []
+        forgotten = group.group_id if is_gone else None
+        return remove(self._coordinator, shard, expired, forgotten)
+
+    def _expired(
+        self, shard: GroupShard, group: ClassicGroup, some: Sequence[TopicPartition]
+    ) -> list[bytes]:
+        """Kafka's rule: since when a group is empty; else since each commit, if nobody reads it."""
+        base_ms: int | None = None
+        subscribed: Iterable[str] = ()
+        if group.protocol_type is None:
+            pass  # only a name for offsets
+        elif group.state is GroupState.EMPTY:
+            base_ms = None if group.state_since_ms < 0 else group.state_since_ms
+        elif group.state is GroupState.STABLE and group.subscribed is not None:
+            subscribed = group.subscribed
+        else:
+            return []
+        return shard.offsets.expired(
+            group.group_id,
+            base_ms=base_ms,
+            now_ms=self._coordinator.clock.wall_ms(),
+            retention_ms=self._retention_ms,
+            subscribed=subscribed,
+            among=some,
+        )
+
+
+def forget_deleted_topics(coordinator: GroupCoordinator, changes: Changes) -> None:
+    """Remove the offsets of topics that are gone. To be called with each change of metadata."""
+    topics = dict(changes.topics_deleted)
+    if not topics or OFFSETS_TOPIC in topics:
+        return
+    for shard in coordinator.shards:
+        if shard.state is ShardState.SERVING:
+            coordinator.work.run(
+                "offsets of deleted topics", _forgetting(coordinator, shard, topics)
+            )
+
+
+def _forgetting(
+    coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
+) -> Steps[None]:
+    """What is found in a step is removed in the same one: a namesake's offset may come any time."""
+    seen, found = 0, list[bytes]()
+    gone = _gone(coordinator, shard, topics)
+    for group_id in shard.offsets.group_ids():
+        where = shard.offsets.partitions(group_id)
+        for start in range(0, len(where), BATCH_RECORDS):
+            some = where[start : start + BATCH_RECORDS]
+            found += shard.offsets.of_deleted_topics(group_id, gone, among=some)
+            seen += len(some) + 1
+            if seen >= OFFSETS_AT_ONCE:
+                _remove_found(coordinator, shard, found)
+                seen, found = 0, []
+                yield
+                if shard.state is not ShardState.SERVING:
+                    return
+                gone = _gone(coordinator, shard, topics)
+    _remove_found(coordinator, shard, found)
+
+
+def _gone(
+    coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
+) -> Mapping[str, bytes]:
+    """The topics whose offsets may be removed now.
+
+    While a namesake's offset may be on its way to the replicas nothing of that name goes: the
+    tombstone would lie behind it. Nobody takes what stays for the namesake's; it expires some day.
+    """
+    if not shard.waiters:
+        return topics
+    return {name: id_ for name, id_ in topics.items() if not coordinator.has_topic(name)}
+
+
+def _remove_found(coordinator: GroupCoordinator, shard: GroupShard, found: Sequence[bytes]) -> None:
+    try:
+        remove(coordinator, shard, found)
+    except KafkaError as error:
+        logger.info("%r: offsets of deleted topics stay for now: %s", shard, error)
+
+
+def _look(done: "asyncio.Future[None]") -> None:
+    if not done.cancelled():
+        done.exception()  # nobody need wait for it: what is not removed expires some day

@@ -1,0 +1,268 @@
+"""The groups and offsets of one led partition of __consumer_offsets.
+
+A shard is what the committed records of its partition say. It is built by replaying the log when
+this broker becomes the leader, and goes on by replaying each batch, in the order of the log, when
+the high watermark has passed it: loading and serving run the same code, markers included, and
+nothing that might still be lost is shown. What this broker appends itself is kept in memory until
+then, so that in the common case nothing is read back.
+
+It serves once it has replayed everything that was in the log when it was made: an offset that the
+leader before has acknowledged is among that.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from ...coordinator.groups.classic_group import ClassicGroup
+from ...coordinator.groups.group_messages import GroupSettings
+from ...coordinator.groups.group_table import GroupTable
+from ...coordinator.groups.offset_table import OffsetTable
+from ...coordinator.groups.records import GroupKey, decode_group_value, decode_key
+from ...coordinator.groups.turn import Turn
+from ...wire.errors import GroupIdNotFound, IllegalGeneration, InvalidRecord
+from ...wire.record_batch import BatchHeader, decode_header, iterate_batches
+from ...wire.records import Record, decoding_batch
+from ...wire.steps import Steps
+from ..clock import Clock
+from ..partitions.hosted_partition import HostedPartition
+
+logger = logging.getLogger(__name__)
+KEPT_BYTES_MAX = (
+    4 * 1024 * 1024
+)  # of appended batches that wait for the replicas; more is read back
+READ_BYTES = 64 * 1024
+RECORDS_A_STEP = 64  # some 0.5 ms
+GROUP_NOT_FOUND_FROM = 9  # OffsetCommit (KIP-848)
+
+
+class ShardState(Enum):
+    """Whether a shard can be asked."""
+
+    LOADING = "loading"
+    SERVING = "serving"
+    CLOSED = "closed"
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """An append that waits until the shard has replayed it."""
+
+    next_offset: int
+    deadline_ms: int
+    is_group_record: bool
+    done: "asyncio.Future[None]"
+
+
+class GroupShard:
+    """One partition's groups; `offsets` and `groups` are for handlers to read."""
+
+    def __init__(self, partition: HostedPartition, clock: Clock, settings: GroupSettings) -> None:
+        assert partition.leader is not None
+        self.index = partition.index
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = ShardState.LOADING
+        self.offsets = OffsetTable()
+        self.table = GroupTable()
+        # Of this leadership there is something only if the shard is loaded anew: then it is to be
+        # known what became of that, too.
+        self.load_until = partition.log.log_end_offset
+        self.replayed = partition.log.log_start_offset  # exclusive
+        self.waiters: deque[Waiter] = deque()  # in the order of the log
+        self.is_replaying = False
+        self._clock = clock
+        self._settings = settings
+        self._kept: deque[tuple[int, memoryview]] = deque()  # base offset, batch
+        self._kept_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"group shard {self.index} (epoch {self.leader_epoch})"
+
+    @property
+    def groups(self) -> dict[str, ClassicGroup]:
+        """The groups by id."""
+        return self.table.groups
+
+    def turn(self) -> Turn:
+        """A turn that begins now."""
+        clock = self._clock
+        return Turn(clock.monotonic_ms(), clock.wall_ms(), self._settings, self.table.deadlines)
+
+    # -- replay
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are committed records that it has not replayed."""
+        return self.replayed < self.partition.log.high_watermark
+
+    def keep(self, base_offset: int, batch: memoryview) -> None:
+        """Remember a batch that was appended just now, to replay it without reading it."""
+        if self._kept_bytes + len(batch) <= KEPT_BYTES_MAX:
+            self._kept.append((base_offset, batch))
+            self._kept_bytes += len(batch)
+
+    def replaying(self) -> Steps[None]:
+        """Replay what is committed and not replayed yet; raises KafkaStorageError.
+
+        A batch may be taken in in several steps. That it is so far in part is seen by nobody who
+        was told of it: who waits for it goes on when it is whole.
+        """
+        log = self.partition.log
+        while self.state is not ShardState.CLOSED:
+            end = log.high_watermark
+            self.replayed = max(self.replayed, log.log_start_offset)
+            while self._kept and self._kept[0][0] < self.replayed:
+                self._kept_bytes -= len(self._kept.popleft()[1])
+            if self.replayed >= end:
+                return
+            if self._kept and self._kept[0][0] == self.replayed:
+                batch = self._kept.popleft()[1]
+                self._kept_bytes -= len(batch)
+                yield from self._replay(batch, 0, decode_header(batch))
+            else:
+                upper_offset = min(end, self._kept[0][0]) if self._kept else end
+                read = log.read(self.replayed, READ_BYTES, upper_offset=upper_offset)
+                for position, header in iterate_batches(read.data):
+                    if header.next_offset > self.replayed:
+                        yield from self._replay(read.data, position, header)
+                        yield
+                    if self.state is ShardState.CLOSED:
+                        return
+                self.replayed = max(self.replayed, read.next_offset if read.data else upper_offset)
+            self.free_waiters()
+
+    def _replay(
+        self, data: bytes | bytearray | memoryview, position: int, header: BatchHeader
+    ) -> Steps[None]:
+        try:
+            records = yield from decoding_batch(data, position)
+        except InvalidRecord as error:
+            logger.error("%r: a batch at %d is left out: %s", self, header.base_offset, error)
+            records = []
+        for start in range(0, len(records), RECORDS_A_STEP):
+            some = records if len(records) <= RECORDS_A_STEP else records[start:][:RECORDS_A_STEP]
+            for _ in self.offsets.replaying(header, some):  # many, of one transaction
+                yield
+                if self.state is ShardState.CLOSED:
+                    return
+            if self.state is ShardState.LOADING and not header.is_control:
+                self._replay_groups(some)
+            if len(some) < len(records):
+                yield
+                if self.state is ShardState.CLOSED:
+                    return
+        self.replayed = header.next_offset
+
+    def _replay_groups(self, records: list[Record]) -> None:
+        """Only while loading: afterwards the groups are ahead of their records."""
+        for record in records:
+            try:
+                key = decode_key(record.key)
+                if isinstance(key, GroupKey):
+                    value = None if record.value is None else decode_group_value(record.value)
+                    self.table.replay(key.group_id, value)
+            except InvalidRecord as error:
+                logger.error("%r: the record at %d is left out: %s", self, record.offset, error)
+
+    def loaded_groups(self) -> list[str]:
+        """The groups that were found, and those that have offsets and nothing else."""
+        return list(self.groups.keys() | self.offsets.group_ids())
+
+    def take_up(self, group_ids: Iterable[str], turn: Turn) -> None:
+        """All is loaded: these groups go on."""
+        find = self.table.find_or_make_simple
+        self.table.take_up(turn, [find(group_id, turn.wall_ms) for group_id in group_ids])
+
+    # -- appends that wait
+
+    def wait_until_replayed(
+        self, next_offset: int, deadline_ms: int, is_group_record: bool = False
+    ) -> "asyncio.Future[None]":
+        """A future that is done when the shard has come that far."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.replayed >= next_offset:
+            done.set_result(None)
+        else:
+            self.waiters.append(Waiter(next_offset, deadline_ms, is_group_record, done))
+        return done
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When something is due here next."""
+        first = self.waiters[0].deadline_ms if self.waiters else None
+        in_table = self.table.deadlines.next_ms
+        return min((each for each in (first, in_table) if each is not None), default=None)
+
+    def free_waiters(self) -> None:
+        """Those whose records have been replayed go on."""
+        while self.waiters and self.waiters[0].next_offset <= self.replayed:
+            done = self.waiters.popleft().done
+            if not done.done():
+                done.set_result(None)
+
+    def fail_waiters(self, error: Exception, *, until_ms: int | None = None) -> bool:
+        """Those whose time is up by until_ms, or all, get the error.
+
+        Whether one of them was for the record of a group.
+        """
+        was_group_record = False
+        while self.waiters and (until_ms is None or self.waiters[0].deadline_ms <= until_ms):
+            waiter = self.waiters.popleft()
+            was_group_record |= waiter.is_group_record
+            if not waiter.done.done():
+                waiter.done.set_exception(error)
+        return was_group_record
+
+    # -- what handlers ask
+
+    def find(self, group_id: str) -> ClassicGroup:
+        """The group. Raises GroupIdNotFound."""
+        if group_id not in self.groups and self.offsets.has_offsets(group_id):
+            return self.table.find_or_make_simple(group_id, self._clock.wall_ms())
+        return self.table.find(group_id)
+
+    def check_offset_commit(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool,
+        api_version: int,
+    ) -> None:
+        """Judge who commits (KIP-447); call `append` in the same turn of the event loop.
+
+        A plain commit of a member also counts as its heartbeat. A group that does not exist is
+        made if the generation is below 0. Raises UnknownMemberId, IllegalGeneration,
+        FencedInstanceId, RebalanceInProgress, GroupIdNotFound (plain commits from version 9 on),
+        CoordinatorNotAvailable.
+        """
+        if generation >= 0 and group_id not in self.groups:
+            if is_transactional or api_version < GROUP_NOT_FOUND_FROM:
+                raise IllegalGeneration
+            raise GroupIdNotFound(f"Group {group_id} not found.")
+        turn = self.turn()
+        group = self.table.find_or_make_simple(group_id, turn.wall_ms)
+        group.check_offset_commit(
+            member_id, group_instance_id, generation, is_transactional=is_transactional
+        )
+        if not is_transactional:
+            self.table.offsets_committed(group_id, member_id, turn)
+
+    def check_offset_fetch(self, group_id: str) -> bool:
+        """Whether the group is known; if not, every offset is -1 and there is no error."""
+        return group_id in self.groups or self.offsets.has_offsets(group_id)
+
+    def check_offset_delete(self, group_id: str) -> Container[str]:
+        """The topics that its members read: offsets of those stay (GROUP_SUBSCRIBED_TO_TOPIC).
+
+        Raises GroupIdNotFound, NonEmptyGroup.
+        """
+        group = self.find(group_id)
+        group.check_offset_delete()
+        return group.subscribed_or_all

@@ -1,0 +1,60 @@
+"""All APIs that a broker serves, in one table; ApiVersions, the tests and the docs read it.
+
+A new API is a row in its handler file, and its file stands here.
+"""
+
+import logging
+
+from ...wire.messages import control
+from ..listener.dispatch import Api
+from .fetch import fetch, offsets
+from .groups import admin as group_admin
+from .groups import committed_offsets, coordinators, members, offset_commits
+from .metadata import cluster, configs, metadata, replicas, topic_partitions, topics
+from .metadata.auto_creation import AutoCreation
+from .produce import produce
+from .transactions import admin as transaction_admin
+from .transactions import markers, producers
+
+FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata: every client begins with them
+
+
+def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
+    """Everything but the log itself: produce, fetch, offsets."""
+    creation = AutoCreation(log)
+    return (
+        *cluster.apis(),
+        *metadata.apis(creation),
+        *topic_partitions.apis(),
+        *topics.apis(),
+        *configs.apis(),
+        *replicas.apis(),
+        *producers.apis(),
+        *transaction_admin.apis(),
+        *markers.apis(),
+        *coordinators.apis(creation),
+        *offset_commits.apis(),
+        *committed_offsets.apis(),
+        *members.apis(),
+        *group_admin.apis(),
+    )
+
+
+def served_apis(log: logging.Logger) -> tuple[Api, ...]:
+    """The whole table. Each API stands in it once."""
+    table = (*produce.apis(), *fetch.apis(), *offsets.apis(), *control_plane_apis(log))
+    keys = [api.key for api in table]
+    assert len(set(keys)) == len(keys), "an API is served by one handler"
+    return table
+
+
+def prepare_codecs() -> None:
+    """Make the codecs that every client begins with; in a thread, while the broker starts.
+
+    All are made when they are first used, on the event loop; but the very first of them loads the
+    schema library: long enough, on a busy machine, to miss a heartbeat.
+    """
+    for api in control_plane_apis(logging.getLogger(__name__)):
+        if api.key in FIRST_CONTACT:
+            for version in range(api.min_version, api.max_version + 1):
+                control.prepare(api.key, version)

@@ -1,0 +1,1 @@
+"""node/handlers/fetch: Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""

@@ -1,0 +1,75 @@
+"""The first record of a partition that is not older than a time, found without keeping the loop.
+
+A log is searched from its time index on, some headers in a step. A batch that is young enough is
+unfolded (`batch_contents`) and gone through in slices, to its first match; where its header says it
+all, as of a batch with the broker's own time, it is not looked into. What leads may change between
+two steps, and logs may go: who does not lead any more says so, and looks at nothing.
+"""
+
+from typing import NamedTuple
+
+from ....storage.partition_log import PartitionLog, TimedBatch
+from ....wire.errors import NotLeaderOrFollower
+from ....wire.record_batch import BatchHeader
+from ....wire.record_walk import first_record_not_older
+from ....wire.steps import Steps
+from ...partitions.batch_contents import contents
+from ...partitions.hosted_partition import HostedPartition
+from ...services import BrokerServices
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by time; the epoch is that of its batch."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+async def find_by_time(
+    broker: BrokerServices, partition: HostedPartition, timestamp_ms: int, offset: int
+) -> TimestampedOffset | None:
+    """The first record at or above `offset`, which is not below the log start.
+
+    Raises NotLeaderOrFollower, KafkaStorageError, and InvalidRecord for a batch that is broken.
+    """
+    name = f"a search by time in {partition}"
+    while True:
+        batch = await broker.work.run(name, _next_batch(partition, timestamp_ms, offset))
+        if batch is None:
+            return None
+        header, data = batch
+        found = said_by_header(header, offset)
+        if found is None:
+            async with broker.unfolded:
+                records = await contents(data, header)
+                found = await broker.work.run(
+                    name, first_record_not_older(records, header, timestamp_ms, offset)
+                )
+        if found is not None:
+            return TimestampedOffset(*found, header.partition_leader_epoch)
+        offset = header.next_offset
+
+
+def said_by_header(header: BatchHeader, offset: int) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record at or above `offset` in a batch that is young enough,
+    where all of its records are as young, and none is missing.
+    """
+    is_whole = header.record_count == header.last_offset_delta + 1
+    if is_whole and (header.is_log_append_time or header.record_count == 1):
+        return max(header.base_offset, offset), header.max_timestamp
+    return None
+
+
+def _next_batch(
+    partition: HostedPartition, timestamp_ms: int, offset: int
+) -> Steps[TimedBatch | None]:
+    log: PartitionLog = partition.log
+    while True:
+        if partition.leader is None:
+            raise NotLeaderOrFollower(f"this broker does not lead {partition} any more")
+        step = log.batch_not_older(timestamp_ms, offset)
+        if not isinstance(step, int):
+            return step
+        offset = step
+        yield

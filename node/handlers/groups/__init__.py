@@ -1,0 +1,1 @@
+"""node/handlers/groups: consumer groups: finding coordinators, members, offsets, admin."""

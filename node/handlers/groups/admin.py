@@ -1,0 +1,164 @@
+"""What administrators ask about groups.
+
+DescribeGroups 0-6   v3 authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for a group
+                     that is not there (KIP-1043); older versions call it Dead.
+ListGroups 0-5       v4 states (KIP-518), v5 types (KIP-848); only the groups of this broker.
+DeleteGroups 0-2     KIP-229; empty groups only, with all their offsets.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from ....coordinator.groups.classic_group import ClassicGroup
+from ....coordinator.groups.group_states import GroupState
+from ....wire.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    GroupIdNotFound,
+    KafkaError,
+)
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ....wire.steps import Steps, made
+from ...groups.removal import delete_group
+from ...groups.shard import ShardState
+from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...services import BrokerServices
+from ..metadata.cluster import NOT_ASKED
+
+DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
+NOT_FOUND_FROM = 6
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+CLASSIC = "classic"
+GROUPS_A_STEP = 200
+DELETED_AT_ONCE = 50
+
+
+def describe_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Each group's state and members."""
+    version = header.api_version
+    operations = (
+        GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
+    )
+
+    def describe(group_id: str) -> dict[str, Any]:
+        return _describe(context.broker, group_id, version, operations)
+
+    return {"groups": Each(describe, request.groups)}
+
+
+def _describe(
+    broker: BrokerServices, group_id: str, version: int, operations: int
+) -> dict[str, Any]:
+    try:
+        group = broker.groups.shard_for(group_id).find(group_id)
+    except GroupIdNotFound as error:
+        dead = {"group_id": group_id, "group_state": GroupState.DEAD.value}
+        if version < NOT_FOUND_FROM:
+            return dead | {"authorized_operations": operations}
+        return dead | {"error_code": error.number, "error_message": str(error)}
+    except KafkaError as error:
+        return {"group_id": group_id, "error_code": error.number}
+    return {
+        "group_id": group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": group.protocol_name or "" if group.state is GroupState.STABLE else "",
+        "members": _members(group),
+        "authorized_operations": operations,
+    }
+
+
+def _members(group: ClassicGroup) -> list[dict[str, Any]]:
+    is_stable = group.state is GroupState.STABLE
+    return [
+        {
+            "member_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "member_metadata": member.metadata(group.protocol_name) if is_stable else b"",
+            "member_assignment": member.assignment,
+        }
+        for member in group.members.values()
+    ]
+
+
+def list_groups(context: RequestContext, header: RequestHeader, request: Any) -> Steps[Values]:
+    """The groups that this broker coordinates."""
+    states = set((yield from made(_filter, getattr(request, "states_filter", ()))))
+    types = set((yield from made(_filter, getattr(request, "types_filter", ()))))
+    groups = context.broker.groups
+    if groups.is_stopping:
+        raise CoordinatorNotAvailable
+    if any(shard.state is ShardState.LOADING for shard in groups.shards):
+        raise CoordinatorLoadInProgress
+    if types and CLASSIC not in types:
+        return {"groups": []}
+    listed = []
+    for shard in list(groups.shards):
+        for count, group in enumerate(list(shard.groups.values()), 1):
+            if count % GROUPS_A_STEP == 0:
+                yield
+            if shard.groups.get(group.group_id) is not group:  # removed meanwhile
+                continue
+            if not states or group.state.value.lower() in states:
+                listed.append(
+                    {
+                        "group_id": group.group_id,
+                        "protocol_type": group.protocol_type or "",
+                        "group_state": group.state.value,
+                        "group_type": CLASSIC,
+                    }
+                )
+    return {"groups": listed}
+
+
+def _filter(text: str) -> str:
+    return text.strip().lower()
+
+
+async def delete_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Per group: gone with all its offsets, or why not."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+    results: list[dict[str, Any]] = []
+    for start in range(0, len(group_ids), DELETED_AT_ONCE):
+        some = group_ids[start : start + DELETED_AT_ONCE]
+        await context.broker.work.share.room()
+        results += await asyncio.gather(*(_delete(context.broker, each) for each in some))
+    return {"results": results}
+
+
+async def _delete(broker: BrokerServices, group_id: str) -> dict[str, Any]:
+    try:
+        await delete_group(broker.groups, broker.groups.shard_for(group_id), group_id)
+    except KafkaError as error:
+        return _failed(error, group_id)
+    return {"group_id": group_id, "error_code": ErrorCode.NONE}
+
+
+def _description_error(request: Any, error: KafkaError) -> Values:
+    return {"groups": Each(partial(_failed, error), request.groups)}
+
+
+def _list_error(request: Any, error: KafkaError) -> Values:
+    return {"error_code": error.number, "groups": []}
+
+
+def _deletion_error(request: Any, error: KafkaError) -> Values:
+    return {"results": Each(partial(_failed, error), dict.fromkeys(request.groups_names))}
+
+
+def _failed(error: KafkaError, group_id: str) -> dict[str, Any]:
+    return {"group_id": group_id, "error_code": error.number}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(DESCRIBE_GROUPS, (0, 6), describe_groups, _description_error),
+        control_api(LIST_GROUPS, (0, 5), list_groups, _list_error),
+        control_api(DELETE_GROUPS, (0, 2), delete_groups, _deletion_error),
+    )

@@ -1,0 +1,297 @@
+"""Offsets that groups have committed: asked for, and deleted.
+
+OffsetFetch 1-10   v2 all topics at once (null), and errors of the group; v5 leader epochs
+                   (KIP-320); v7 stable offsets only (KIP-447); v8 many groups (KIP-709); v10 topic
+                   ids (KIP-848). What was never committed is -1, also of an unknown group.
+OffsetDelete 0     KIP-496: of topics that no member is subscribed to.
+
+A stable answer waits for what is on its way to the replicas, and says UNSTABLE_OFFSET_COMMIT where
+an open transaction may still change the offset. An offset that was committed to another topic of
+the same name counts as none (with Kafka only from version 10 on, and only of such commits).
+"""
+
+import asyncio
+from collections.abc import Container
+from functools import partial
+from typing import Any
+
+from ....coordinator.groups.offset_table import OffsetTable
+from ....coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offset_key
+from ....coordinator.metadata.cluster_state import ClusterState
+from ....wire.errors import ErrorCode, InvalidGroupId, KafkaError, NotCoordinator
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ....wire.steps import StepCounter, Steps
+from ...groups.removal import append_tombstones, encoding_tombstones
+from ...groups.shard import GroupShard
+from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...services import BrokerServices
+from .offset_commits import coordinator_error
+
+BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
+NO_OFFSET = NO_EPOCH = -1
+OFFSETS_A_STEP = 100
+
+
+async def offset_fetch(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """The committed offsets of one group, or of many."""
+    broker = context.broker
+    version = header.api_version
+    stable = getattr(request, "require_stable", False)
+    if version >= BATCHED_FROM:
+        answers = []
+        for group in request.groups:
+            await broker.work.share.room()
+            answers.append(await _fetch(broker, group.group_id, group.topics, version, stable))
+        return {"groups": answers}
+    values = await _fetch(broker, request.group_id, request.topics, version, stable)
+    return _single(request, version, values)
+
+
+async def _fetch(
+    broker: BrokerServices, group_id: str, topics: Any, version: int, stable: bool
+) -> dict[str, Any]:
+    """The answer for one group, in the terms of version 8 and later."""
+    try:
+        shard = broker.groups.shard_for(group_id)
+        if stable:
+            await broker.groups.until_settled(shard)
+        offsets = shard.offsets if shard.check_offset_fetch(group_id) else None
+        if topics is None:
+            steps = _all_topics(broker.state, offsets, group_id, version, stable)
+        else:
+            steps = _asked_topics(broker.state, offsets, group_id, topics, version, stable)
+        answers = await broker.work.finish("OffsetFetch", steps)
+        if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone
+            raise NotCoordinator
+    except KafkaError as error:
+        return {"group_id": group_id, "error_code": _fetch_error(error), "topics": []}
+    return {"group_id": group_id, "error_code": ErrorCode.NONE, "topics": answers}
+
+
+def _asked_topics(
+    state: ClusterState,
+    offsets: OffsetTable | None,
+    group_id: str,
+    topics: Any,
+    version: int,
+    stable: bool,
+) -> Steps[list[dict[str, Any]]]:
+    answers = []
+    count = 0
+    for topic in topics:
+        indexes, first = topic.partition_indexes, topic.partition_indexes[:OFFSETS_A_STEP]
+        answer = _asked_topic(state, offsets, group_id, topic, first, version, stable)
+        answers.append(answer)
+        for start in range(OFFSETS_A_STEP, len(indexes), OFFSETS_A_STEP):
+            yield
+            some = indexes[start : start + OFFSETS_A_STEP]
+            more = _asked_topic(state, offsets, group_id, topic, some, version, stable)
+            answer["partitions"] += more["partitions"]
+        count += 1 + len(first)
+        if count >= OFFSETS_A_STEP:
+            count = 0
+            yield
+    return answers
+
+
+def _asked_topic(
+    state: ClusterState,
+    offsets: OffsetTable | None,
+    group_id: str,
+    asked: Any,
+    indexes: list[int],
+    version: int,
+    stable: bool,
+) -> dict[str, Any]:
+    if version >= IDS_FROM:
+        topic = state.topic_by_id(asked.topic_id)
+        if topic is None:
+            unknown = [_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+            return {"topic_id": asked.topic_id, "partitions": unknown}
+        name = topic.name
+    else:
+        name = asked.name
+        topic = state.topics.get(name)
+    topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+    partitions: list[dict[str, Any]] = []
+    for index in indexes:
+        if offsets is None:
+            partitions.append(_partition(index, None))
+        elif stable and offsets.is_unstable(group_id, name, index):
+            partitions.append(_partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        else:
+            value = offsets.fetch(group_id, name, index)
+            if value is not None and _is_namesakes(value, topic_id):
+                value = None
+            partitions.append(_partition(index, value))
+    return {"name": name, "topic_id": topic_id, "partitions": partitions}
+
+
+def _all_topics(
+    state: ClusterState, offsets: OffsetTable | None, group_id: str, version: int, stable: bool
+) -> Steps[list[dict[str, Any]]]:
+    """All that is committed; from version 10 on not of deleted topics, which have no id."""
+    by_topic: dict[str, dict[str, Any]] = {}
+    committed = () if offsets is None else offsets.committed(group_id)
+    for count, (name, index) in enumerate(committed, 1):
+        if count % OFFSETS_A_STEP == 0:
+            yield
+        value = offsets.fetch(group_id, name, index) if offsets is not None else None
+        if value is None:  # deleted meanwhile
+            continue
+        topic = state.topics.get(name)
+        if topic is None and version >= IDS_FROM:
+            continue
+        topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+        if stable and offsets is not None and offsets.is_unstable(group_id, name, index):
+            answer = _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        elif _is_namesakes(value, topic_id):
+            continue
+        else:
+            answer = _partition(index, value)
+        answers = by_topic.setdefault(name, {"name": name, "topic_id": topic_id, "partitions": []})
+        answers["partitions"].append(answer)
+    return list(by_topic.values())
+
+
+def _is_namesakes(value: OffsetValue, topic_id: bytes) -> bool:
+    """Whether the offset was committed to another topic, which had the same name."""
+    return NO_TOPIC_ID not in (value.topic_id, topic_id) and value.topic_id != topic_id
+
+
+def _partition(
+    index: int, value: OffsetValue | None, error: int = ErrorCode.NONE
+) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": NO_OFFSET if value is None else value.offset,
+        "committed_leader_epoch": NO_EPOCH if value is None else value.leader_epoch,
+        "metadata": "" if value is None else value.metadata,
+        "error_code": error,
+    }
+
+
+def _single(request: Any, version: int, values: dict[str, Any]) -> Values:
+    """Before version 8: one group at the top, and in version 1 no place for its error."""
+    error = values["error_code"]
+    if not error or version >= GROUP_ERRORS_FROM:
+        return {"topics": values["topics"], "error_code": error}
+
+    def failed(topic: Any) -> dict[str, Any]:
+        partitions = Each(partial(_failed_partition, error), topic.partition_indexes)
+        return {"name": topic.name, "partitions": partitions}
+
+    return {"topics": Each(failed, request.topics or ())}
+
+
+def _failed_partition(error: int, index: int) -> dict[str, Any]:
+    return _partition(index, None, error)
+
+
+def _fetch_error(error: KafkaError) -> int:
+    """Consumers before 3.9 do not expect COORDINATOR_NOT_AVAILABLE here."""
+    number = coordinator_error(error)
+    if number == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return ErrorCode.NOT_COORDINATOR
+    return number
+
+
+def _fetch_refusal(request: Any, error: KafkaError) -> Values:
+    if not hasattr(request, "groups"):
+        values = {"error_code": error.number, "topics": []}
+        return {**values, **_single(request, 1, values)}
+
+    def refused(group: Any) -> dict[str, Any]:
+        return {"group_id": group.group_id, "error_code": error.number, "topics": []}
+
+    return {"groups": Each(refused, request.groups)}
+
+
+async def offset_delete(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Delete committed and pending offsets of a group."""
+    broker = context.broker
+    group_id = request.group_id
+    try:
+        if not group_id:
+            raise InvalidGroupId
+        shard = broker.groups.shard_for(group_id)
+        removed: list[asyncio.Future[None]] = []
+        steps = _delete_all(broker, shard, request, removed)
+        topics = await broker.work.finish("OffsetDelete", steps)
+        await asyncio.gather(*removed)
+    except KafkaError as error:
+        return _delete_refusal(request, error)
+    return {"topics": topics}
+
+
+def _delete_all(
+    broker: BrokerServices, shard: GroupShard, request: Any, removed: "list[asyncio.Future[None]]"
+) -> Steps[list[dict[str, Any]]]:
+    """All or nothing, and judged again if the subscriptions are others at the end."""
+    subscribed, now_subscribed = None, shard.check_offset_delete(request.group_id)
+    topics: list[dict[str, Any]] = []
+    batches: list[bytes] = []
+    while subscribed != now_subscribed:
+        subscribed, keys = now_subscribed, list[bytes]()
+        topics = yield from _judging(broker.state, shard.offsets, request, subscribed, keys)
+        batches = yield from encoding_tombstones(keys, broker.groups.clock.wall_ms())
+        broker.groups.check_serving(shard)
+        now_subscribed = shard.check_offset_delete(request.group_id)
+    removed += append_tombstones(broker.groups, shard, batches)
+    return topics
+
+
+def _judging(
+    state: ClusterState,
+    offsets: OffsetTable,
+    request: Any,
+    subscribed: Container[str],
+    keys: list[bytes],
+) -> Steps[list[dict[str, Any]]]:
+    """The answers; what is to be deleted goes into `keys`."""
+    topics: list[dict[str, Any]] = []
+    counter = StepCounter(OFFSETS_A_STEP)
+    for topic in request.topics:
+        answers: list[dict[str, Any]] = []
+        topics.append({"name": topic.name, "partitions": answers})
+        if counter.ends_step():
+            yield
+        for each in topic.partitions:
+            where = request.group_id, topic.name, each.partition_index
+            error = _delete(state, offsets, where, topic.name in subscribed, keys)
+            answers.append({"partition_index": each.partition_index, "error_code": error})
+            if counter.ends_step():
+                yield
+    return topics
+
+
+def _delete(
+    state: ClusterState,
+    offsets: OffsetTable,
+    where: tuple[str, str, int],
+    is_subscribed: bool,
+    keys: list[bytes],
+) -> int:
+    """The error of one partition; its key goes into `keys` if there is something to delete."""
+    _, name, index = where
+    topic = state.topics.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if is_subscribed:
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    if offsets.has(*where):
+        keys.append(encode_offset_key(*where))
+    return ErrorCode.NONE
+
+
+def _delete_refusal(request: Any, error: KafkaError) -> Values:
+    return {"error_code": coordinator_error(error), "topics": []}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(9, (1, 10), offset_fetch, _fetch_refusal),
+        control_api(47, (0, 0), offset_delete, _delete_refusal),
+    )

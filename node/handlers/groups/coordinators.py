@@ -1,0 +1,99 @@
+"""Who coordinates a group, or a transactional id.
+
+FindCoordinator 0-6   v1 transactions (KIP-98), v4 many keys at once (KIP-699), v5 may answer
+                      TRANSACTION_ABORTABLE (KIP-890), v6 share groups (KIP-932), which we lack.
+
+A group's coordinator is the leader of its partition of __consumer_offsets; that topic is made when
+the first group asks. A transactional id's is the leader of its shard. While there is none the
+answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+
+Against Kafka: the question that makes the topic waits for it, a moment at most, so that the first
+consumer of a cluster need not come twice.
+"""
+
+from typing import Any
+
+from ....coordinator.metadata.cluster_model import Broker
+from ....coordinator.sharding import shard_for
+from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ...listener.dispatch import Api, CloseConnection, RequestContext, Values, control_api
+from ...services import BrokerServices
+from ..metadata.auto_creation import OFFSETS_TOPIC, AutoCreation
+
+FIND_COORDINATOR = 10
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+BATCHED_FROM = 4
+KEYS_MAX = 10_000  # of one request; the answer is some 40 times as long
+NOBODY = {"node_id": -1, "host": "", "port": -1}
+
+
+class CoordinatorSearch:
+    """Answers FindCoordinator; one for each broker."""
+
+    def __init__(self, creation: AutoCreation) -> None:
+        self._creation = creation
+
+    async def find(self, context: RequestContext, header: RequestHeader, request: Any) -> Values:
+        """The coordinators of the keys."""
+        broker = context.broker
+        await broker.doubtful_brokers.settled(context.age_ms)
+        if broker.replicas.stalled:
+            raise CloseConnection("this broker is cut off from the cluster: ask another")
+        key_type = getattr(request, "key_type", GROUP)
+        if key_type not in (GROUP, TRANSACTION, SHARE):
+            raise InvalidRequest(f"There is no coordinator of kind {key_type}")
+        if key_type == GROUP and OFFSETS_TOPIC not in broker.state.topics:
+            await self._creation.create(broker, [OFFSETS_TOPIC])
+        if header.api_version < BATCHED_FROM:
+            error, address = _coordinator(broker, key_type, request.key)
+            return {"error_code": error, "error_message": _message(error), **address}
+        if len(request.coordinator_keys) > KEYS_MAX:
+            raise InvalidRequest(f"At most {KEYS_MAX} keys can be asked for at once")
+
+        def find(key: str) -> Values:
+            error, address = _coordinator(broker, key_type, key)
+            return {"key": key, "error_code": error, **address}
+
+        return {"coordinators": Each(find, request.coordinator_keys)}
+
+
+def _coordinator(broker: BrokerServices, key_type: int, key: str) -> tuple[int, Values]:
+    """The error and the address for one key."""
+    if key_type == GROUP:
+        found = _of_group(broker, key)
+    elif key_type == TRANSACTION:
+        node = broker.transactions.leader_of(key)
+        found = None if node is None else broker.state.brokers.get(node)
+    else:
+        return ErrorCode.INVALID_REQUEST, NOBODY
+    if found is None or found.is_fenced:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY
+    return ErrorCode.NONE, {"node_id": found.node_id, "host": found.host, "port": found.port}
+
+
+def _of_group(broker: BrokerServices, group_id: str) -> Broker | None:
+    topic = broker.state.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        return None
+    partition = topic.partitions[shard_for(group_id, len(topic.partitions))]
+    return broker.state.brokers.get(partition.leader)
+
+
+def _message(error: int) -> str:
+    """As Kafka's: NONE is said by name."""
+    return "NONE" if error == ErrorCode.NONE else ErrorCode(error).sentence
+
+
+def _refusal(request: Any, error: KafkaError) -> Values:
+    refused = {"error_code": error.number, "error_message": str(error), **NOBODY}
+    if not hasattr(request, "coordinator_keys"):
+        return refused
+    keys = request.coordinator_keys[:KEYS_MAX]  # the first stand for all of too many
+    return {"coordinators": [{"key": key, **refused} for key in keys]}
+
+
+def apis(creation: AutoCreation) -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (control_api(FIND_COORDINATOR, (0, 6), CoordinatorSearch(creation).find, _refusal),)

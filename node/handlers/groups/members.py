@@ -1,0 +1,300 @@
+"""What members of a classic group ask.
+
+JoinGroup 0-9    v1 rebalance timeout (KIP-62), v4 the id first (KIP-394), v5 static members
+                 (KIP-345), v7 protocol type and name (KIP-559), v8 reason (KIP-800), v9
+                 skip_assignment (KIP-814).
+SyncGroup 0-5    v3 static members, v5 protocol type and name.
+Heartbeat 0-4    v3 static members.
+LeaveGroup 0-5   v3 several members (KIP-345), v5 reason.
+
+JoinGroup and SyncGroup wait in the group until it can answer; see coordinator/groups. A heartbeat
+that comes while the coordinator loads is answered as if all were well, as Kafka does: the session
+starts anew when it has loaded.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from ....coordinator.groups.group_messages import (
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    SyncAnswer,
+    SyncRequest,
+)
+from ....wire.errors import (
+    CoordinatorLoadInProgress,
+    ErrorCode,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    KafkaError,
+)
+from ....wire.framing import RequestHeader
+from ....wire.messages import control
+from ....wire.messages.apis import API_NAMES
+from ....wire.steps import Steps
+from ...listener.dispatch import (
+    BODY_AT_ONCE_BYTES_MAX,
+    Api,
+    Buffer,
+    Handler,
+    PendingAnswer,
+    RequestContext,
+    Values,
+    control_api,
+)
+from ...listener.large_requests import LargeRequests
+from ...services import BrokerServices
+
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
+ID_FIRST_FROM, NULL_NAME_FROM, SKIPPING_FROM = 4, 7, 9
+BATCHED_FROM = 3  # LeaveGroup
+NAMED_FROM = 5  # SyncGroup: from then on the member must say its protocol
+# The metadata of one member. Kafka has no limit, but a group's record must fit in a batch.
+METADATA_BYTES_MAX = 1024 * 1024
+PROTOCOLS_MAX = 1_000  # of one member
+ASSIGNMENTS_MAX = 10_000  # of one group
+LEAVING_A_STEP = 50
+_Proceed = Callable[[RequestContext, RequestHeader, Any], list[Buffer] | PendingAnswer]
+
+
+def _decoding_in_slices(key: int, proceed: "_Proceed") -> Handler:
+    """A handler: requests with long arrays are decoded in slices, and then go on as others do."""
+    large_requests = LargeRequests()
+
+    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:
+            return handle_large(context, header, body)
+        return proceed(context, header, control.decode_request(key, header.api_version, body))
+
+    async def handle_large(
+        context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Buffer] | None:
+        async with large_requests.turn(context, len(body)):
+            steps = control.decode_request_steps(key, header.api_version, body)
+            request = await context.broker.work.run(API_NAMES[key], steps)
+            outcome = proceed(context, header, request)
+            del request
+        if not isinstance(outcome, PendingAnswer):
+            return outcome
+        if not outcome.is_done:
+            done = asyncio.Event()
+            outcome.notify(done.set)
+            await done.wait()
+        return outcome.buffers
+
+    return handle
+
+
+def join_group(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> list[Buffer] | PendingAnswer:
+    """Wait for the next generation, or hear at once why not."""
+    version = header.api_version
+    try:
+        asked = _join_request(context, header, request)
+        shard = context.broker.groups.shard_for(request.group_id)
+    except KafkaError as error:
+        return [_join_answer(JoinAnswer(error=error.number, member_id=request.member_id), version)]
+    pending = PendingAnswer()
+    turn = shard.turn()
+    shard.table.join(asked, lambda answer: pending.complete([_join_answer(answer, version)]), turn)
+    context.broker.groups.carry_out(shard, turn)
+    return pending
+
+
+def _join_request(context: RequestContext, header: RequestHeader, request: Any) -> JoinRequest:
+    version = header.api_version
+    config = context.broker.config
+    _check_group_id(request.group_id)
+    if len(request.protocols) > PROTOCOLS_MAX:
+        raise InvalidRequest(f"A member names at most {PROTOCOLS_MAX} protocols.")
+    session_ms = request.session_timeout
+    if not (
+        config.group_min_session_timeout_ms <= session_ms <= config.group_max_session_timeout_ms
+    ):
+        raise InvalidSessionTimeout
+    protocols = {each.name: bytes(each.metadata) for each in reversed(request.protocols)}
+    if sum(map(len, protocols.values())) > METADATA_BYTES_MAX:
+        raise InvalidRequest(f"The metadata of a member exceeds {METADATA_BYTES_MAX} bytes.")
+    rebalance_ms = getattr(request, "rebalance_timeout", -1)
+    instance_id = getattr(request, "group_instance_id", None)
+    client_id = header.client_id or ""
+    return JoinRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        new_member_id=f"{client_id if instance_id is None else instance_id}-{uuid4()}",
+        group_instance_id=instance_id,
+        client_id=client_id,
+        client_host=f"/{context.peer_host}",
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple(reversed(protocols.items())),
+        reason=getattr(request, "reason", None) or "",
+        requires_member_id=version >= ID_FIRST_FROM,
+        can_skip_assignment=version >= SKIPPING_FROM,
+    )
+
+
+def _join_answer(answer: JoinAnswer | SyncAnswer, version: int) -> Buffer:
+    assert isinstance(answer, JoinAnswer)
+    name = answer.protocol_name
+    values = {
+        "error_code": answer.error,
+        "generation_id": answer.generation,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": "" if name is None and version < NULL_NAME_FROM else name,
+        "leader": answer.leader,
+        "skip_assignment": answer.skip_assignment,
+        "member_id": answer.member_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "metadata": member.metadata,
+            }
+            for member in answer.members
+        ],
+    }
+    return control.encode_response(JOIN_GROUP, version, values)
+
+
+def _join_error(
+    context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
+) -> list[Buffer]:
+    return [_join_answer(JoinAnswer(error=error.number), header.api_version)]
+
+
+def sync_group(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> list[Buffer] | PendingAnswer:
+    """Wait for the leader's assignment, or bring it."""
+    version = header.api_version
+    protocol_type = getattr(request, "protocol_type", None)
+    protocol_name = getattr(request, "protocol_name", None)
+    if version >= NAMED_FROM and (protocol_type is None or protocol_name is None):
+        raise InconsistentGroupProtocol
+    _check_group_id(request.group_id)
+    if len(request.assignments) > ASSIGNMENTS_MAX:
+        raise InvalidRequest(f"An assignment is for at most {ASSIGNMENTS_MAX} members.")
+    shard = context.broker.groups.shard_for(request.group_id)
+    pending = PendingAnswer()
+    asked = SyncRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        generation=request.generation_id,
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
+    )
+    turn = shard.turn()
+    shard.table.sync(asked, lambda answer: pending.complete([_sync_answer(answer, version)]), turn)
+    context.broker.groups.carry_out(shard, turn)
+    return pending
+
+
+def _sync_answer(answer: JoinAnswer | SyncAnswer, version: int) -> Buffer:
+    assert isinstance(answer, SyncAnswer)
+    values = {
+        "error_code": answer.error,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol_name,
+        "assignment": answer.assignment,
+    }
+    return control.encode_response(SYNC_GROUP, version, values)
+
+
+def _sync_error(
+    context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
+) -> list[Buffer]:
+    return [_sync_answer(SyncAnswer(error=error.number), header.api_version)]
+
+
+def heartbeat(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """The member lives; it hears of a rebalance."""
+    _check_group_id(request.group_id)
+    groups = context.broker.groups
+    try:
+        shard = groups.shard_for(request.group_id)
+    except CoordinatorLoadInProgress:
+        return {"error_code": ErrorCode.NONE}
+    turn = shard.turn()
+    shard.table.heartbeat(
+        request.group_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id,
+        turn,
+    )
+    groups.carry_out(shard, turn)
+    return {"error_code": ErrorCode.NONE}
+
+
+def leave_group(context: RequestContext, header: RequestHeader, request: Any) -> Steps[Values]:
+    """Members leave, each with an answer of its own."""
+    if header.api_version < BATCHED_FROM:
+        leaving = [LeavingMember(member_id=request.member_id)]
+        return {"error_code": _leave(context.broker, request.group_id, leaving)[0]}
+    members: list[dict[str, Any]] = []
+    for start in range(0, max(1, len(request.members)), LEAVING_A_STEP):
+        if start:
+            yield
+        leaving = list(map(_leaving, request.members[start : start + LEAVING_A_STEP]))
+        try:
+            errors = _leave(context.broker, request.group_id, leaving)
+        except KafkaError as error:
+            if not members:
+                raise
+            errors = [error.number] * len(leaving)  # the others have left
+        members += map(_left, leaving, errors)
+    return {"error_code": ErrorCode.NONE, "members": members}
+
+
+def _leaving(member: Any) -> LeavingMember:
+    return LeavingMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        reason=getattr(member, "reason", None) or "",
+    )
+
+
+def _left(member: LeavingMember, error: int) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "error_code": error,
+    }
+
+
+def _leave(broker: BrokerServices, group_id: str, leaving: list[LeavingMember]) -> list[int]:
+    _check_group_id(group_id)
+    shard = broker.groups.shard_for(group_id)
+    turn = shard.turn()
+    errors = shard.table.leave(group_id, leaving, turn)
+    broker.groups.carry_out(shard, turn)
+    return errors
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise InvalidGroupId
+
+
+def _error_code(request: Any, error: KafkaError) -> Values:
+    return {"error_code": error.number}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        Api(JOIN_GROUP, 0, 9, _decoding_in_slices(JOIN_GROUP, join_group), _join_error),
+        control_api(HEARTBEAT, (0, 4), heartbeat, _error_code),
+        control_api(LEAVE_GROUP, (0, 5), leave_group, _error_code),
+        Api(SYNC_GROUP, 0, 5, _decoding_in_slices(SYNC_GROUP, sync_group), _sync_error),
+    )

@@ -1,0 +1,329 @@
+"""Offsets that consumers commit, by themselves or in a transaction.
+
+OffsetCommit 2-10     KIP-88; v2-4 bring their own retention (KIP-211), v6 leader epochs (KIP-320),
+                      v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND, v10 topic ids (KIP-848).
+TxnOffsetCommit 0-5   KIP-98; v3 says who commits (KIP-447), v4 may answer TRANSACTION_ABORTABLE,
+                      v5 adds the group's partition to the transaction by itself (KIP-890).
+
+A request becomes one batch of __consumer_offsets, and is answered when that is committed. Topics
+and partitions that do not exist are refused by themselves; what concerns the group is the error of
+all others. Before a transaction's first offsets of a group its coordinator is asked: they must not
+open a transaction here that has ended already, and nothing would end them. What comes late on an
+older connection of a client without KIP-890 may belong to an earlier transaction: see
+`connection_fence`.
+
+Against Kafka: the topic's id is stored with every offset, not only with those of v10, so offsets
+of a deleted topic never pass for those of its namesake.
+"""
+
+from typing import Any, NamedTuple
+
+from ....coordinator.groups.offset_table import OffsetTable
+from ....coordinator.groups.records import (
+    NO_TIMESTAMP,
+    OffsetValue,
+    encode_offset_key,
+    encode_offset_value,
+)
+from ....coordinator.metadata.cluster_state import ClusterState
+from ....wire.errors import (
+    CoordinatorNotAvailable,
+    ErrorCode,
+    InvalidCommitOffsetSize,
+    InvalidGroupId,
+    InvalidProducerEpoch,
+    KafkaError,
+    NotCoordinator,
+    error_for,
+)
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ....wire.records import Record, encoding_batch
+from ....wire.steps import Steps
+from ...listener.dispatch import Api, CloseConnection, RequestContext, Values, control_api
+from ...partitions.hosted_partition import HostedPartition
+from ...services import BrokerServices
+from ..metadata.auto_creation import OFFSETS_TOPIC
+
+OFFSETS_MAX = 1_000_000  # of one partition of __consumer_offsets, about 500 bytes each
+NO_SEQUENCE = NO_EPOCH = -1
+ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 5, 4, 2
+OFFSETS_A_STEP = 100
+QUESTIONS_MAX = 4  # for one request: each time a marker came in between
+_AS_COORDINATOR = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(error: KafkaError) -> int:
+    """What a group's client is told of trouble with the partition behind its coordinator."""
+    return _AS_COORDINATOR.get(error.number, error.number)  # type: ignore[arg-type]
+
+
+class _Offset(NamedTuple):
+    """One partition of a request that exists, with the fields of its answer."""
+
+    answer: dict[str, Any]
+    topic: str
+    partition: int
+    value: OffsetValue
+
+
+class _Commit:
+    """A request, sorted: `topics` is the answer, `offsets` what the coordinator is to decide."""
+
+    def __init__(self, broker: BrokerServices, request: Any) -> None:
+        self.group_id: str = request.group_id
+        self.now_ms = broker.clock.wall_ms()
+        self.topics: list[dict[str, Any]] = []
+        self.offsets: list[_Offset] = []
+        self._looked_at = 0
+        retention_ms = getattr(request, "retention_time", -1)
+        self._expire_ms = NO_TIMESTAMP if retention_ms == -1 else self.now_ms + retention_ms
+
+    def sorting(self, state: ClusterState, request: Any) -> Steps[None]:
+        """Look at each topic, and each partition; to be done before anything else."""
+        for asked in request.topics:
+            yield from self._sorting(state, asked)
+            self._looked_at += 1
+            if self._looked_at % OFFSETS_A_STEP == 0:
+                yield
+
+    def _sorting(self, state: ClusterState, asked: Any) -> Steps[None]:
+        topic_id = getattr(asked, "topic_id", None)
+        if topic_id is None:
+            topic, unknown = state.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            named = {"name": asked.name}
+        else:
+            topic, unknown = state.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+            named = {"topic_id": topic_id}
+        answers: list[dict[str, Any]] = []
+        self.topics.append({**named, "partitions": answers})
+        for each in asked.partitions:
+            self._looked_at += 1
+            if self._looked_at % OFFSETS_A_STEP == 0:
+                yield
+            index = each.partition_index
+            answer = {"partition_index": index, "error_code": ErrorCode.NONE}
+            answers.append(answer)
+            if topic is None:
+                answer["error_code"] = unknown
+            elif not 0 <= index < len(topic.partitions):
+                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                value = OffsetValue(
+                    each.committed_offset,
+                    getattr(each, "committed_leader_epoch", NO_EPOCH),
+                    each.committed_metadata or "",
+                    self.now_ms,
+                    self._expire_ms,
+                    topic.topic_id,
+                )
+                self.offsets.append(_Offset(answer, topic.name, index, value))
+
+    def encoding(self, metadata_max: int, **producer: Any) -> Steps[bytes]:
+        """The batch to append; what has too much metadata is refused and left out. Or nothing."""
+        records: list[Record] = []
+        for number, (answer, topic, partition, value) in enumerate(self.offsets, 1):
+            if number % OFFSETS_A_STEP == 0:
+                yield
+            if len(value.metadata) > metadata_max:
+                answer["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            key = encode_offset_key(self.group_id, topic, partition)
+            records.append(Record(len(records), self.now_ms, key, encode_offset_value(value)))
+        return (yield from encoding_batch(records, **producer)) if records else b""
+
+    def checking_room(self, table: OffsetTable) -> Steps[None]:
+        """Refuse new offsets where there are too many. Raises InvalidCommitOffsetSize."""
+        if table.size + len(self.offsets) <= OFFSETS_MAX:
+            return
+        for number, offset in enumerate(self.offsets, 1):
+            if not table.has(self.group_id, offset.topic, offset.partition):
+                raise InvalidCommitOffsetSize(
+                    f"This partition of {OFFSETS_TOPIC} holds {table.size} offsets already"
+                )
+            if number % OFFSETS_A_STEP == 0:
+                yield
+
+    def fail(self, number: int) -> Values:
+        """The same error of all partitions that exist."""
+        for offset in self.offsets:
+            offset.answer["error_code"] = number
+        return self.answer()
+
+    def answer(self) -> Values:
+        """What is known now."""
+        return {"topics": self.topics}
+
+
+async def offset_commit(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Commit offsets of a group, by a member or by nobody in particular."""
+    broker = context.broker
+    commit = _Commit(broker, request)
+    await broker.work.finish("OffsetCommit", commit.sorting(broker.state, request))
+    if not commit.offsets:
+        return commit.answer()
+    encoding = commit.encoding(broker.config.offset_metadata_max_bytes)
+    batch = await broker.work.finish("OffsetCommit", encoding)
+    try:
+        shard = broker.groups.shard_for(commit.group_id)
+        await broker.work.finish("OffsetCommit", commit.checking_room(shard.offsets))
+        shard = broker.groups.shard_for(commit.group_id)  # again: it may have resigned meanwhile
+        shard.check_offset_commit(
+            commit.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id_or_member_epoch,
+            is_transactional=False,
+            api_version=header.api_version,
+        )
+        if batch:
+            await broker.groups.append(shard, batch)
+    except KafkaError as error:
+        return commit.fail(coordinator_error(error))
+    return commit.answer()
+
+
+async def txn_offset_commit(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Commit offsets of a group as part of a transaction; they count from its marker on."""
+    broker = context.broker
+    version = header.api_version
+    _check_connection(context, request, version)
+    commit = _Commit(broker, request)
+    await broker.work.finish("TxnOffsetCommit", commit.sorting(broker.state, request))
+    if not commit.offsets:
+        return commit.answer()
+    encoding = commit.encoding(
+        broker.config.offset_metadata_max_bytes,
+        transactional=True,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        base_sequence=NO_SEQUENCE,
+    )
+    batch = await broker.work.finish("TxnOffsetCommit", encoding)
+    try:
+        if not commit.group_id:
+            raise InvalidGroupId
+        shard = broker.groups.shard_for(commit.group_id)
+        await broker.work.finish("TxnOffsetCommit", commit.checking_room(shard.offsets))
+        partition, guard = await _verified(broker, request, version)
+        shard = broker.groups.shard_for(commit.group_id)
+        shard.check_offset_commit(
+            commit.group_id,
+            getattr(request, "member_id", ""),
+            getattr(request, "group_instance_id", None),
+            getattr(request, "generation_id", -1),
+            is_transactional=True,
+            api_version=version,
+        )
+        _check_connection(context, request, version)  # again: it may have become late
+        if batch:
+            partition.transactional_ids[request.producer_id] = request.transactional_id
+            await broker.groups.append(shard, batch, guard=guard)
+    except KafkaError as error:
+        return commit.fail(transactional_error(error, version))
+    return commit.answer()
+
+
+def _check_connection(context: RequestContext, request: Any, version: int) -> None:
+    """Raise CloseConnection for what came on a connection older than the producer's newest."""
+    broker = context.broker
+    if version >= ADDS_FROM or not broker.config.transaction_connection_fence:
+        return
+    now_ms = broker.clock.monotonic_ms()
+    producer_id, epoch = request.producer_id, request.producer_epoch
+    if not broker.offsets_fence.admits(producer_id, epoch, context.connection_id, now_ms):
+        raise CloseConnection(
+            f"offsets of {request.transactional_id!r} (producer {producer_id}, epoch {epoch}) came "
+            "on a connection older than that producer's newest"
+        )
+
+
+async def _verified(
+    broker: BrokerServices, request: Any, version: int
+) -> tuple[HostedPartition, int | None]:
+    """The group's partition, and the guard to append with, once the coordinator has said yes.
+
+    It need not be asked while the transaction is open here: then there is no guard. A marker that
+    comes while we ask kills the guard, and we ask again: the coordinator holds the question about
+    the next transaction until the markers of the one before are written, here, too.
+    """
+    shard = broker.groups.shard_for(request.group_id)
+    partition = broker.replicas.get(OFFSETS_TOPIC, shard.index)
+    if partition is None:
+        raise NotCoordinator
+    adds = version >= ADDS_FROM
+    said_yes_to: int | None = None
+    for _ in range(QUESTIONS_MAX):
+        partition.leading()
+        producers = partition.log.producer_state
+        entry = producers.entry(request.producer_id)
+        if entry is not None and request.producer_epoch < entry.epoch:
+            raise InvalidProducerEpoch  # the partition knows, and nobody is asked (KAFKA-19690)
+        guard = producers.begin_verification(
+            request.producer_id,
+            request.producer_epoch,
+            NO_SEQUENCE,
+            now_ms=broker.clock.wall_ms(),
+            supports_epoch_bump=adds,
+        )
+        if guard is None or guard == said_yes_to:
+            return partition, guard
+        (error,), ongoing_index = await broker.verifier.verify(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [(OFFSETS_TOPIC, shard.index)],
+            adds=adds,
+        )
+        if error:
+            raise error_for(error)
+        producers.verified(request.producer_id, guard, ongoing_index)
+        said_yes_to = guard
+    raise CoordinatorNotAvailable("markers came in between, again and again")
+
+
+def transactional_error(error: KafkaError, version: int) -> int:
+    """What a producer is told: what its version knows, and never PRODUCER_FENCED.
+
+    librdkafka takes 90 here for an error of this transaction only.
+    """
+    if error.number == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error.number == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    number = coordinator_error(error)
+    if number == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_FROM:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # KAFKA-7296: such clients crashed on it
+    return number
+
+
+def _refusal(request: Any, error: KafkaError) -> Values:
+    def of_topic(topic: Any) -> dict[str, Any]:
+        is_named = hasattr(topic, "name")
+        return {
+            **({"name": topic.name} if is_named else {"topic_id": topic.topic_id}),
+            "partitions": Each(of_partition, topic.partitions),
+        }
+
+    def of_partition(each: Any) -> dict[str, int]:
+        return {"partition_index": each.partition_index, "error_code": error.number}
+
+    return {"topics": Each(of_topic, request.topics)}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(8, (2, 10), offset_commit, _refusal),
+        control_api(28, (0, 5), txn_offset_commit, _refusal),
+    )

@@ -1,0 +1,1 @@
+"""node/handlers/metadata: the cluster, its topics, their replicas and configurations."""

@@ -1,0 +1,101 @@
+"""Topics that are made because somebody asks for them (`auto.create.topics.enable`).
+
+Many clients ask for the same new topic at once, on several brokers. On one broker they share one
+request to the controller; between brokers the controller decides, and who comes second finds the
+topic there. A topic that cannot be made, for want of brokers say, stays unknown to its clients,
+who go on asking, as with Kafka; the reason is in the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from ....coordinator.metadata.commands import CreateTopics, NewTopic
+from ....coordinator.metadata.topic_names import why_invalid
+from ....wire.errors import ErrorCode, KafkaError
+from ....wire.steps import made
+from ...config.broker_config import BrokerConfig
+from ...groups.coordinator import OFFSETS_TOPIC
+from ...rate_limited_log import LimitedLog
+from ...services import BrokerServices
+from .topic_ids import new_topic_id
+
+# Kafka keeps these itself; transactions are decided elsewhere here, shares not at all.
+NEVER_AUTOMATIC = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
+NAMED = 100  # topics of one request in the log
+PATIENCE_MS = 1000  # how long a question waits for the topic that it creates
+
+
+class AutoCreation:
+    """One for each broker."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = LimitedLog(log)
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    @staticmethod
+    def may_create(name: str) -> bool:
+        """Whether a topic of this name may be made without being asked for by name."""
+        return why_invalid(name) is None and name not in NEVER_AUTOMATIC
+
+    async def create(self, broker: BrokerServices, names: Sequence[str]) -> dict[str, int]:
+        """Make the topics, or wait for whoever makes them already, but not for ever.
+
+        Returns the error that stands for a topic which is still missing.
+        """
+        new = [name for name in names if name not in self._under_way]
+        if new:
+            task = asyncio.get_running_loop().create_task(self._create(broker, new))
+            self._under_way |= dict.fromkeys(new, task)
+            task.add_done_callback(lambda _: self._settled(new))
+        waiting = set(filter(None, map(self._under_way.get, names)))
+        done, _ = await asyncio.wait(waiting, timeout=PATIENCE_MS / 1000)
+        settled: set[asyncio.Task[None] | None] = {None, *done}
+
+        def error_of(name: str) -> tuple[str, int]:
+            if self._under_way.get(name) in settled:
+                return name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return name, ErrorCode.LEADER_NOT_AVAILABLE
+
+        return dict(await broker.work.finish("Metadata", made(error_of, names)))
+
+    async def _create(self, broker: BrokerServices, names: Sequence[str]) -> None:
+        making = made(partial(new_topic, broker.config), names)
+        command = CreateTopics(tuple(await broker.work.finish("CreateTopics", making)))
+        try:
+            result = await broker.controller.submit(
+                command, timeout_ms=broker.config.request_timeout_ms
+            )
+        except KafkaError as error:
+            self._say(names[:NAMED], error)
+            return
+        for item in result.items[:NAMED]:
+            if item.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self._say(item.name, item.message)
+
+    def _say(self, topics: object, reason: object) -> None:
+        now_s = asyncio.get_running_loop().time()
+        message = "cannot create %s: %s"
+        self._log.log(logging.INFO, "auto-creation", now_s, message, topics, reason)
+
+    def _settled(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._under_way.pop(name, None)
+
+
+def new_topic(config: BrokerConfig, name: str) -> NewTopic:
+    """A topic with the defaults for its name."""
+    if name == OFFSETS_TOPIC:
+        return NewTopic(
+            name=name,
+            topic_id=new_topic_id(),
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    return NewTopic(name=name, topic_id=new_topic_id())

@@ -1,0 +1,194 @@
+"""The cluster as a client first meets it.
+
+ApiVersions 0-4      KIP-35; v3 carries the client's name (KIP-511), v4 shows features from 0 on.
+                     An unknown version is answered by the dispatcher (version 0, error 35).
+DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
+ListConfigResources 0-1  KIP-1142: topics and brokers; v0 knew client metrics only, we have none.
+Describe-, Create-, DeleteAcls 1-3  KIP-140: SECURITY_DISABLED, as Kafka without an authorizer.
+
+One feature is shown: transaction.version 2, for ever (KIP-584, KIP-890). Producers that know it
+raise their epoch with each transaction and add partitions by producing; the others go on beside
+them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ....coordinator.metadata.cluster_model import Broker
+from ....coordinator.metadata.commands import BROKER_RESOURCE, TOPIC_RESOURCE
+from ....wire.errors import ErrorCode, KafkaError
+from ....wire.framing import API_VERSIONS, RequestHeader
+from ....wire.messages import control
+from ...listener.dispatch import Api, Buffer, RequestContext, Values, control_api
+
+NOT_ASKED = -(2**31)
+# Bits of the operations that an all-allowing authorizer names (KIP-430).
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+SOFTWARE_FROM = FEATURES_FROM = 3
+FEATURES_FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begins with 0
+TRANSACTION_VERSION = 2
+NO_AUTHORIZER = {
+    "error_code": ErrorCode.SECURITY_DISABLED,
+    "error_message": "No Authorizer is configured.",
+}
+
+
+def api_versions() -> Api:
+    """The row that shows the table of what is served.
+
+    It does not change, and every connection begins with it: it is encoded once a version.
+    """
+    encoded: dict[int, bytes] = {}
+
+    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> list[Buffer]:
+        version = header.api_version
+        request = control.decode_request(API_VERSIONS, version, body)
+        if version >= SOFTWARE_FROM:
+            software = (request.client_software_name, request.client_software_version)
+            if not all(map(SOFTWARE.match, software)):
+                refusal = {"error_code": ErrorCode.INVALID_REQUEST}
+                return [control.encode_response(API_VERSIONS, version, refusal)]
+            context.client_software = software
+        if version not in encoded:
+            values = _versions(context.table, version)
+            encoded[version] = control.encode_response(API_VERSIONS, version, values)
+        return [encoded[version]]
+
+    return Api(API_VERSIONS, 0, 4, handle)
+
+
+def _versions(table: Mapping[int, Api], version: int) -> Values:
+    return {
+        "api_keys": [
+            {
+                "api_key": api.key,
+                "min_version": (
+                    api.min_version if api.advertised_from is None else api.advertised_from
+                ),
+                "max_version": api.max_version,
+            }
+            for _, api in sorted(table.items())
+        ],
+        **_features(version),
+    }
+
+
+def _features(version: int) -> Values:
+    if version < FEATURES_FROM:
+        return {}
+    name = {"name": "transaction.version"}
+    supported = {**name, "min_version": 0, "max_version": TRANSACTION_VERSION}
+    levels = {"min_version_level": TRANSACTION_VERSION, "max_version_level": TRANSACTION_VERSION}
+    return {
+        "supported_features": [supported] if version >= FEATURES_FROM_ZERO_FROM else [],
+        "finalized_features_epoch": 0,
+        "finalized_features": [{**name, **levels}],
+    }
+
+
+def describe_cluster(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Who is there, and whom to ask for administration."""
+    endpoint_type = getattr(request, "endpoint_type", BROKER_ENDPOINT)
+    if endpoint_type != BROKER_ENDPOINT:
+        is_known = endpoint_type == CONTROLLER_ENDPOINT
+        return {
+            "error_code": (
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                if is_known
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            ),
+            "error_message": (
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
+                "type CONTROLLER"
+                if is_known
+                else f"Unsupported endpoint type {endpoint_type}"
+            ),
+        }
+    state = context.broker.state
+    with_fenced = getattr(request, "include_fenced_brokers", False)
+    return {
+        "cluster_id": state.cluster_id,
+        "controller_id": context.broker.controller_id,
+        "brokers": [
+            {**address_of(broker, "broker_id"), "is_fenced": broker.is_fenced}
+            for broker in in_order(state.brokers)
+            if with_fenced or not broker.is_fenced
+        ],
+        "cluster_authorized_operations": (
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    }
+
+
+def list_config_resources(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """The names of what has configs."""
+    if header.api_version == 0:
+        return {"config_resources": []}
+    state = context.broker.state
+    asked = set(request.resource_types) or {TOPIC_RESOURCE, BROKER_RESOURCE}
+    unknown = asked - {TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32}
+    if unknown:
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+    names = [(TOPIC_RESOURCE, name) for name in state.topics if TOPIC_RESOURCE in asked]
+    names += [(BROKER_RESOURCE, str(node)) for node in state.brokers if BROKER_RESOURCE in asked]
+    return {
+        "config_resources": [
+            {"resource_type": resource_type, "resource_name": name} for resource_type, name in names
+        ]
+    }
+
+
+def in_order(brokers: Mapping[int, Broker]) -> Iterable[Broker]:
+    """The registered brokers by number."""
+    return (brokers[node] for node in sorted(brokers))
+
+
+def address_of(broker: Broker, id_field: str) -> dict[str, Any]:
+    """Where clients find a broker; the field of its number is called differently here and there."""
+    return {
+        id_field: broker.node_id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack or None,
+    }
+
+
+def code_and_message(error: KafkaError) -> dict[str, Any]:
+    """The two fields that most answers have for an error."""
+    return {"error_code": error.number, "error_message": str(error)}
+
+
+def _code_only(request: Any, error: KafkaError) -> Values:
+    return {"error_code": error.number}
+
+
+def _code_and_message(request: Any, error: KafkaError) -> Values:
+    return code_and_message(error)
+
+
+def _no_acls(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    return NO_AUTHORIZER | {"error_message": "No Authorizer is configured on the broker"}
+
+
+def _no_acls_created(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    return {"results": [NO_AUTHORIZER for _ in request.creations]}
+
+
+def _no_acls_deleted(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    return {"filter_results": [NO_AUTHORIZER for _ in request.filters]}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        api_versions(),
+        control_api(29, (1, 3), _no_acls, _code_and_message),
+        control_api(30, (1, 3), _no_acls_created, lambda request, error: {"results": []}),
+        control_api(31, (1, 3), _no_acls_deleted, lambda request, error: {"filter_results": []}),
+        control_api(60, (0, 2), describe_cluster, _code_and_message),
+        control_api(74, (0, 1), list_config_resources, _code_only),
+    )

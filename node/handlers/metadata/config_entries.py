@@ -1,0 +1,120 @@
+"""What a config is at this moment, and where that comes from.
+
+The order of precedence is Kafka's: the topic's own value, the cluster's dynamic one (KIP-226),
+this broker's file, the default. All that say something are listed as synonyms, the first wins.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ....coordinator.metadata.cluster_tables import WHOLE_CLUSTER
+from ....storage.topic_configs import TOPIC_CONFIGS, TopicConfig
+from ....wire.errors import InvalidRequest
+from ...config.broker_config import BROKER_KEYS
+from ...config.dynamic import topic_defaults_in_force
+from ...config.keys import COARSER_UNITS
+from ...services import BrokerServices
+
+CONFIGS_MAX = 500  # of one topic in a request: more than there are
+TOPIC, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 3, 4, 5  # Kafka's ConfigSource
+
+
+class Synonym(NamedTuple):
+    """One place that gives a value."""
+
+    name: str
+    value: str
+    source: int
+
+
+class Entry(NamedTuple):
+    """One config as DescribeConfigs shows it."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    type: int
+    synonyms: list[Synonym]
+    doc: str
+
+
+def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) -> list[Entry]:
+    """All configs of a topic that sets these, by name."""
+    defaults = topic_defaults_in_force(broker.config, broker.state.broker_configs)
+    return [
+        _topic_entry(broker, row, configs, defaults)
+        for _, row in sorted(TOPIC_CONFIGS.items())
+        if not row.is_internal
+    ]
+
+
+def broker_entries(broker: BrokerServices) -> list[Entry]:
+    """All configs of this broker, by name."""
+    entries = []
+    for name, key in sorted(BROKER_KEYS.items()):
+        synonyms = list(_broker_synonyms(broker, name))
+        value = synonyms[0].value if synonyms else None
+        if not synonyms or synonyms[0].source == DEFAULT:
+            value = broker.config.text_of(name)  # some defaults depend on other keys
+        source = synonyms[0].source if synonyms else DEFAULT
+        entries.append(Entry(name, value, source, not key.is_dynamic, key.type, synonyms, key.doc))
+    return entries
+
+
+def dynamic_cluster_entries(broker: BrokerServices) -> list[Entry]:
+    """What has been set for all brokers while they run."""
+    entries = []
+    for name, value in sorted(broker.state.broker_configs.get(WHOLE_CLUSTER, {}).items()):
+        key = BROKER_KEYS.get(name)
+        if key is not None:
+            synonyms = [Synonym(name, value, DYNAMIC_CLUSTER)]
+            entries.append(Entry(name, value, DYNAMIC_CLUSTER, False, key.type, synonyms, key.doc))
+    return entries
+
+
+def node_id_of(resource_name: str) -> int:
+    """The broker that a resource names; InvalidRequest unless it is a number."""
+    if not (resource_name.isascii() and resource_name.isdigit()):
+        raise InvalidRequest(f"Node id must be an integer, but it is: {resource_name}")
+    return int(resource_name)
+
+
+def _topic_entry(
+    broker: BrokerServices,
+    row: TopicConfig,
+    configs: Mapping[str, str],
+    defaults: Mapping[str, str],
+) -> Entry:
+    synonyms = [] if row.broker_name is None else list(_broker_synonyms(broker, row.broker_name))
+    if row.broker_name is not None and (not synonyms or synonyms[0].source == DEFAULT):
+        synonyms = list(_coarser_synonyms(broker, row.broker_name)) or synonyms
+    value = row.default
+    if synonyms:
+        value = defaults.get(row.name, synonyms[0].value)
+    if row.name in configs:
+        value = configs[row.name]
+        synonyms.insert(0, Synonym(row.name, value, TOPIC))
+    source = synonyms[0].source if synonyms else DEFAULT
+    return Entry(row.name, value, source, False, row.type, synonyms, row.doc)
+
+
+def _broker_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
+    key, config = BROKER_KEYS[name], broker.config
+    dynamic = broker.state.broker_configs.get(WHOLE_CLUSTER, {})
+    if name in dynamic:
+        yield Synonym(name, dynamic[name], DYNAMIC_CLUSTER)
+    if name in config.static_values:
+        yield Synonym(name, config.static_values[name], STATIC)
+    default = key.default
+    if key.topic_config == "min.insync.replicas" and name not in config.static_values:
+        default = config.topic_defaults["min.insync.replicas"]
+    if default:
+        yield Synonym(name, default, DEFAULT)
+
+
+def _coarser_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
+    """Hours and minutes in the file, when they are what gives the value."""
+    for coarser, (finer, _, _) in COARSER_UNITS.items():
+        if finer == name and coarser in broker.config.static_values:
+            yield Synonym(coarser, broker.config.static_values[coarser], STATIC)

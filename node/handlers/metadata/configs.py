@@ -1,0 +1,288 @@
+"""Configurations of topics and brokers are shown and changed.
+
+DescribeConfigs 1-4          v1 synonyms (KIP-226), v3 types and docs (KIP-569).
+AlterConfigs 0-2             replaces all of a resource's configs; kept for old clients.
+IncrementalAlterConfigs 0-1  changes single keys: set, delete, append, subtract (KIP-339).
+
+Topics take what the storage honours; what it does not is refused with the reason. Brokers take,
+while they run, the defaults of topics, for the whole cluster at once (an empty resource name).
+Against Kafka: no configs of single brokers, loggers, groups, or client metrics; and a key that
+nobody knows is an error, where Kafka stores it for brokers.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+from ....coordinator.metadata.cluster_tables import WHOLE_CLUSTER
+from ....coordinator.metadata.commands import (
+    APPEND,
+    BROKER_RESOURCE,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC_RESOURCE,
+    AlterConfigs,
+    ConfigOperation,
+    ResourceConfigs,
+)
+from ....coordinator.metadata.results import Item
+from ....coordinator.metadata.topic_names import why_invalid
+from ....storage.topic_configs import TOPIC_CONFIGS, ConfigType
+from ....wire.errors import (
+    InvalidConfig,
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    UnknownTopicOrPartition,
+    error_for,
+)
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ....wire.steps import made
+from ...config.broker_config import BROKER_KEYS
+from ...config.dynamic import topic_defaults_in_force
+from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...services import BrokerServices
+from .cluster import code_and_message
+from .config_entries import (
+    CONFIGS_MAX,
+    Entry,
+    broker_entries,
+    dynamic_cluster_entries,
+    effective_topic_configs,
+    node_id_of,
+)
+
+OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+Resource = Any  # a resource of one of the two requests: resource_type, resource_name, configs
+
+
+def describe_configs(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Per resource: all configs, or those asked for."""
+    with_docs = getattr(request, "include_documentation", False)
+
+    def describe(resource: Resource) -> dict[str, Any]:
+        named = {
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+        }
+        try:
+            entries = _entries_of(context.broker, resource)
+        except KafkaError as error:
+            return named | code_and_message(error)
+        asked = set(resource.configuration_keys or ())
+        configs = [
+            _entry_values(entry, request.include_synonyms, with_docs)
+            for entry in entries
+            if not asked or entry.name in asked
+        ]
+        return named | {"configs": configs}
+
+    return {"results": Each(describe, request.resources)}
+
+
+def _entries_of(broker: BrokerServices, resource: Any) -> list[Entry]:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC_RESOURCE:
+        if reason := why_invalid(name):
+            raise InvalidTopicException(reason)
+        topic = broker.state.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition
+        return effective_topic_configs(broker, topic.configs)
+    if resource.resource_type == BROKER_RESOURCE:
+        if name == WHOLE_CLUSTER:
+            return dynamic_cluster_entries(broker)
+        if node_id_of(name) != broker.node_id:
+            raise InvalidRequest(
+                f"Unexpected broker id, expected {broker.node_id} or empty string, "
+                f"but received {name}"
+            )
+        return broker_entries(broker)
+    raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
+
+
+def _entry_values(entry: Entry, with_synonyms: bool, with_docs: bool) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.is_read_only,
+        "config_source": entry.source,
+        "is_sensitive": False,
+        "synonyms": [s._asdict() for s in entry.synonyms] if with_synonyms else [],
+        "config_type": entry.type,
+        "documentation": entry.doc if with_docs else None,
+    }
+
+
+async def alter_configs(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Per resource: its configs are these, and nothing else."""
+
+    def wanted(resource: Resource) -> ResourceConfigs:
+        _check_count(resource)
+        operations = [ConfigOperation(c.name, SET, c.value) for c in resource.configs]
+        return _checked(context.broker, resource, operations, replaces_all=True)
+
+    return await _alter(context, request, wanted)
+
+
+async def incremental_alter_configs(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Values:
+    """Per resource: some keys change."""
+
+    defaults_of = cache(partial(_list_defaults, context.broker))
+
+    def wanted(resource: Resource) -> ResourceConfigs:
+        _check_count(resource)
+        defaults = defaults_of(resource.resource_type)
+        operations = []
+        for config in resource.configs:
+            operation = config.config_operation
+            if operation not in (SET, DELETE, APPEND, SUBTRACT):
+                raise InvalidRequest(f"Unknown operations type {operation}")
+            if operation in OPERATION_NAMES and config.name not in defaults:
+                raise InvalidConfig(
+                    f"Can't {OPERATION_NAMES[operation]} to key {config.name} because its type "
+                    f"is not LIST."
+                )
+            operations.append(
+                ConfigOperation(config.name, operation, config.value, defaults.get(config.name, ""))
+            )
+        return _checked(context.broker, resource, operations)
+
+    return await _alter(context, request, wanted)
+
+
+async def _alter(
+    context: RequestContext, request: Any, wanted: Callable[[Resource], ResourceConfigs]
+) -> Values:
+    """Check each resource here, have the rest decided, and answer in the order of the request."""
+    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    outcomes: dict[tuple[int, str], KafkaError | None] = {}
+    changes: list[ResourceConfigs] = []
+
+    def sort(resource: Resource) -> None:
+        key = (resource.resource_type, resource.resource_name)
+        try:
+            if times[key] > 1:
+                raise InvalidRequest("Each resource must appear at most once.")
+            changes.append(wanted(resource))
+        except KafkaError as error:
+            outcomes[key] = error
+
+    broker = context.broker
+    await broker.work.finish("configurations", made(sort, request.resources))
+    if changes:
+        result = await broker.controller.submit(
+            AlterConfigs(tuple(changes), request.validate_only),
+            timeout_ms=broker.config.request_timeout_ms,
+        )
+
+        def settled(change: ResourceConfigs) -> None:
+            failed = error_for(result.error, result.message) if result.error else None
+            outcomes[change.resource_type, change.name] = failed
+
+        def refused(item: Item) -> None:
+            if item.error:
+                outcomes[item.resource_type, item.name] = error_for(item.error, item.message)
+
+        await broker.work.finish("configurations", made(settled, changes))
+        await broker.work.finish("configurations", made(refused, result.items))
+
+    def outcome(resource: Resource) -> dict[str, Any]:
+        return _response(resource, outcomes[resource.resource_type, resource.resource_name])
+
+    return {"responses": Each(outcome, request.resources)}
+
+
+def _check_count(resource: Resource) -> None:
+    if len(resource.configs) > CONFIGS_MAX:
+        raise InvalidRequest(f"At most {CONFIGS_MAX} configs of a resource can be changed at once.")
+
+
+def _checked(
+    broker: BrokerServices,
+    resource: Resource,
+    operations: Sequence[ConfigOperation],
+    *,
+    replaces_all: bool = False,
+) -> ResourceConfigs:
+    """What can be said of a resource's changes before the controller sees them."""
+    keys = [operation.key for operation in operations]
+    if len(set(keys)) != len(keys):
+        raise InvalidRequest("Error due to duplicate config keys")
+    nulls = [o.key for o in operations if o.value is None and o.operation != DELETE]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
+    name = resource.resource_name
+    if resource.resource_type == BROKER_RESOURCE:
+        # To delete what is not set succeeds, as with Kafka: its tools end a move of replicas by
+        # deleting the throttles of each broker.
+        given = [operation.key for operation in operations if operation.operation != DELETE]
+        if name != WHOLE_CLUSTER:
+            _refuse_single_broker(broker, name, given)
+        fixed = [key for key in given if key in BROKER_KEYS and not BROKER_KEYS[key].is_dynamic]
+        if fixed:
+            raise InvalidRequest(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    elif resource.resource_type == TOPIC_RESOURCE:
+        if reason := why_invalid(name):
+            raise InvalidTopicException(reason)
+    else:
+        raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
+    return ResourceConfigs(resource.resource_type, name, tuple(operations), replaces_all)
+
+
+def _refuse_single_broker(broker: BrokerServices, name: str, keys: Sequence[str]) -> None:
+    if node_id_of(name) != broker.node_id:
+        raise InvalidRequest(
+            f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+        )
+    if keys:
+        raise InvalidRequest(
+            f"{', '.join(keys)} can be set for the whole cluster (an empty broker name) or in "
+            f"server.properties, not for a single running broker."
+        )
+
+
+def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]:
+    """The keys that hold lists, with what they start from when unset."""
+    if resource_type != TOPIC_RESOURCE:
+        return {
+            name: key.default or ""
+            for name, key in BROKER_KEYS.items()
+            if key.type == ConfigType.LIST
+        }
+    defaults = topic_defaults_in_force(broker.config, broker.state.broker_configs)
+    return {
+        name: defaults.get(name, row.default)
+        for name, row in TOPIC_CONFIGS.items()
+        if row.type == ConfigType.LIST
+    }
+
+
+def _response(resource: Resource, error: KafkaError | None) -> dict[str, Any]:
+    return {
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        **(code_and_message(error) if error else {"error_code": 0, "error_message": None}),
+    }
+
+
+def _description_error(request: Any, error: KafkaError) -> Values:
+    return {"results": Each(partial(_response, error=error), request.resources)}
+
+
+def _alteration_error(request: Any, error: KafkaError) -> Values:
+    return {"responses": Each(partial(_response, error=error), request.resources)}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(32, (1, 4), describe_configs, _description_error),
+        control_api(33, (0, 2), alter_configs, _alteration_error),
+        control_api(44, (0, 1), incremental_alter_configs, _alteration_error),
+    )

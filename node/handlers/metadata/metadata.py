@@ -1,0 +1,361 @@
+"""Topics and their leaders, for every client and again and again.
+
+Metadata 0-13   v0: [] asks for all topics, and a replica on a dead broker is an error; v1: null
+                asks for all; v4: auto-creation can be declined; v5: offline replicas; v7: leader
+                epochs (KIP-320); v8: authorized operations (KIP-430), v11 without the cluster's;
+                v10: topic ids in answers, v12 in questions (KIP-516); v13: a top-level error.
+
+The encoded answer is kept by the bytes of the question until the metadata changes, so the
+hundredth client that asks for the same costs a dictionary lookup.
+
+Against Kafka: a topic that the question itself creates is usually in the answer already, since a
+decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which all clients retry.
+"""
+
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
+
+from ....coordinator.metadata.cluster_model import NO_LEADER, Partition, Topic
+from ....coordinator.metadata.cluster_state import ClusterState
+from ....coordinator.metadata.topic_names import why_invalid
+from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
+from ....wire.framing import RequestHeader
+from ....wire.messages import control
+from ....wire.messages.control import Each
+from ....wire.steps import StepCounter, Steps, made, run_to_end
+from ...listener.dispatch import (
+    BODY_AT_ONCE_BYTES_MAX,
+    Api,
+    CloseConnection,
+    RequestContext,
+    Values,
+)
+from ...listener.large_requests import LargeRequests
+from ...services import BrokerServices
+from .auto_creation import AutoCreation
+from .cluster import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, address_of, in_order
+
+METADATA = 3
+ZERO_ID = bytes(16)
+CACHED_QUESTION_BYTES_MAX = 4096
+CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
+PARTITIONS_AT_ONCE_MAX = 200  # about 2 ms
+PARTITIONS_PER_STEP = 50
+
+
+class MetadataAnswers:
+    """Answers Metadata; one for each broker, because it keeps what it has encoded."""
+
+    def __init__(self, creation: AutoCreation) -> None:
+        self._creation = creation
+        self._cached: dict[tuple[int, bytes], bytes] = {}
+        self._cached_bytes = 0
+        self._cached_at = (-1, -1, -1)
+        self._large_requests = LargeRequests()
+
+    def handle(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
+        """See `dispatch.Handler`."""
+        if context.broker.doubtful_brokers.must_wait(context.age_ms):
+            return self._answer_when_settled(context, header, body)
+        return self._answer_now(context, header, body)
+
+    async def _answer_when_settled(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any]:
+        await context.broker.doubtful_brokers.settled(context.age_ms)
+        answer = self._answer_now(context, header, body)
+        return answer if isinstance(answer, list) else await answer
+
+    def _answer_now(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
+        broker = context.broker
+        now_at = _moment(broker)
+        if now_at != self._cached_at:
+            self._cached.clear()
+            self._cached_bytes = 0
+            self._cached_at = now_at
+        key = (header.api_version, bytes(body)) if len(body) <= CACHED_QUESTION_BYTES_MAX else None
+        if key in self._cached:
+            return [self._cached[key]]
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:
+            return self._decode_and_answer(context, header, body)
+        request = control.decode_request(METADATA, header.api_version, body)
+        return self._answer(context, header.api_version, request, key)
+
+    async def _decode_and_answer(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any]:
+        async with self._large_requests.turn(context, len(body)):
+            return await self._answer_large(context, header.api_version, body)
+
+    async def _answer_large(
+        self, context: RequestContext, version: int, body: memoryview
+    ) -> list[Any]:
+        work = context.broker.work
+        decoding = control.decode_request_steps(METADATA, version, body)
+        request = await work.run("Metadata", decoding)
+        try:
+            asked = await work.run("Metadata", _asked(context.broker.state, request, version))
+        except KafkaError as error:
+            encoding = control.encode_response_steps(
+                METADATA, version, _refusal(request, version, error)
+            )
+            return [await work.run("Metadata", encoding)]
+        to_create = await work.run("Metadata", self._to_create(context, request, *asked))
+        if to_create:
+            return await self._create_and_answer(context, request, version, asked[0], to_create)
+        return await self._answer_in_slices(context, request, version, asked[0], None)
+
+    def _answer(
+        self, context: RequestContext, version: int, request: Any, key: tuple[int, bytes] | None
+    ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
+        broker = context.broker
+        names, by_id = run_to_end(_asked(broker.state, request, version))
+        to_create = run_to_end(self._to_create(context, request, names, by_id))
+        if to_create:
+            return self._create_and_answer(context, request, version, names, to_create)
+        if _has_many_partitions(broker.state, names):
+            return self._answer_in_slices(context, request, version, names, key)
+        answer = _encode(context, request, version, names, {})
+        self._keep(key, answer)
+        return [answer]
+
+    async def _answer_in_slices(
+        self,
+        context: RequestContext,
+        request: Any,
+        version: int,
+        names: Sequence[str | bytes] | None,
+        key: tuple[int, bytes] | None,
+    ) -> list[Any]:
+        asked_at = self._cached_at
+        (answer,) = await _encode_in_slices(context, request, version, names, {})
+        if asked_at == self._cached_at == _moment(context.broker):
+            self._keep(key, answer)
+        return [answer]
+
+    def _keep(self, key: tuple[int, bytes] | None, answer: bytes) -> None:
+        if key is not None and self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX:
+            self._cached[key] = answer
+            self._cached_bytes += len(answer)
+
+    def _to_create(
+        self,
+        context: RequestContext,
+        request: Any,
+        names: Sequence[str | bytes] | None,
+        by_id: bool,
+    ) -> Steps[list[str]]:
+        config = context.broker.config
+        if (
+            names is None
+            or by_id
+            or not config.auto_create_topics_enable
+            or not getattr(request, "allow_auto_topic_creation", True)
+        ):
+            return []
+        missing = (name for name in names if name not in context.broker.state.topics)
+        judged = yield from made(self._if_it_may_be, missing)
+        return [name for name in judged if name is not None]
+
+    def _if_it_may_be(self, name: str | bytes) -> str | None:
+        return name if isinstance(name, str) and self._creation.may_create(name) else None
+
+    async def _create_and_answer(
+        self,
+        context: RequestContext,
+        request: Any,
+        version: int,
+        names: Sequence[str | bytes] | None,
+        to_create: list[str],
+    ) -> list[Any]:
+        errors = await self._creation.create(context.broker, to_create)
+        return await _encode_in_slices(context, request, version, names, errors)
+
+
+def _moment(broker: BrokerServices) -> tuple[int, int, int]:
+    """What answers depend on; while it is the same, they are."""
+    return broker.state.revision, broker.controller_id, broker.departed_brokers.revision
+
+
+def _asked(
+    state: ClusterState, request: Any, version: int
+) -> Steps[tuple[Sequence[str | bytes] | None, bool]]:
+    """The topics asked for: names, or unknown ids as bytes; None for all. Whether by id."""
+    if request.topics is None or (version == 0 and not request.topics):
+        return None, False
+    names: dict[str | bytes, None] = {}
+    found: dict[str | bytes, None] = {}
+    counter = StepCounter()
+    for topic in request.topics:
+        topic_id = getattr(topic, "topic_id", ZERO_ID)
+        if topic.name is None and version < 12:
+            raise InvalidRequest(f"Topic name can not be null for version {version}")
+        if topic_id != ZERO_ID and version < 12:
+            raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
+        if topic_id != ZERO_ID:
+            known = state.topic_by_id(topic_id)
+            found[topic_id if known is None else known.name] = None
+        names[topic.name or ""] = None
+        if counter.ends_step():
+            yield
+    return (list(found), True) if found else (list(names), False)
+
+
+def _has_many_partitions(state: ClusterState, names: Iterable[str | bytes] | None) -> bool:
+    count = 0
+    for name in state.topics if names is None else names:
+        topic = state.topics.get(name) if isinstance(name, str) else None
+        count += 1 if topic is None else len(topic.partitions)
+        if count > PARTITIONS_AT_ONCE_MAX:
+            return True
+    return False
+
+
+def _encode(
+    context: RequestContext,
+    request: Any,
+    version: int,
+    names: Iterable[str | bytes] | None,
+    errors: dict[str, int],
+) -> bytes:
+    values = run_to_end(_values(context, request, version, names, errors))
+    return control.encode_response(METADATA, version, values)
+
+
+async def _encode_in_slices(
+    context: RequestContext,
+    request: Any,
+    version: int,
+    names: Iterable[str | bytes] | None,
+    errors: dict[str, int],
+) -> list[Any]:
+    """Each partition is told as it is when its turn comes; a topic may go in the meantime."""
+    work = context.broker.work
+    values = await work.run("Metadata", _values(context, request, version, names, errors))
+    encoding = control.encode_response_steps(METADATA, version, values)
+    return [await work.run("Metadata", encoding)]
+
+
+def _values(
+    context: RequestContext,
+    request: Any,
+    version: int,
+    names: Iterable[str | bytes] | None,
+    errors: dict[str, int],
+) -> Steps[Values]:
+    broker = context.broker
+    state = broker.state
+    with_operations = getattr(request, "include_topic_authorized_operations", False)
+    extra = {"topic_authorized_operations": TOPIC_OPERATIONS} if with_operations else {}
+    topics = []
+    for name in list(state.topics) if names is None else names:
+        if isinstance(name, bytes):
+            values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
+        elif topic := state.topics.get(name):
+            values = yield from topic_values(state, topic, version)
+        else:
+            values = missing_topic(name, errors.get(name)) | extra
+        topics.append(values | extra if values.get("name") is not None else values)
+        if len(topics) % PARTITIONS_PER_STEP == 0:
+            yield
+    with_cluster = getattr(request, "include_cluster_authorized_operations", False)
+    return {
+        "brokers": [
+            address_of(b, "node_id")
+            for b in in_order(state.brokers)
+            if not b.is_fenced or b.node_id in broker.departed_brokers
+        ],
+        "cluster_id": state.cluster_id,
+        "controller_id": broker.controller_id,
+        "topics": topics,
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
+    }
+
+
+def topic_values(state: ClusterState, topic: Topic, version: int) -> Steps[dict[str, Any]]:
+    """A topic with all its partitions, in the terms of Metadata."""
+    partitions: list[dict[str, Any]] = []
+    for index, partition in enumerate(topic.partitions):
+        partitions.append(partition_values(state, index, partition, hides_dead=version == 0))
+        if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+            yield
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": partitions,
+    }
+
+
+def partition_values(
+    state: ClusterState, index: int, partition: Partition, *, hides_dead: bool = False
+) -> dict[str, Any]:
+    """One partition; hides_dead is the way of version 0."""
+    offline = [
+        node
+        for node in partition.replicas
+        if (broker := state.brokers.get(node)) is None or broker.is_fenced
+    ]
+    replicas, isr = partition.replicas, partition.isr
+    error = ErrorCode.NONE
+    if partition.leader == NO_LEADER:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    if hides_dead and offline:
+        replicas = tuple(node for node in replicas if node not in offline)
+        isr = tuple(node for node in isr if node not in offline)
+        error = error or ErrorCode.REPLICA_NOT_AVAILABLE
+    return {
+        "error_code": error,
+        "partition_index": index,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": isr,
+        "offline_replicas": offline,
+    }
+
+
+def missing_topic(name: str, error: int | None = None) -> dict[str, Any]:
+    """A name that has no topic: wrong by itself, or just not there."""
+    if error is None:
+        error = (
+            ErrorCode.INVALID_TOPIC_EXCEPTION
+            if why_invalid(name)
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    return {
+        "error_code": error,
+        "name": name,
+        "is_internal": Topic(name, ZERO_ID, [], {}).is_internal,
+    }
+
+
+def _metadata_error(
+    context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
+) -> list[Any]:
+    version = header.api_version
+    if len(body) > BODY_AT_ONCE_BYTES_MAX:  # a refusal is handled above
+        raise CloseConnection(f"Metadata failed: {error}")
+    request = control.decode_request(METADATA, version, body)
+    return [control.encode_response(METADATA, version, _refusal(request, version, error))]
+
+
+def _refusal(request: Any, version: int, error: KafkaError) -> Values:
+    def failed(topic: Any) -> dict[str, Any]:
+        return {
+            "error_code": error.number,
+            "name": topic.name if version >= 12 else topic.name or "",
+            "topic_id": getattr(topic, "topic_id", ZERO_ID),
+        }
+
+    return {"error_code": error.number, "topics": Each(failed, request.topics or ())}
+
+
+def apis(creation: AutoCreation) -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (Api(METADATA, 0, 13, MetadataAnswers(creation).handle, _metadata_error),)

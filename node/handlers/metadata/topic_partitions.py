@@ -1,0 +1,97 @@
+"""DescribeTopicPartitions 0: topics with the eligible leader replicas of each partition (KIP-966),
+page by page.
+"""
+
+from bisect import bisect_left
+from typing import Any
+
+from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ....wire.steps import StepCounter, Steps, made
+from ...listener.dispatch import Api, RequestContext, Values, control_api
+from .cluster import TOPIC_OPERATIONS
+from .metadata import PARTITIONS_PER_STEP, missing_topic, partition_values
+
+
+def describe_topic_partitions(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Steps[Values]:
+    """Topics in the order of their names, from the cursor on, as many partitions as fit."""
+    state, config = context.broker.state, context.broker.config
+    cursor = request.cursor
+    asked = set((yield from made(_name_of, request.topics)))
+    names = sorted(asked or state.topics)
+    if cursor is not None:
+        names = names[bisect_left(names, cursor.topic_name) :]
+        if asked and cursor.topic_name not in asked:
+            raise InvalidRequest(
+                "DescribeTopicPartitionsRequest topic list should contain the cursor topic: "
+                f"{cursor.topic_name}"
+            )
+        if cursor.partition_index < 0:
+            raise InvalidRequest(
+                "DescribeTopicPartitionsRequest cursor partition must be valid: "
+                f"{cursor.partition_index}"
+            )
+    limit = min(config.max_request_partition_size_limit, request.response_partition_limit)
+    remaining = max(limit, 1)
+    topics: list[dict[str, Any]] = []
+    counter = StepCounter(PARTITIONS_PER_STEP)
+    for name in names:
+        if counter.ends_step():
+            yield
+        if remaining == 0:
+            return _page(topics, name, 0)
+        topic = state.topics.get(name)
+        if topic is None:
+            topics.append(missing_topic(name) | {"topic_authorized_operations": TOPIC_OPERATIONS})
+            continue
+        start = cursor.partition_index if cursor and cursor.topic_name == name else 0
+        end = min(len(topic.partitions), start + remaining)
+        partitions: list[dict[str, Any]] = []
+        for index, partition in enumerate(topic.partitions[start:end], start):
+            elr = {
+                "eligible_leader_replicas": partition.elr,
+                "last_known_elr": partition.last_known_elr,
+            }
+            values = partition_values(state, index, partition)
+            partitions.append(values | {"error_code": ErrorCode.NONE, **elr})
+            if counter.ends_step():
+                yield
+        topics.append(
+            {
+                "name": name,
+                "topic_id": topic.topic_id,
+                "is_internal": topic.is_internal,
+                "partitions": partitions,
+                "topic_authorized_operations": TOPIC_OPERATIONS,
+            }
+        )
+        if end < len(topic.partitions):
+            return _page(topics, name, end)
+        remaining -= max(0, end - start)
+    return {"topics": topics}
+
+
+def _name_of(topic: Any) -> str:
+    return topic.name
+
+
+def _page(topics: list[dict[str, Any]], next_name: str, next_index: int) -> Values:
+    return {
+        "topics": topics,
+        "next_cursor": {"topic_name": next_name, "partition_index": next_index},
+    }
+
+
+def _description_error(request: Any, error: KafkaError) -> Values:
+    def failed(topic: Any) -> dict[str, Any]:
+        return {"error_code": error.number, "name": topic.name}
+
+    return {"topics": Each(failed, request.topics)}
+
+
+def apis() -> tuple[Api, ...]:
+    """The row of this file."""
+    return (control_api(75, (0, 0), describe_topic_partitions, _description_error),)

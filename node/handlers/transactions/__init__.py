@@ -1,0 +1,1 @@
+"""node/handlers/transactions: transactional producers, markers, hanging transactions."""

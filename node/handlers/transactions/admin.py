@@ -1,0 +1,138 @@
+"""Transactions as people look at them (KIP-664).
+
+DescribeTransactions 0   asked of each id's coordinator
+ListTransactions 0-2     what this broker coordinates; v1 filters by age (KIP-994), v2 by a regular
+                         expression over the whole id (KIP-1152)
+
+Simplification: Kafka takes RE2's expressions, which need no backtracking. Python's do, so one is
+refused (INVALID_REGULAR_EXPRESSION) that could take long: a quantifier after a group, more than
+two open-ended quantifiers, references, and looking around.
+"""
+
+import re
+from typing import Any
+
+from ....coordinator.transactions.answers import TransactionDescription
+from ....coordinator.transactions.states import BY_NAME
+from ....wire.errors import ErrorCode, InvalidRegularExpression, KafkaError
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ....wire.steps import Steps
+from ...listener.dispatch import Api, RequestContext, Values, control_api
+
+DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 65, 66
+IDS_MAX = 10_000  # of one DescribeTransactions
+PATTERN_LENGTH_MAX = 256
+MATCHED_LENGTH_MAX = 1_024  # a longer id matches no expression
+QUANTIFIERS_MAX = 2
+IDS_PER_STEP = 200
+_SLOW = re.compile(r"\)[*+?{]|\(\?(?!:)|\\[1-9]")
+_LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
+
+
+def describe(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """The state of each id."""
+    transactions = context.broker.transactions
+    ids = request.transactional_ids[:IDS_MAX]
+    return {"transaction_states": Each(lambda each: _state(transactions.describe(each)), ids)}
+
+
+def list_transactions(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Steps[Values]:
+    """The ids that this broker coordinates and that pass all filters."""
+    broker = context.broker
+    if broker.transactions.is_loading:
+        return {"error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    producer_ids = frozenset(request.producer_id_filters)
+    states = {name for name in request.state_filters if name in BY_NAME}
+    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME]
+    duration_ms = getattr(request, "duration_filter", -1)
+    text = getattr(request, "transactional_id_pattern", None)
+    pattern = compile_pattern(text) if text else None
+    now_ms = broker.clock.wall_ms()
+    found: list[Values] = []
+    for number, each in enumerate(broker.transactions.descriptions()):
+        if number % IDS_PER_STEP == IDS_PER_STEP - 1:
+            yield
+        if (
+            (producer_ids and each.producer_id not in producer_ids)
+            or (request.state_filters and each.state not in states)
+            or (duration_ms >= 0 and now_ms - each.start_ms <= duration_ms)
+            or (pattern is not None and not _matches(pattern, each.transactional_id))
+        ):
+            continue
+        found.append(
+            {
+                "transactional_id": each.transactional_id,
+                "producer_id": each.producer_id,
+                "transaction_state": each.state,
+            }
+        )
+    return {"unknown_state_filters": unknown, "transaction_states": found}
+
+
+def compile_pattern(text: str) -> re.Pattern[str]:
+    """A regular expression that cannot take long. Raises InvalidRegularExpression."""
+    bare = _LITERAL.sub("x", text)
+    if (
+        len(text) > PATTERN_LENGTH_MAX
+        or _SLOW.search(text)
+        or len(re.findall(r"[*+{]", bare)) > QUANTIFIERS_MAX
+    ):
+        raise InvalidRegularExpression(f"{text[:PATTERN_LENGTH_MAX]!r} could take too long.")
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InvalidRegularExpression(f"{text!r}: {error}") from error
+
+
+def _matches(pattern: re.Pattern[str], transactional_id: str) -> bool:
+    return (
+        len(transactional_id) <= MATCHED_LENGTH_MAX
+        and pattern.fullmatch(transactional_id) is not None
+    )
+
+
+def _state(description: TransactionDescription) -> Values:
+    if description.error:
+        return {
+            "error_code": description.error,
+            "transactional_id": description.transactional_id,
+            "transaction_state": "",
+            "transaction_timeout": 0,
+            "transaction_start_time": 0,
+            "producer_id": 0,
+            "producer_epoch": 0,
+        }
+    topics: dict[str, list[int]] = {}
+    for topic, index in description.partitions:
+        topics.setdefault(topic, []).append(index)
+    return {
+        "transactional_id": description.transactional_id,
+        "transaction_state": description.state,
+        "transaction_timeout": description.timeout_ms,
+        "transaction_start_time": description.start_ms,
+        "producer_id": description.producer_id,
+        "producer_epoch": description.producer_epoch,
+        "topics": [{"topic": name, "partitions": indexes} for name, indexes in topics.items()],
+    }
+
+
+def _refuse_description(request: Any, error: KafkaError) -> Values:
+    def refused(transactional_id: str) -> Values:
+        return _state(TransactionDescription(transactional_id=transactional_id, error=error.number))
+
+    return {"transaction_states": Each(refused, request.transactional_ids)}
+
+
+def _refuse_list(request: Any, error: KafkaError) -> Values:
+    return {"error_code": error.number}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(DESCRIBE_TRANSACTIONS, (0, 0), describe, _refuse_description),
+        control_api(LIST_TRANSACTIONS, (0, 2), list_transactions, _refuse_list),
+    )

@@ -1,0 +1,195 @@
+"""WriteTxnMarkers 1-2 and DescribeProducers 0: how people look into hanging transactions, and end
+them (KIP-664).
+
+The cluster's own markers travel over the peer link; these come from admin clients. Version 2 of
+WriteTxnMarkers tells the transaction version (KIP-1228).
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+from ....coordinator.metadata.topic_names import why_invalid
+from ....coordinator.transactions.messages import TransactionMarker, WriteMarkers
+from ....wire.errors import ErrorCode, InvalidTopicException, KafkaError, UnknownTopicOrPartition
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ....wire.steps import StepCounter, Steps
+from ...listener.dispatch import Api, RequestContext, Values, control_api
+
+WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
+PRODUCERS_PER_STEP = 200
+PARTITIONS_PER_STEP = 100
+# Errors by producer id, topic, and partition: a producer's markers are told together.
+_Answers = dict[int, dict[str, dict[int, int]]]
+
+
+# -- WriteTxnMarkers
+
+
+async def write_txn_markers(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Write each marker; answered when all of them are committed, or have failed."""
+    broker = context.broker
+    assert broker.markers is not None
+    work = broker.work
+    markers = await work.finish("WriteTxnMarkers", _markers(request))
+    reply = await broker.markers.write(
+        WriteMarkers(tuple(marker for marker in markers if _has_producer(marker))),
+        wait_ms=broker.config.request_timeout_ms,
+    )
+    return await work.finish("WriteTxnMarkers", _outcomes(markers, reply.errors))
+
+
+def _has_producer(wanted: Any) -> bool:
+    return wanted.producer_id >= 0 and wanted.producer_epoch >= 0
+
+
+def _markers(request: Any) -> Steps[list[TransactionMarker]]:
+    markers: list[TransactionMarker] = []
+    counter = StepCounter()
+    for wanted in request.markers:
+        partitions: list[tuple[str, int]] = []
+        for topic in wanted.topics:
+            for start in range(0, len(topic.partition_indexes), PARTITIONS_PER_STEP):
+                some = topic.partition_indexes[start : start + PARTITIONS_PER_STEP]
+                partitions += [(topic.name, index) for index in some]
+                yield
+            if counter.ends_step():
+                yield
+        markers.append(
+            TransactionMarker(
+                producer_id=wanted.producer_id,
+                producer_epoch=wanted.producer_epoch,
+                coordinator_epoch=wanted.coordinator_epoch,
+                is_commit=wanted.transaction_result,
+                partitions=tuple(partitions),
+                transaction_version=getattr(wanted, "transaction_version", 0),
+            )
+        )
+        if counter.ends_step():
+            yield
+    return markers
+
+
+def _outcomes(
+    markers: Sequence[TransactionMarker], errors: Iterable[Sequence[int]]
+) -> Steps[Values]:
+    """`errors` are those of the markers with a producer."""
+    written = iter(errors)
+    answers: _Answers = {}
+    counter = StepCounter()
+    for marker in markers:
+        topics = answers.setdefault(marker.producer_id, {})
+        of_marker = next(written) if _has_producer(marker) else repeat(ErrorCode.INVALID_REQUEST)
+        for (topic, index), error in zip(marker.partitions, of_marker, strict=False):
+            topics.setdefault(topic, {})[index] = error
+            if counter.ends_step():
+                yield
+        if counter.ends_step():
+            yield
+    return _answer(answers)
+
+
+def _answer(answers: _Answers) -> Values:
+    return {"markers": Each(_of_producer, answers.items())}
+
+
+def _of_producer(answer: tuple[int, dict[str, dict[int, int]]]) -> dict[str, Any]:
+    producer_id, topics = answer
+    return {"producer_id": producer_id, "topics": Each(_of_topic, topics.items())}
+
+
+def _of_topic(answer: tuple[str, dict[int, int]]) -> dict[str, Any]:
+    topic, partitions = answer
+    return {"name": topic, "partitions": Each(_of_partition, partitions.items())}
+
+
+def _of_partition(answer: tuple[int, int]) -> dict[str, int]:
+    return {"partition_index": answer[0], "error_code": answer[1]}
+
+
+def _markers_error(request: Any, error: KafkaError) -> Values:
+    def of_topic(topic: Any) -> dict[str, Any]:
+        errors = ((index, error.number) for index in topic.partition_indexes)
+        return _of_topic((topic.name, dict(errors)))
+
+    def of_marker(wanted: Any) -> dict[str, Any]:
+        return {"producer_id": wanted.producer_id, "topics": Each(of_topic, wanted.topics)}
+
+    return {"markers": Each(of_marker, request.markers)}
+
+
+# -- DescribeProducers
+
+
+def describe_producers(
+    context: RequestContext, header: RequestHeader, request: Any
+) -> Steps[Values]:
+    """What each asked partition knows of its producers; any replica may be asked."""
+    topics: list[dict[str, Any]] = []
+    counter = StepCounter(PARTITIONS_PER_STEP)
+    for topic in request.topics:
+        partitions: list[dict[str, Any]] = []
+        topics.append({"name": topic.name, "partitions": partitions})
+        if counter.ends_step():
+            yield
+        for index in topic.partition_indexes:
+            try:
+                found = yield from _producers(context, topic.name, index)
+                answer = {"partition_index": index, "error_code": 0, "active_producers": found}
+            except KafkaError as error:
+                answer = _failed(index, error)
+            partitions.append(answer)
+            if counter.ends_step():
+                yield
+    return {"topics": topics}
+
+
+def _producers(context: RequestContext, topic: str, index: int) -> Steps[list[dict[str, Any]]]:
+    if reason := why_invalid(topic):
+        raise InvalidTopicException(reason)
+    if topic not in context.broker.state.topics:
+        raise UnknownTopicOrPartition
+    partition = context.broker.replicas.partition(topic, index)
+    producers: list[dict[str, Any]] = []
+    for entry in partition.log.producer_state.entries():
+        producers.append(
+            {
+                "producer_id": entry.producer_id,
+                "producer_epoch": entry.epoch,
+                "last_sequence": entry.last_sequence,
+                "last_timestamp": entry.last_timestamp,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "current_txn_start_offset": entry.transaction_first_offset,
+            }
+        )
+        if len(producers) % PRODUCERS_PER_STEP == 0:
+            yield
+    return producers
+
+
+def _failed(index: int, error: KafkaError) -> dict[str, Any]:
+    message = str(error) if str(error) != error.code.sentence else None
+    return {
+        "partition_index": index,
+        "error_code": error.number,
+        "error_message": message,
+        "active_producers": [],
+    }
+
+
+def _describe_error(request: Any, error: KafkaError) -> Values:
+    def of_topic(topic: Any) -> dict[str, Any]:
+        failed = partial(_failed, error=error)
+        return {"name": topic.name, "partitions": Each(failed, topic.partition_indexes)}
+
+    return {"topics": Each(of_topic, request.topics)}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of the dispatch table."""
+    return (
+        control_api(WRITE_TXN_MARKERS, (1, 2), write_txn_markers, _markers_error),
+        control_api(DESCRIBE_PRODUCERS, (0, 0), describe_producers, _describe_error),
+    )

@@ -1,0 +1,259 @@
+"""What transactional producers ask of their coordinator (KIP-98), and producer ids for all.
+
+InitProducerId 0-6      v3 carries the producer's id and epoch (KIP-360), v4 may answer
+                        PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890), v6 opens
+                        and keeps prepared transactions (KIP-939)
+AddPartitionsToTxn 0-5  0-3 are for clients, 4-5 for brokers: any number of transactions, and
+                        verification (KIP-890)
+AddOffsetsToTxn 0-4     the partition of __consumer_offsets that holds the group
+EndTxn 0-5              v5 raises the producer's epoch and answers the next one (KIP-890)
+
+Without a transactional id any broker gives out a fresh producer id with epoch 0, whatever the
+producer had before, as in Kafka. A request that is late (KAFKA-17754) closes its connection.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from ....coordinator.sharding import shard_for
+from ....coordinator.transactions.connection_fence import StaleConnection
+from ....coordinator.transactions.messages import TopicPartition, VerifyTransaction
+from ....wire.errors import CoordinatorLoadInProgress, ErrorCode, InvalidRequest, KafkaError
+from ....wire.framing import RequestHeader
+from ....wire.messages.control import Each
+from ....wire.steps import StepCounter, Steps, made
+from ...groups.coordinator import OFFSETS_TOPIC
+from ...listener.dispatch import Api, CloseConnection, RequestContext, Values, control_api
+from ...services import BrokerServices
+
+INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TRANSACTION = 22, 24, 25, 26
+PATIENCE_MS = 1000  # then the client is told to come again: no block of ids could be had
+NONE = -1
+BROKERS_ASK_FROM = 4  # AddPartitionsToTxn
+TRANSACTIONS_A_TURN = 20
+EPOCH_RAISED_FROM = 5  # EndTxn
+# Clients before these versions know no PRODUCER_FENCED.
+FENCED_KNOWN_FROM = {INIT_PRODUCER_ID: 4, ADD_PARTITIONS: 2, ADD_OFFSETS: 2, END_TRANSACTION: 2}
+
+
+async def init_producer_id(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """A producer id and epoch for a new session."""
+    producer_id = getattr(request, "producer_id", NONE)
+    producer_epoch = getattr(request, "producer_epoch", NONE)
+    if (producer_id == NONE) != (producer_epoch == NONE):
+        raise InvalidRequest("A producer id and its epoch are given together or not at all.")
+    broker = context.broker
+    if request.transactional_id is None:
+        return {"producer_id": await _fresh_producer_id(broker), "producer_epoch": 0}
+    try:
+        answer = await broker.transactions.init_producer_id(
+            request.transactional_id,
+            request.transaction_timeout,
+            expected=None if producer_id == NONE else (producer_id, producer_epoch),
+            enables_two_phase_commit=getattr(request, "enable2_pc", False),
+            keeps_prepared=getattr(request, "keep_prepared_txn", False),
+            connection_id=context.connection_id,
+        )
+    except StaleConnection as reason:
+        raise CloseConnection(str(reason)) from reason
+    return {
+        "error_code": _known(answer.error, header),
+        "producer_id": answer.producer_id,
+        "producer_epoch": answer.producer_epoch,
+        "ongoing_txn_producer_id": answer.ongoing[0],
+        "ongoing_txn_producer_epoch": answer.ongoing[1],
+    }
+
+
+async def add_partitions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Make partitions part of a transaction, or say whether they are."""
+    work, name = context.broker.work, "AddPartitionsToTxn"
+    if header.api_version >= BROKERS_ASK_FROM:
+        results: list[Values] = []
+        for each in request.transactions:
+            errors = await _errors_for_broker(context, header, each)
+            topics = await work.finish(name, _results(each.topics, errors))
+            results.append({"transactional_id": each.transactional_id, "topic_results": topics})
+            if len(results) % TRANSACTIONS_A_TURN == 0:
+                await work.run(name, made(len, [()], at_a_step=1))
+        return {"results_by_transaction": results}
+    partitions = await work.finish(name, _partitions(request.v3_and_below_topics))
+    errors = await work.finish(name, _kept_out(context.broker, partitions, is_client=True))
+    if not errors:
+        try:
+            error = await context.broker.transactions.add_partitions(
+                request.v3_and_below_transactional_id,
+                request.v3_and_below_producer_id,
+                request.v3_and_below_producer_epoch,
+                partitions,
+                connection_id=context.connection_id,
+            )
+        except StaleConnection as reason:
+            raise CloseConnection(str(reason)) from reason
+        errors = [_known(error, header)] * len(partitions)
+    results = await work.finish(name, _results(request.v3_and_below_topics, errors))
+    return {"results_by_topic_v3_and_below": results}
+
+
+async def add_offsets(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Make a group's committed offsets part of a transaction."""
+    broker = context.broker
+    topic = broker.state.topics.get(OFFSETS_TOPIC)
+    count = broker.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+    try:
+        error = await broker.transactions.add_partitions(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [(OFFSETS_TOPIC, shard_for(request.group_id, count))],
+            connection_id=context.connection_id,
+        )
+    except StaleConnection as reason:
+        raise CloseConnection(str(reason)) from reason
+    return {"error_code": _known(error, header)}
+
+
+async def end_transaction(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    """Commit or abort; answered as soon as that is decided for good."""
+    try:
+        answer = await context.broker.transactions.end_transaction(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            is_commit=request.committed,
+            raises_epoch=header.api_version >= EPOCH_RAISED_FROM,
+            connection_id=context.connection_id,
+            waited_ms=context.waited_ms(),
+        )
+    except StaleConnection as reason:
+        raise CloseConnection(str(reason)) from reason
+    return {
+        "error_code": _known(answer.error, header),
+        "producer_id": answer.producer_id,
+        "producer_epoch": answer.producer_epoch,
+    }
+
+
+async def _fresh_producer_id(broker: BrokerServices) -> int:
+    try:
+        return await broker.controller.next_producer_id(broker.broker_epoch, timeout_ms=PATIENCE_MS)
+    except KafkaError as error:
+        raise CoordinatorLoadInProgress(f"No producer id yet: {error}") from error
+
+
+async def _errors_for_broker(
+    context: RequestContext, header: RequestHeader, transaction: Any
+) -> list[int]:
+    """As Kafka's brokers ask one another; ours use their own link (`TransactionVerifier`)."""
+    work, name = context.broker.work, "AddPartitionsToTxn"
+    partitions = await work.finish(name, _partitions(transaction.topics))
+    keeping_out = _kept_out(context.broker, partitions, is_client=False)
+    if errors := await work.finish(name, keeping_out):
+        return errors
+    reply = await context.broker.transactions.verify(
+        VerifyTransaction(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            tuple(partitions),
+            adds=not transaction.verify_only,
+        )
+    )
+    if reply.error:
+        return [_known(reply.error, header)] * len(partitions)
+    return list(reply.errors)
+
+
+def _partitions(topics: Iterable[Any]) -> Steps[list[TopicPartition]]:
+    return named_partitions((topic.name, topic.partitions) for topic in topics)
+
+
+def named_partitions(
+    topics: Iterable[tuple[str, Sequence[int]]],
+) -> Steps[list[TopicPartition]]:
+    """Each partition of topics with their partitions, in steps."""
+    partitions: list[TopicPartition] = []
+    counter = StepCounter()
+    for name, indexes in topics:
+        for index in indexes:
+            partitions.append((name, index))
+            if counter.ends_step():
+                yield
+        if counter.ends_step():
+            yield
+    return partitions
+
+
+def _kept_out(
+    broker: BrokerServices, partitions: Sequence[TopicPartition], *, is_client: bool
+) -> Steps[list[int]]:
+    """One partition that does not exist, or that no client may write to, keeps the others out,
+    too; empty if there is none."""
+    errors = yield from made(lambda each: _own_error(broker, each, is_client), partitions)
+    if not any(errors):
+        return []
+    return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
+
+
+def _own_error(broker: BrokerServices, partition: TopicPartition, is_client: bool) -> int:
+    topic = broker.state.topics.get(partition[0])
+    if topic is not None and topic.is_internal and is_client:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # as Kafka says; offsets have their own request
+    if broker.state.partition(*partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def _results(topics: Iterable[Any], errors: Iterable[int]) -> Steps[list[Values]]:
+    remaining = iter(errors)
+
+    def answer(topic: Any) -> Values:
+        of_topic = list(
+            zip(topic.partitions, islice(remaining, len(topic.partitions)), strict=True)
+        )
+        return {"name": topic.name, "results_by_partition": Each(_result, of_topic)}
+
+    return (yield from made(answer, topics))
+
+
+def _result(outcome: tuple[int, int]) -> dict[str, int]:
+    return {"partition_index": outcome[0], "partition_error_code": outcome[1]}
+
+
+def _known(error: int, header: RequestHeader) -> int:
+    """The error as clients of this version know it."""
+    is_old = header.api_version < FENCED_KNOWN_FROM[header.api_key]
+    if error == ErrorCode.PRODUCER_FENCED and is_old:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+def _refuse_identity(request: Any, error: KafkaError) -> Values:
+    return {"error_code": error.number, "producer_id": NONE, "producer_epoch": NONE}
+
+
+def _refuse_partitions(request: Any, error: KafkaError) -> Values:
+    if hasattr(request, "transactions"):
+        return {"error_code": error.number}
+    topics = request.v3_and_below_topics
+
+    def failed(topic: Any) -> Values:
+        of_topic = [(index, error.number) for index in topic.partitions]
+        return {"name": topic.name, "results_by_partition": Each(_result, of_topic)}
+
+    return {"results_by_topic_v3_and_below": Each(failed, topics)}
+
+
+def _refuse(request: Any, error: KafkaError) -> Values:
+    return {"error_code": error.number}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(INIT_PRODUCER_ID, (0, 6), init_producer_id, _refuse_identity),
+        control_api(ADD_PARTITIONS, (0, 5), add_partitions, _refuse_partitions),
+        control_api(ADD_OFFSETS, (0, 4), add_offsets, _refuse),
+        control_api(END_TRANSACTION, (0, 5), end_transaction, _refuse_identity),
+    )

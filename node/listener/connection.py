@@ -1,0 +1,374 @@
+"""One client's connection: frames in, answers out, in the order of the requests.
+
+The rule of order (Kafka mutes a channel while it handles its request): a request starts when all
+earlier ones of its connection are answered. Produces alone may start behind produces, up to
+PIPELINED_MAX of them, since they are appended in order and their answers wait for replicas; their
+answers still leave in order. Whatever may not start yet waits here, and meanwhile the socket is
+not read, so a client can make us hold one read's worth of requests and no more.
+
+The same brake is used when the client does not take its answers (the transport's write buffer is
+full) and when all connections together hold too much memory.
+"""
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from ...wire.framing import FrameReceiver
+from ...wire.primitives import MalformedFrame
+from .dispatch import Api, Buffer, CloseConnection, PendingAnswer, RequestContext
+
+if TYPE_CHECKING:
+    from .server import KafkaServer
+
+PIPELINED_MAX = 64
+REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
+WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that nobody counts
+SIZE_PREFIX_BYTES = 4
+PASSING_SILENCE_MAX_S = 2.0
+TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux; its first byte is the state
+TCP_ESTABLISHED = 1
+TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11  # where the kernel says how many ms ago that was
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one connection; the server makes it, the event loop drives it.
+
+    Seconds are those of the server's coarse monotonic clock (`now_s`, about one second exact).
+    """
+
+    __slots__ = (
+        "_frames",
+        "_held_bytes",
+        "_in_flight",
+        "_is_advance_due",
+        "_is_pipelining",
+        "_is_reading_paused",
+        "_is_writing_paused",
+        "_receiver",
+        "_server",
+        "_transport",
+        "_unframed_bytes",
+        "_unsent_bytes",
+        "_waits_for_budget",
+        "_writing",
+        "closing_since_s",
+        "context",
+        "last_active_s",
+        "partial_since_s",
+        "peer_host",
+        "stalled_since_s",
+    )
+
+    def __init__(self, server: "KafkaServer") -> None:
+        self._server = server
+        self._receiver = FrameReceiver(server.limits.request_bytes_max, server.spare_buffers)
+        self._transport: asyncio.Transport | None = None
+        self._frames: deque[memoryview] = deque()
+        self._in_flight: deque[tuple[list[Buffer] | PendingAnswer | None, int]] = deque()
+        self._is_pipelining = False  # those in flight are produces
+        self._is_advance_due = False
+        self._held_bytes = 0  # of requests that are not answered, complete or not
+        self._unframed_bytes = 0  # of the request that is not complete
+        self._unsent_bytes = 0
+        self._writing: list[Buffer] = []  # while the transport is given them
+        self._is_reading_paused = False
+        self._is_writing_paused = False
+        self._waits_for_budget = False
+        self.context: RequestContext | None = None
+        self.peer_host = ""
+        self.last_active_s = server.now_s
+        self.partial_since_s: float | None = None
+        self.stalled_since_s: float | None = None
+        self.closing_since_s: float | None = None
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether anything is waiting for its turn or for its answer."""
+        return bool(self._in_flight or self._frames)
+
+    # -- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask the server whether there is room."""
+        # uvloop's transports do not derive from asyncio's classes.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        peer_socket = transport.get_extra_info("socket")
+        if peer_socket is not None:
+            peer_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = peer[0] if isinstance(peer, tuple) else ""
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        self.context = self._server.admit(self)
+        if self.context is None:
+            self.closing_since_s = self._server.now_s
+            transport.abort()
+        elif peer_socket is not None:
+            self.context.waited_ms = partial(since_last_data_ms, peer_socket)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of all that was held; nobody waits for our answers any more."""
+        self.closing_since_s = self.closing_since_s or self._server.now_s
+        in_flight, self._in_flight = self._in_flight, deque()
+        self._frames.clear()
+        for answer, _ in in_flight:
+            if isinstance(answer, PendingAnswer):
+                answer.abandon()
+        budget = self._server.budget
+        budget.forget(self)
+        budget.release(self._held_bytes + self._unsent_bytes)
+        self._held_bytes = self._unsent_bytes = 0
+        self._server.forget(self)
+        if self.context is not None:
+            self.context.is_closed = True
+            for callback in list(self.context.on_close):
+                callback()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes shall go."""
+        return self._receiver.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came: complete requests start, in order."""
+        server = self._server
+        self.last_active_s = server.now_s
+        self._held_bytes += nbytes
+        server.budget.held_bytes += nbytes
+        try:
+            frames = self._receiver.buffer_updated(nbytes)
+        except MalformedFrame as error:
+            self.close(str(error))
+            return
+        if self.closing_since_s is not None:
+            return
+        unframed = self._unframed_bytes + nbytes
+        for frame in frames:
+            unframed -= len(frame) + SIZE_PREFIX_BYTES
+        self._unframed_bytes = unframed
+        if not unframed:
+            self.partial_since_s = None
+        elif frames or self.partial_since_s is None:
+            self.partial_since_s = server.now_s
+        if frames:
+            server.budget.finished_request(self)
+            self._frames.extend(frames)
+            self._advance()
+        self._steer_reading()
+
+    def eof_received(self) -> None:
+        """The client is done; nobody will read what is still to come."""
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers: start nothing more for it."""
+        assert self._transport is not None
+        self._is_writing_paused = True
+        self.stalled_since_s = self._server.now_s
+        # The transport keeps an answer whole until its last byte is sent.
+        answer_bytes = sum(map(len, self._writing))
+        self._unsent_bytes = max(answer_bytes, self._transport.get_write_buffer_size())
+        self._server.budget.hold(self._unsent_bytes)
+
+    def resume_writing(self) -> None:
+        """It took them."""
+        self._is_writing_paused = False
+        self.stalled_since_s = None
+        self.last_active_s = self._server.now_s
+        unsent, self._unsent_bytes = self._unsent_bytes, 0
+        self._server.budget.release(unsent)
+        self._advance_soon()
+
+    # -- called by the server
+
+    @property
+    def can_finish(self) -> bool:
+        """See `memory_budget.Holder`."""
+        return bool(self._unframed_bytes) and not self._frames and not self._is_writing_paused
+
+    def budget_allows(self) -> None:
+        """There is memory again."""
+        self._waits_for_budget = False
+        self.last_active_s = self._server.now_s
+        self._steer_reading()
+
+    def stop_reading(self) -> None:
+        """The server stops: take no more requests; those that were received are answered."""
+        self._steer_reading()
+
+    def is_late(self, now_s: float, receive_timeout_s: float) -> bool:
+        """Whether the client began a request and does not finish it.
+
+        One that may finish although memory is short must not dawdle: others wait for its place.
+        """
+        if self.partial_since_s is None or self._is_reading_paused:
+            return False
+        if self._server.budget.is_passing(self):
+            return now_s - self.last_active_s > PASSING_SILENCE_MAX_S
+        return now_s - self.partial_since_s > receive_timeout_s
+
+    def is_deserted(self) -> bool:
+        """Whether the client is gone, which a socket that is not read does not tell by itself."""
+        if not self._is_reading_paused or self._transport is None:
+            return False
+        peer = self._transport.get_extra_info("socket")
+        if peer is None or TCP_INFO is None or self._transport.is_closing():
+            return False
+        return peer.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 1)[0] != TCP_ESTABLISHED
+
+    def close(self, reason: str) -> None:
+        """Close this connection; what is written already may still leave."""
+        if self.closing_since_s is None:
+            self.closing_since_s = self._server.now_s
+            self._frames.clear()
+            self._server.note_closed(self, reason)
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self) -> None:
+        """End it now, and drop what is unsent."""
+        self.closing_since_s = self.closing_since_s or self._server.now_s
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- requests, in order
+
+    def _advance(self) -> None:
+        """Start what may start."""
+        server, frames, in_flight = self._server, self._frames, self._in_flight
+        started = 0
+        try:
+            while frames and not self._is_writing_paused and self.closing_since_s is None:
+                frame = frames[0]
+                api = server.dispatcher.find(frame)
+                if in_flight and not self._may_overtake_answers(api):
+                    return
+                if started == REQUESTS_AT_A_STRETCH or server.share.is_spent():
+                    self._advance_soon()
+                    return
+                started += 1
+                frames.popleft()
+                assert self.context is not None
+                answer = server.dispatcher.dispatch(self.context, api, frame)
+                size_bytes = len(frame) + SIZE_PREFIX_BYTES
+                del frame
+                if in_flight or (isinstance(answer, PendingAnswer) and not answer.is_done):
+                    self._is_pipelining = api is not None and api.is_pipelined
+                    in_flight.append((answer, size_bytes))
+                    if isinstance(answer, PendingAnswer):
+                        answer.notify(self._answers_changed)
+                else:
+                    self._send_now(answer)
+                    self._release(size_bytes)
+                server.share.ended()
+        except CloseConnection as reason:
+            server.share.ended()
+            self.close(str(reason))
+
+    def _may_overtake_answers(self, api: Api | None) -> bool:
+        return (
+            api is not None
+            and api.is_pipelined
+            and self._is_pipelining
+            and len(self._in_flight) < PIPELINED_MAX
+        )
+
+    def _send_now(self, answer: list[Buffer] | PendingAnswer | None) -> None:
+        if isinstance(answer, PendingAnswer):
+            if answer.close_reason is not None:
+                raise CloseConnection(answer.close_reason)
+            answer = answer.buffers
+        if answer:
+            self._write(answer)
+
+    def _answers_changed(self) -> None:
+        """Some answer is there: send all that no earlier one holds up."""
+        if self.closing_since_s is not None:
+            return
+        ready: list[Buffer] = []
+        released = 0
+        close_reason = None
+        in_flight = self._in_flight
+        while in_flight:
+            answer, size_bytes = in_flight[0]
+            if isinstance(answer, PendingAnswer):
+                if not answer.is_done:
+                    break
+                if answer.close_reason is not None:
+                    close_reason = answer.close_reason
+                    break
+                answer = answer.buffers
+            in_flight.popleft()
+            released += size_bytes
+            if answer:
+                ready += answer
+        if ready:
+            self._write(ready)
+        if released:
+            self.last_active_s = self._server.now_s
+            self._release(released)
+            self._advance_soon()
+        if close_reason is not None:
+            self.close(close_reason)
+
+    def _write(self, buffers: list[Buffer]) -> None:
+        transport = self._transport
+        # A reset is known to the transport before it is told to us.
+        if transport is not None and not transport.is_closing():
+            self._writing = buffers
+            transport.writelines(buffers)
+            self._writing = []
+
+    def _advance_soon(self) -> None:
+        """Start waiting requests, but not from inside another request's handler."""
+        if (self._frames or self._is_reading_paused) and not self._is_advance_due:
+            self._is_advance_due = True
+            self._server.share.put(self._advance_now)
+
+    def _advance_now(self) -> None:
+        self._is_advance_due = False
+        if self.closing_since_s is None:
+            self._advance()
+            self._steer_reading()
+
+    def _release(self, size_bytes: int) -> None:
+        self._held_bytes -= size_bytes
+        self._server.budget.release(size_bytes)
+
+    def _steer_reading(self) -> None:
+        """Read the socket exactly when there is a use for what comes."""
+        transport = self._transport
+        if transport is None or self.closing_since_s is not None or transport.is_closing():
+            return
+        budget = self._server.budget
+        if not self._waits_for_budget and budget.held_bytes > budget.limit_bytes:
+            self._waits_for_budget = budget.must_wait(self, self._held_bytes)
+        pause = (
+            bool(self._frames)
+            or self._is_writing_paused
+            or self._waits_for_budget
+            or self._server.is_stopping
+        )
+        if pause != self._is_reading_paused:
+            self._is_reading_paused = pause
+            if pause:
+                transport.pause_reading()
+            else:
+                if self.partial_since_s is not None:
+                    self.partial_since_s = self._server.now_s
+                transport.resume_reading()
+
+
+def since_last_data_ms(peer: socket.socket) -> int:
+    """How long the newest bytes of a connection have been here, in the kernel too; 0 unknown."""
+    if TCP_INFO is None:
+        return 0
+    size_bytes = TCP_INFO_LAST_DATA_RECEIVED + 4
+    try:
+        info = peer.getsockopt(socket.IPPROTO_TCP, TCP_INFO, size_bytes)
+    except OSError:  # closed meanwhile
+        return 0
+    if len(info) < size_bytes:
+        return 0
+    return struct.unpack_from("=I", info, TCP_INFO_LAST_DATA_RECEIVED)[0]

@@ -1,0 +1,395 @@
+"""From a frame to its handler, and from what a handler says to the bytes of an answer.
+
+A handler gets the connection's context, the header, and the body, and says one of four things:
+  a list of buffers      the body of the answer: the fast path, nothing else is made
+  a `PendingAnswer`      the answer comes later, through a callback; order is the connection's care
+  a coroutine            for slow administration; it returns what a handler returns
+  None                   there is no answer (a produce with acks=0)
+It may raise `CloseConnection`. A KafkaError, or anything unexpected, becomes the answer that the
+row's `on_error` makes of it: here, and nowhere else, exceptions turn into codes.
+
+Which APIs and versions are served is the table given at start; ApiVersions shows that table.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import iscoroutine, isgenerator
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ...wire.errors import KafkaError, UnknownServerError
+from ...wire.framing import (
+    RequestHeader,
+    decode_request_header,
+    encode_response_header,
+    frame_response,
+    peek_api,
+)
+from ...wire.messages import control
+from ...wire.messages.apis import API_NAMES
+from ...wire.primitives import MalformedFrame
+from ...wire.steps import Steps
+from .large_requests import ClientGone, LargeRequests
+from .memory_budget import MemoryBudget
+
+if TYPE_CHECKING:
+    from ..handlers.produce.verification_queue import ProduceLine
+    from ..services import BrokerServices
+
+Buffer = bytes | bytearray | memoryview
+API_VERSIONS = 18
+UNSUPPORTED_VERSION = 35
+BODY_AT_ONCE_BYTES_MAX = 8 * 1024  # of a request; 5 ms where its entries have three bytes
+BYTE_S = 0.5e-6  # what a byte of a request costs at most, about
+ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
+
+
+class CloseConnection(Exception):
+    """The connection cannot go on: its bytes make no sense, or an acks=0 produce failed."""
+
+
+class PendingAnswer:
+    """An answer that is not there yet.
+
+    The handler keeps it and calls `complete` (or `abort`) once, from the event loop; that may be
+    before it returns. `on_abandon` is called when the connection is gone before that; then
+    nobody needs the answer, and completing it does nothing.
+    """
+
+    __slots__ = (
+        "_on_done",
+        "_response_header",
+        "buffers",
+        "close_reason",
+        "is_done",
+        "on_abandon",
+    )
+
+    def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
+        self.on_abandon = on_abandon
+        self.is_done = False
+        self.buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
+        self.close_reason: str | None = None
+        self._response_header: bytes | None = None
+        self._on_done: Callable[[], None] | None = None
+
+    def complete(self, body: list[Buffer] | None) -> None:
+        """Give the body of the answer, or None when there is to be none."""
+        assert not self.is_done, "a request is answered once"
+        self.is_done = True
+        self.on_abandon = None
+        self.buffers = body
+        if self._response_header is not None:
+            self._frame()
+        if self._on_done is not None:
+            on_done, self._on_done = self._on_done, None
+            on_done()
+
+    def abort(self, reason: str) -> None:
+        """Close the connection instead of answering: an acks=0 produce failed, and the like."""
+        self.close_reason = reason
+        self.complete(None)
+
+    def bind(self, response_header: bytes) -> None:
+        """Say how the answer begins; the dispatcher's part."""
+        self._response_header = response_header
+        if self.is_done:
+            self._frame()
+
+    def notify(self, on_done: Callable[[], None]) -> None:
+        """Say whom completion concerns; the connection's part."""
+        self._on_done = on_done
+
+    def abandon(self) -> None:
+        """The connection is gone."""
+        self._on_done = None
+        if not self.is_done and self.on_abandon is not None:
+            on_abandon, self.on_abandon = self.on_abandon, None
+            on_abandon()
+
+    def _frame(self) -> None:
+        if self.buffers is not None and self._response_header is not None:
+            self.buffers = frame_response(self._response_header, self.buffers)
+
+
+@dataclass(slots=True, eq=False)
+class RequestContext:
+    """What a handler knows of the connection; one for each, for its whole life.
+
+    `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
+    told (KIP-511): name, version. `produce_line` is there while produces wait to be verified.
+    `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
+    is that of all connections. `is_closed` before the callbacks of `on_close` are called.
+    """
+
+    broker: "BrokerServices"
+    connection_id: int
+    peer_host: str
+    listener: str = "PLAINTEXT"
+    client_software: tuple[str, str] = ("unknown", "unknown")
+    table: Mapping[int, "Api"] = field(default_factory=dict)
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+    is_closed: bool = False
+    produce_line: "ProduceLine | None" = None
+    waited_ms: Callable[[], int] = lambda: 0
+    budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
+    connected_at_ms: int = 0
+
+    @property
+    def age_ms(self) -> int:
+        """For how long the client is connected."""
+        return self.broker.clock.monotonic_ms() - self.connected_at_ms
+
+
+Outcome = list[Buffer] | PendingAnswer | None
+Handler = Callable[[RequestContext, RequestHeader, memoryview], Outcome | Awaitable[Outcome]]
+ErrorHandler = Callable[[RequestContext, RequestHeader, memoryview, KafkaError], Outcome]
+
+
+class Api(NamedTuple):
+    """One row of the table: an API, the versions of it that are served, and by what.
+
+    A pipelined API may start while earlier requests of its connection wait for their answers, if
+    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. What
+    ends with its client decides nothing: when the connection is gone, its coroutine is cancelled.
+    Without `on_error` an error that the handler did not turn into an answer closes the connection.
+    """
+
+    key: int
+    min_version: int
+    max_version: int
+    handle: Handler
+    on_error: ErrorHandler | None = None
+    is_pipelined: bool = False
+    advertised_from: int | None = None
+    ends_with_client: bool = False
+
+
+Values = Mapping[str, Any]
+Decide = Callable[
+    [RequestContext, RequestHeader, Any], Values | Coroutine[Any, Any, Values] | Steps[Values]
+]
+
+
+def control_api(
+    key: int,
+    versions: tuple[int, int],
+    decide: Decide,
+    on_error: Callable[[Any, KafkaError], Values],
+) -> Api:
+    """A row for an API of the control plane, whose messages the codec library carries.
+
+    decide: (context, header, request) -> the fields of the answer, or a coroutine of them, or
+    steps (`wire.steps`): what is done at their first yield is answered at once, else they go on in
+    slices. So do decoding a large request and encoding a long answer.
+    on_error: (request, error) -> the fields of the answer that says so, in Kafka's shape.
+    """
+
+    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
+        values: Any
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:
+            return handle_large(context, header, body)
+        version = header.api_version
+        request = control.decode_request(key, version, body)
+        try:
+            values = decide(context, header, request)
+            if isgenerator(values):
+                is_done, values = begin_steps(cast("Steps[Values]", values))
+                if not is_done:
+                    values = context.broker.work.run(API_NAMES[key], values)
+                    return finish(context, request, values, version)
+            elif iscoroutine(values):
+                return finish(context, request, values, version)
+        except KafkaError as error:
+            values = on_error(request, error)
+        encoded = control.encode_short_response(key, version, values)
+        return encode_large(context, values, version) if encoded is None else [encoded]
+
+    async def finish(
+        context: RequestContext, request: Any, values: Awaitable[Values], version: int
+    ) -> list[Buffer]:
+        try:
+            known = await values
+        except KafkaError as error:
+            known = on_error(request, error)
+        await context.broker.work.share.room()
+        encoded = control.encode_short_response(key, version, known)
+        return await encode_large(context, known, version) if encoded is None else [encoded]
+
+    async def encode_large(context: RequestContext, values: Any, version: int) -> list[Buffer]:
+        steps = control.encode_response_steps(key, version, values)
+        return [await context.broker.work.run(API_NAMES[key], steps)]
+
+    async def handle_large(
+        context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Buffer]:
+        async with large_requests.turn(context, len(body)) as place:
+            version, work, name = header.api_version, context.broker.work, API_NAMES[key]
+            request = await work.run(name, control.decode_request_steps(key, version, body))
+            try:
+                values: Any = decide(context, header, request)
+                if isgenerator(values):
+                    values = await work.run(name, cast("Steps[Values]", values))
+                elif iscoroutine(values):
+                    values = await place.decided(values)
+            except KafkaError as error:
+                values = on_error(request, error)
+            return await encode_large(context, values, version)
+
+    def answer_error(
+        context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
+    ) -> list[Buffer]:
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:  # a refusal is handled above
+            raise CloseConnection(f"{API_NAMES[key]} failed: {error}")
+        request = control.decode_request(key, header.api_version, body)
+        return [control.encode_response(key, header.api_version, on_error(request, error))]
+
+    large_requests = LargeRequests()
+    return Api(key, *versions, handle, answer_error)
+
+
+def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
+    """(True, the result) of steps that are done at their first yield, else (False, the steps)."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        return True, end.value
+    return False, steps
+
+
+def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+
+
+class Dispatcher:
+    """Finds the handler of a frame and sees to it that something comes of it."""
+
+    def __init__(self, apis: Iterable[Api], log: logging.Logger) -> None:
+        self.table = {api.key: api for api in apis}
+        self._served = {
+            (api.key, version): api
+            for api in self.table.values()
+            for version in range(api.min_version, api.max_version + 1)
+        }
+        self._log = log
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def find(self, frame: memoryview) -> Api | None:
+        """The API of a frame; None for a version of ApiVersions that we do not know.
+
+        Raises CloseConnection for anything else that is not served.
+        """
+        if len(frame) < 8:
+            raise CloseConnection("a request is shorter than its header")
+        asked = peek_api(frame)
+        api = self._served.get(asked)
+        if api is None and asked[0] != API_VERSIONS:
+            raise CloseConnection(f"API {asked[0]} version {asked[1]} is not served")
+        return api
+
+    def dispatch(
+        self, context: RequestContext, api: Api | None, frame: memoryview
+    ) -> list[Buffer] | PendingAnswer | None:
+        """Handle a frame: what is to be sent, framed, now or later, or None for nothing.
+
+        Raises CloseConnection.
+        """
+        if api is None:
+            return self._refuse_api_versions(frame)
+        try:
+            header = decode_request_header(frame)
+        except KafkaError as error:
+            raise CloseConnection(f"a request header makes no sense: {error}") from error
+        body = frame[header.body_offset :]
+        response_header = encode_response_header(
+            header.api_key, header.api_version, header.correlation_id
+        )
+        try:
+            outcome = api.handle(context, header, body)
+        except Exception as error:
+            outcome = self._answer_error(context, api, header, body, error)
+        if type(outcome) is list:
+            return frame_response(response_header, outcome)
+        if outcome is None:
+            return None
+        if not isinstance(outcome, PendingAnswer):
+            outcome = self._run(context, api, header, body, outcome)  # type: ignore[arg-type]
+        outcome.bind(response_header)
+        return outcome
+
+    def _run(
+        self,
+        context: RequestContext,
+        api: Api,
+        header: RequestHeader,
+        body: memoryview,
+        coroutine: Coroutine[Any, Any, Outcome],
+    ) -> PendingAnswer:
+        """Let a coroutine work; its client may go, the decision that it asked for goes on."""
+        pending = PendingAnswer()
+        if len(body) <= BODY_AT_ONCE_BYTES_MAX:
+            context.broker.work.share.charge(len(body) * BYTE_S)
+
+        async def run() -> None:
+            try:
+                try:
+                    outcome = await coroutine
+                except Exception as error:
+                    outcome = self._answer_error(context, api, header, body, error)
+            except CloseConnection as reason:
+                pending.abort(str(reason))
+                return
+            assert not isinstance(outcome, PendingAnswer)
+            pending.complete(outcome)
+
+        task = asyncio.get_running_loop().create_task(run())
+        if api.ends_with_client:
+            pending.on_abandon = partial(_end, task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return pending
+
+    def _answer_error(
+        self,
+        context: RequestContext,
+        api: Api,
+        header: RequestHeader,
+        body: memoryview,
+        error: Exception,
+    ) -> Outcome:
+        if isinstance(error, CloseConnection):
+            raise error
+        if isinstance(error, ClientGone):
+            raise CloseConnection("its client is gone") from error
+        if isinstance(error, MalformedFrame):
+            raise CloseConnection(f"API {header.api_key}: {error}") from error
+        if not isinstance(error, KafkaError):
+            self._log.error(
+                "API %d version %d failed: %r", header.api_key, header.api_version, error,
+                exc_info=error,
+            )  # fmt: skip
+            error = UnknownServerError()
+        if api.on_error is None:
+            raise CloseConnection(f"API {header.api_key} failed: {error}") from error
+        return api.on_error(context, header, body, error)
+
+    def _refuse_api_versions(self, frame: memoryview) -> list[Buffer]:
+        """KIP-511: version 0, error 35, and our own range, so that the client can ask again."""
+        api = self.table.get(API_VERSIONS)
+        if api is None:
+            raise CloseConnection("ApiVersions is not served")
+        correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        values = {
+            "error_code": UNSUPPORTED_VERSION,
+            "api_keys": [
+                {
+                    "api_key": API_VERSIONS,
+                    "min_version": api.min_version,
+                    "max_version": api.max_version,
+                }
+            ],
+        }
+        body = control.encode_response(API_VERSIONS, 0, values)
+        return frame_response(encode_response_header(API_VERSIONS, 0, correlation_id), [body])

@@ -1,0 +1,205 @@
+"""The listener: who may connect, how much all may hold, and who must go.
+
+A sweep once a second closes what is idle, what does not finish its request, and, when memory is
+short, who does not take his answers. Nothing here logs a line for each request; lines that a
+client can provoke are cut off after ten a minute.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from ..config.broker_config import BrokerConfig
+from ..environment import listening_socket
+from ..rate_limited_log import LimitedLog
+from .connection import Connection
+from .dispatch import Dispatcher, RequestContext
+from .memory_budget import MemoryBudget
+
+if TYPE_CHECKING:
+    from ..services import BrokerServices
+
+SWEEP_INTERVAL_S = 1.0
+CLOSING_MAX_S = 5.0  # a closing connection may flush so long
+STALLED_MAX_S = 5.0  # when memory is short, unsent answers may wait so long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """The bounds of a listener; names and defaults are those of BrokerConfig."""
+
+    request_bytes_max: int = 104_857_600
+    held_bytes_max: int = 64 * 1024 * 1024
+    connections_max: int = 2000
+    connections_max_per_ip: int = 200
+    idle_max_s: float = 600.0
+    receive_timeout_s: float = 30.0
+    backlog: int = 1024
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "ServerLimits":
+        """The limits that a broker's configuration sets."""
+        return cls(
+            request_bytes_max=config.socket_request_max_bytes,
+            held_bytes_max=config.queued_max_request_bytes,
+            connections_max=config.max_connections,
+            connections_max_per_ip=config.max_connections_per_ip,
+            idle_max_s=config.connections_max_idle_ms / 1000,
+            receive_timeout_s=config.request_receive_timeout_ms / 1000,
+            backlog=config.socket_listen_backlog_size,
+        )
+
+
+class KafkaServer:
+    """Accepts clients and answers them through a dispatcher, until it is stopped."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        services: "BrokerServices",
+        limits: ServerLimits,
+        log: logging.Logger,
+        listen: Callable[[str, int, int], Any] = listening_socket,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.limits = limits
+        self.spare_buffers: list[bytearray] = []  # of the connections' receivers
+        self.budget = MemoryBudget(limits.held_bytes_max)
+        self.loop = asyncio.get_running_loop()
+        self.share = services.work.share
+        self.now_s = self.loop.time()
+        self.port = 0
+        self.is_stopping = False
+        self._services = services
+        self._listen = listen
+        self._log = log
+        self._limited_log = LimitedLog(log)
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
+        self._per_host: Counter[str] = Counter()
+        self._accepted_count = 0
+        self._server: asyncio.Server | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    @property
+    def newest_connection_id(self) -> int:
+        """The number of the connection that was accepted last; later ones have higher numbers."""
+        return self._accepted_count
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which is a free one when 0 was asked for.
+
+        Raises OSError with a sentence when the address cannot be had.
+        """
+        try:
+            listener = self._listen(host, port, self.limits.backlog)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"Cannot listen on {host}:{port}: {error.strerror}"
+            ) from error
+        self._server = await self.loop.create_server(
+            lambda: Connection(self), sock=listener, backlog=self.limits.backlog
+        )
+        self.port = listener.getsockname()[1]
+        self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        return self.port
+
+    async def stop(self, deadline_s: float = 5.0) -> None:
+        """Accept nobody more, answer what was received, and end; at the latest after deadline_s."""
+        self.is_stopping = True
+        if self._server is not None:
+            self._server.close()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in list(self._connections):
+            connection.stop_reading()
+        give_up_s = self.loop.time() + deadline_s
+        while any(c.has_requests for c in self._connections) and self.loop.time() < give_up_s:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close("the broker stops")
+        while self._connections and self.loop.time() < give_up_s:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    # -- called by connections
+
+    def admit(self, connection: Connection) -> RequestContext | None:
+        """The context of a new connection; None when there are too many."""
+        host = connection.peer_host
+        if self.is_stopping or len(self._connections) >= self.limits.connections_max:
+            self._say("too many connections", "closed a connection from %s: all places taken", host)
+            return None
+        if not _is_loopback(host) and self._per_host[host] >= self.limits.connections_max_per_ip:
+            self._say("too many from one address", "closed a connection: too many from %s", host)
+            return None
+        self._connections[connection] = None
+        self._per_host[host] += 1
+        self._accepted_count += 1
+        return RequestContext(
+            broker=self._services,
+            connection_id=self._accepted_count,
+            peer_host=host,
+            table=self.dispatcher.table,
+            budget=self.budget,
+            connected_at_ms=self._services.clock.monotonic_ms(),
+        )
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if connection in self._connections:
+            del self._connections[connection]
+            self._per_host[connection.peer_host] -= 1
+            if not self._per_host[connection.peer_host]:
+                del self._per_host[connection.peer_host]
+
+    def note_closed(self, connection: Connection, reason: str) -> None:
+        """A connection was closed by us."""
+        if not self.is_stopping:
+            self._say("closed connections", "closed %s: %s", connection.peer_host, reason)
+
+    # -- once a second
+
+    def _sweep(self) -> None:
+        self.now_s = now_s = self.loop.time()
+        limits, budget = self.limits, self.budget
+        for connection in list(self._connections):
+            if connection.closing_since_s is not None:
+                if now_s - connection.closing_since_s > CLOSING_MAX_S:
+                    connection.abort()
+            elif connection.stalled_since_s is not None:
+                stalled_s = now_s - connection.stalled_since_s
+                if stalled_s > limits.idle_max_s or (budget.is_short and stalled_s > STALLED_MAX_S):
+                    connection.close("it does not take its answers")
+                    connection.abort()
+            elif connection.is_deserted():
+                connection.abort()
+            elif connection.is_late(now_s, limits.receive_timeout_s):
+                connection.close("a request was not finished in time")
+            elif (
+                now_s - connection.last_active_s > limits.idle_max_s and not connection.has_requests
+            ):
+                connection.close("idle")
+        budget.let_one_pass()
+        self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def _say(self, kind: str, message: str, *arguments: object) -> None:
+        self._limited_log.log(logging.INFO, kind, self.loop.time(), message, *arguments)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

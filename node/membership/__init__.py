@@ -1,0 +1,1 @@
+"""node/membership: is this broker alive to the others, and are they to it?"""

@@ -1,0 +1,68 @@
+"""A leader that nobody hears says so.
+
+Cut off from the controller it cannot drop the followers that are silent, and cannot learn that
+another leads by now. What waits for those followers would wait until its client's patience ends,
+30 s and more, though the cluster has a new leader after one session timeout. So such a partition
+takes no more writes of acks=all, and those that wait end with NOT_LEADER_OR_FOLLOWER; a client's
+connection is closed instead, or it would ask us, of all brokers, who leads. Apache Kafka lets them
+wait.
+
+Partitions whose in-sync followers do fetch go on without a controller, as in Kafka.
+"""
+
+import asyncio
+import logging
+
+from ...wire.errors import ErrorCode
+from ..partitions.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+LOOKS_PER_TIMEOUT = 4
+
+
+class CutOff:
+    """Looks, now and then, for partitions that cannot commit; `heard` is told of heartbeats."""
+
+    def __init__(self, replicas: ReplicaManager, *, session_timeout_ms: int) -> None:
+        self._replicas = replicas
+        self._session_timeout_ms = session_timeout_ms
+        self._heard_ms = replicas.clock.monotonic_ms()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look from now on."""
+        interval_s = self._session_timeout_ms / LOOKS_PER_TIMEOUT / 1000
+        self._timer = asyncio.get_running_loop().call_later(interval_s, self.start)
+        self.look()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def heard(self) -> None:
+        """The controller has answered."""
+        self._heard_ms = self._replicas.clock.monotonic_ms()
+        self._replicas.stalled = frozenset()
+
+    def look(self) -> None:
+        """Find the partitions that wait for followers of whom nothing is heard."""
+        now_ms, timeout_ms = self._replicas.clock.monotonic_ms(), self._session_timeout_ms
+        if now_ms - self._heard_ms < timeout_ms:
+            return
+        last_fetch_ms = self._replicas.peers.last_fetch_ms
+        stalled = frozenset(
+            partition
+            for partition in self._replicas
+            if partition.leader is not None
+            and any(
+                now_ms - last_fetch_ms.get(node, 0) >= timeout_ms
+                for node in partition.leader.isr
+                if node != partition.leader.node_id
+            )
+        )
+        before, self._replicas.stalled = self._replicas.stalled, stalled
+        if new := stalled - before:
+            logger.warning("cut off from the cluster: %d partitions take no writes", len(new))
+        for partition in stalled:
+            self._replicas.release_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)

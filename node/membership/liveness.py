@@ -1,0 +1,182 @@
+"""A broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
+
+Each process start is a new incarnation, so a node that comes back after 90 ms is a death and a
+birth: the controller takes it out of every ISR before it lives again. Heartbeats then say that
+the listener serves; a broker that was fenced meanwhile (a long pause) comes back by the same.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from ...coordinator.controller.controller import Heartbeat, HeartbeatReply
+from ...coordinator.metadata.cluster_state import ClusterState
+from ...coordinator.metadata.commands import RegisterBroker
+from ...coordinator.raft.group import RaftGroup
+from ...replication.background_task import background_task
+from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
+from ..config.broker_config import BrokerConfig
+from ..controller.client import ControllerClient
+
+logger = logging.getLogger(__name__)
+REGISTRATION_ATTEMPT_MS = 30_000
+INCARNATION_BYTES = 16
+_REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class Replaced(Exception):
+    """Another process has registered under this node id; this one must end."""
+
+
+class Liveness:
+    """Registers this process and keeps it alive in the controller's eyes."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        controller: ControllerClient,
+        group: RaftGroup,
+        state: ClusterState,
+        *,
+        boot_id: str,
+        directory_id: bytes,
+        incarnation: bytes,
+    ) -> None:
+        self.broker_epoch = -1
+        self.on_heard: Callable[[], None] = lambda: None  # the controller has answered
+        self.replaced = asyncio.get_running_loop().create_future()
+        self._config = config
+        self._controller = controller
+        self._group = group
+        self._state = state
+        self._boot_id = boot_id
+        self._directory_id = directory_id
+        self._incarnation = incarnation
+        self._wants_shutdown = False
+        self._may_stop = asyncio.Event()
+        self._beat_now = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def register(self, port: int) -> int:
+        """Register, however long the cluster takes to have a controller; the broker epoch.
+
+        Our metadata is behind until the controller says what is committed: a refusal names the
+        registration to replace. Of two processes that live the last to register wins.
+        """
+        advertised = self._config.advertised
+        known = self._state.brokers.get(self._config.node_id)
+        command = RegisterBroker(
+            node_id=self._config.node_id,
+            incarnation=self._incarnation,
+            boot_id=self._boot_id,
+            host=advertised.host,
+            port=advertised.port or port,
+            rack=self._config.broker_rack or None,
+            cluster_id=self._config.cluster_id,
+            expected_broker_epoch=-1 if known is None else known.broker_epoch,
+            directory_id=self._directory_id,
+        )
+        while True:
+            try:
+                result = await self._controller.submit(command, timeout_ms=REGISTRATION_ATTEMPT_MS)
+            except RequestTimedOut as error:
+                logger.warning("registration: %s Trying again.", error)
+                continue
+            if result.error != ErrorCode.STALE_BROKER_EPOCH:
+                break
+            logger.debug("registration: %s Trying again.", result.message)
+            command = replace(command, expected_broker_epoch=result.broker_epoch)
+        if result.error:
+            raise error_for(result.error, result.message)
+        self.broker_epoch = result.broker_epoch
+        return result.broker_epoch
+
+    async def until_voter(self, groups: Collection[RaftGroup], timeout_s: float) -> bool:
+        """Wait until this node votes in these groups; False if its census was not answered.
+
+        A group of a new cluster leads as soon as two nodes vote in it. If one of them died before
+        the third does, nobody could be elected until it is back: so this node is not ready yet.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not all(group.status().is_voter for group in groups):
+                    await asyncio.sleep(0.005)
+                return True
+        logger.warning(
+            "node %d serves, and does not vote yet in the Raft groups %s: it came without a journal"
+            " and not every other voter has answered it. Until all have run at the same time, the"
+            " cluster bears one failure less.",
+            self._config.node_id,
+            [group.group_id for group in groups if not group.status().is_voter],
+        )
+        return False
+
+    def start(self) -> None:
+        """Begin with heartbeats, which also ask to be unfenced."""
+        self._task = background_task("heartbeats", self._beat())
+
+    async def until_unfenced(self) -> None:
+        """Wait until this node's own metadata shows it as serving."""
+        while True:
+            broker = self._state.brokers.get(self._config.node_id)
+            if broker is not None and not broker.is_fenced:
+                return
+            await asyncio.sleep(0.005)
+
+    async def shut_down(self, timeout_s: float) -> bool:
+        """Hand over what this broker leads; False when that did not end in time."""
+        self._wants_shutdown = True
+        self._beat_now.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._may_stop.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """No more heartbeats."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        interval_ms = self._config.broker_heartbeat_interval_ms
+        seen_term = seen_ms = -1
+        while True:
+            heartbeat = Heartbeat(
+                self._config.node_id,
+                self.broker_epoch,
+                self._group.applied_index,
+                wants_shutdown=self._wants_shutdown,
+                seen_term=seen_term,
+                seen_ms=seen_ms,
+            )
+            pause_ms = interval_ms
+            try:
+                reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
+                seen_term, seen_ms = reply.term, reply.stamp_ms
+                self._heard(reply)
+                self.on_heard()
+                if reply.is_fenced or self._wants_shutdown:
+                    pause_ms = min(20, interval_ms)  # something is due; it takes a few steps
+            except KafkaError as error:
+                logger.debug("heartbeat: %s", error)
+            self._beat_now.clear()
+            # Not wait_for: before Python 3.12 it may swallow the end of this task.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_ms / 1000):
+                    await self._beat_now.wait()
+
+    def _heard(self, reply: HeartbeatReply) -> None:
+        if reply.error in _REPLACED and not self.replaced.done():
+            self.replaced.set_exception(
+                Replaced(
+                    f"another process has registered as node {self._config.node_id}"
+                    " of this cluster; this one stops"
+                )
+            )
+        if reply.may_stop and self._wants_shutdown:
+            self._may_stop.set()

@@ -1,0 +1,46 @@
+"""Brokers that were fenced moments ago: Metadata lists them a little longer.
+
+librdkafka closes its handle of a broker that is missing from the list, and when the same answer
+moves that broker's partitions elsewhere, the two get in each other's way: the partitions then
+have no leader until a timer of a second looks again. Apache Kafka lists a dead broker for the
+9 s of its session; here it is gone after some 50 ms, before its clients have moved. So it stays
+listed for LISTED_MS; what it led is led by others in the same answer.
+"""
+
+import asyncio
+
+from ...coordinator.metadata.cluster_state import ClusterState
+
+LISTED_MS = 15_000
+
+
+class DepartedBrokers:
+    """The numbers of brokers that are fenced and still to be listed; `revision` counts changes."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._live: frozenset[int] = frozenset()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+
+    def __contains__(self, node_id: object) -> bool:
+        """Whether it is listed though it is fenced."""
+        return node_id in self._timers
+
+    def watch(self, state: ClusterState) -> None:
+        """Hear of fences."""
+        self._live = frozenset(state.live_brokers)
+
+        def metadata_changed(_: object) -> None:
+            before, self._live = self._live, frozenset(state.live_brokers)
+            for node_id in before - self._live:
+                self._over(node_id)
+                loop = asyncio.get_running_loop()
+                self._timers[node_id] = loop.call_later(LISTED_MS / 1000, self._over, node_id)
+
+        state.on_change(metadata_changed)
+
+    def _over(self, node_id: int) -> None:
+        timer = self._timers.pop(node_id, None)
+        if timer is not None:
+            timer.cancel()
+            self.revision += 1

@@ -1,0 +1,4 @@
+"""node/partitions: the replicas that this broker hosts, led and followed, and their upkeep.
+
+Begin with replica_manager.py, then hosted_partition.py and roles.py.
+"""

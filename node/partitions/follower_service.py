@@ -1,0 +1,103 @@
+"""How this broker serves its followers: the shell around `replication.replica_server`.
+
+A follower's poll tells positions; those may raise high watermarks and free clients. Then, and
+whenever logs have grown, the polls that have news are answered. One timer waits for the poll
+that expires next.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from ...replication.messages import PeerMessage, decode_fetch_request, encode_fetch_response
+from ...replication.peer.transport import Buffer, PeerTransport
+from ...replication.replica_server import Progress, ReplicaServer
+from .hosted_partition import HostedPartition
+from .replica_manager import ReplicaManager
+
+Reply = Callable[[bytes, Sequence[Buffer]], object]
+
+
+class FollowerService:
+    """Answers the replica fetches of other brokers."""
+
+    def __init__(
+        self,
+        transport: PeerTransport,
+        replicas: ReplicaManager,
+        *,
+        broker_epoch: int,
+        response_bytes_max: int,
+    ) -> None:
+        self._replicas = replicas
+        self._clock = replicas.clock
+        self._loop = asyncio.get_running_loop()
+        self._server = ReplicaServer(
+            replicas.get_by_id,  # type: ignore[arg-type]
+            replicas.peers,
+            broker_epoch=broker_epoch,
+            response_bytes_max=response_bytes_max,
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        replicas.tell_followers = self._appended
+        replicas.watermark_moved = self._watermark_moved
+        replicas.part_changed = self._part_changed
+        transport.on_request(PeerMessage.REPLICA_FETCH, self._fetch, bulk=True)
+        transport.on_peer_change(self._peer_changed)
+
+    def stop(self) -> None:
+        """Let go of the timer; the transport's end ends the polls."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fetch(self, follower: int, header: bytes, _: list[Buffer], reply: Reply) -> None:
+        request = decode_fetch_request(header)
+        now_ms = self._clock.monotonic_ms()
+        self._consequences(self._server.on_request(follower, request, reply, now_ms))
+        self._respond(now_ms)
+
+    def _appended(self, partitions: Iterable[HostedPartition]) -> None:
+        for partition in partitions:
+            self._server.appended(partition.key)
+        self._respond(self._clock.monotonic_ms())
+
+    def _watermark_moved(self, partition: HostedPartition) -> None:
+        self._server.watermarks_moved(partition.key)
+
+    def _part_changed(self, partition: HostedPartition) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._consequences(self._server.partition_changed(partition.key, now_ms))
+        self._respond(now_ms)
+
+    def _peer_changed(self, peer: int, is_up: bool) -> None:
+        if not is_up:
+            self._server.forget_follower(peer)
+            self._respond(self._clock.monotonic_ms())
+
+    def _consequences(self, progress: Progress) -> None:
+        for key in progress.advanced:
+            partition = self._replicas.get_by_id(key)
+            if partition is not None and partition.leader is not None:
+                self._replicas.high_watermark_advanced(partition)
+        for key in progress.may_join_isr:
+            partition = self._replicas.get_by_id(key)
+            if partition is not None:
+                self._replicas.isr_may_change(partition)
+
+    def _respond(self, now_ms: int) -> None:
+        for _, reply, response in self._server.take_responses(now_ms):
+            assert callable(reply)
+            reply(*encode_fetch_response(response))
+        deadline_ms = self._server.next_deadline_ms
+        if deadline_ms is None:
+            return
+        if self._timer is not None:
+            if now_ms < self._timer_at_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        self._timer = self._loop.call_later(max(1, deadline_ms - now_ms) / 1000, self._deadline)
+
+    def _deadline(self) -> None:
+        self._timer = None
+        self._respond(self._clock.monotonic_ms())

@@ -1,0 +1,230 @@
+"""One replica that this broker hosts: its log, and the part it plays for it.
+
+A replica leads (a `PartitionLeader` judges its followers), follows (a `PartitionFollower`
+judges the leader's answers), or waits without a leader. The part changes only with the
+replicated metadata, one leader epoch at a time; this file is where a change of part touches
+the log: a new leader opens its epoch at its log end, so that the first batch of an epoch and
+the epoch's start offset can never disagree.
+"""
+
+from collections.abc import Callable
+
+from ...coordinator.metadata.cluster_model import Partition
+from ...replication.follower import PartitionFollower
+from ...replication.follower_progress import PeerView
+from ...replication.leader import PartitionLeader
+from ...replication.purgatory import BYTES_UNKNOWN
+from ...storage.partition_log import AppendInfo, Origin, PartitionLog
+from ...wire.errors import (
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    UnknownLeaderEpoch,
+)
+from ...wire.record_batch import BatchHeader
+
+ACKS_ALL = -1
+ANY_EPOCH = -1
+UNSEEN_ENTRIES_MAX = 1_024
+
+
+PartitionCallback = Callable[["HostedPartition"], None]
+
+
+class HostedPartition:
+    """A replica on this broker; also the key under which requests wait for it."""
+
+    __slots__ = (
+        "flushed_key",
+        "follower",
+        "index",
+        "is_changed",
+        "key",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "observer",
+        "partition_epoch",
+        "readers",
+        "replicas",
+        "topic",
+        "topic_id",
+        "transactional_ids",
+        "unseen",
+    )
+
+    def __init__(self, topic: str, index: int, topic_id: bytes, log: PartitionLog) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.key = (topic_id, index)
+        self.flushed_key = (topic_id, index, "settled")  # acks=1 waits under it for a flush
+        self.log = log
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        # What consumers cannot read yet: the next offset and the size of each batch.
+        self.unseen: list[tuple[int, int]] = []
+        self.is_changed = False  # on the list of partitions to tell followers about
+        # Told when the high watermark has risen, and when we lead no longer: the group
+        # coordinator, for its partitions.
+        self.observer: PartitionCallback | None = None
+        # Of producers whose transactions were opened here under this leadership.
+        self.transactional_ids: dict[int, str] = {}
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # -- the part it plays
+
+    def lead(
+        self,
+        record: Partition,
+        *,
+        node_id: int,
+        broker_epoch: int,
+        min_insync_replicas: int,
+        peers: PeerView,
+        now_ms: int,
+        lag_time_max_ms: int,
+    ) -> None:
+        """Begin a term of leading; now_ms is monotonic. Raises KafkaStorageError.
+
+        Not while the log is cut and that is not on the disk (`log.is_cut_unsynced`).
+        """
+        self.log.assign_leader_epoch(record.leader_epoch)
+        self.leader = PartitionLeader(
+            node_id=node_id,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            replicas=record.replicas,
+            isr=record.isr,
+            min_insync_replicas=min_insync_replicas,
+            log_end_offset=self.log.log_end_offset,
+            high_watermark=self.log.high_watermark,
+            now_ms=now_ms,
+            lag_time_max_ms=lag_time_max_ms,
+            broker_epoch=broker_epoch,
+            peers=peers,
+            own_end_offset=self.log.own_end_offset,
+        )
+        self.follower = None
+        # What earlier leaders wrote above the high watermark has not been counted.
+        end_offset = self.log.log_end_offset
+        is_committed = self.leader.high_watermark == end_offset
+        self.unseen = [] if is_committed else [(end_offset, BYTES_UNKNOWN)]
+        self._adopt(record)
+
+    def follow(self, record: Partition) -> None:
+        """Begin to follow the leader of this epoch."""
+        self.leader = None
+        self.follower = PartitionFollower(record.leader, record.leader_epoch)
+        self._adopt(record)
+
+    def wait_for_a_leader(self, record: Partition) -> None:
+        """There is no leader now, or our own storage failed."""
+        self.leader = self.follower = None
+        self._adopt(record)
+
+    def _adopt(self, record: Partition) -> None:
+        if self.leader is None:
+            self.transactional_ids.clear()
+        self.leader_id = record.leader
+        self.leader_epoch = record.leader_epoch
+        self.partition_epoch = record.partition_epoch
+        self.replicas = tuple(record.replicas)
+
+    # -- for clients
+
+    def leading(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLeader:
+        """Our leadership, if the client's view of it is not another epoch's (KIP-320)."""
+        if self.log.is_failed:
+            raise KafkaStorageError(f"the log of {self} failed on this broker's disk")
+        if current_leader_epoch != ANY_EPOCH:
+            if current_leader_epoch < self.leader_epoch:
+                raise FencedLeaderEpoch
+            if current_leader_epoch > self.leader_epoch:
+                raise UnknownLeaderEpoch
+        if self.leader is None:
+            raise NotLeaderOrFollower(f"this broker does not lead {self}")
+        return self.leader
+
+    def append(
+        self,
+        records: memoryview,
+        header: BatchHeader,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        guard: int | None = None,
+        transaction_version: int = 0,
+        prepare_index: int = 0,
+    ) -> AppendInfo:
+        """Append a validated batch; now_ms is wall-clock. The rest: PartitionLog.append_as_leader.
+
+        Raises NotEnoughReplicas before anything is written when acks=all could not be kept.
+        """
+        leader = self.leader
+        if leader is None or self.log.is_failed:
+            leader = self.leading()
+        if acks == ACKS_ALL and leader.is_under_min_isr:
+            raise NotEnoughReplicas(
+                f"{self} has {len(leader.isr)} in-sync replicas,"
+                f" min.insync.replicas is {leader.min_insync_replicas}"
+            )
+        return self.log.append_as_leader(
+            records,
+            header,
+            leader_epoch=leader.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            guard=guard,
+            transaction_version=transaction_version,
+            prepare_index=prepare_index,
+        )
+
+    def note_unseen(self, size_bytes: int) -> None:
+        """A batch of this size is now the last of our log, above the high watermark."""
+        unseen, end_offset = self.unseen, self.log.log_end_offset
+        if len(unseen) >= UNSEEN_ENTRIES_MAX:  # the high watermark stands still: be coarser
+            size_bytes += unseen.pop()[1]
+        unseen.append((end_offset, size_bytes))
+
+    def take_seen(self, high_watermark: int) -> int:
+        """How many bytes the high watermark has just passed, each batch counted once.
+
+        BYTES_UNKNOWN where it stopped inside of what was not counted batch by batch: whoever
+        waits looks for himself then, rather than sleep on.
+        """
+        unseen = self.unseen
+        count = seen_bytes = 0
+        last_end_offset = -1
+        for end_offset, size_bytes in unseen:
+            if end_offset > high_watermark:
+                break
+            count += 1
+            seen_bytes += size_bytes
+            last_end_offset = end_offset
+        del unseen[:count]
+        return seen_bytes if last_end_offset == high_watermark else BYTES_UNKNOWN
+
+    def readable_end(self, is_read_committed: bool) -> int:
+        """Exclusive: where a consumer's read ends."""
+        return self.log.last_stable_offset if is_read_committed else self.log.high_watermark
+
+    def stable_end(self) -> int:
+        """Exclusive: where a read of committed data ends."""
+        return self.log.last_stable_offset
+
+    def latest_offset(self, is_read_committed: bool, current_leader_epoch: int) -> int:
+        """ListOffsets' "latest"; right after an election it may not be known yet (KIP-207)."""
+        leader = self.leading(current_leader_epoch)
+        if leader.high_watermark < leader.epoch_start_offset:
+            raise OffsetNotAvailable
+        return self.readable_end(is_read_committed)

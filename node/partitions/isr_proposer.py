@@ -1,0 +1,160 @@
+"""Proposes ISR changes to the controller: one command under way, everything else in the next.
+
+A partition is looked at when a follower caught up, after each answer of the controller, and, while
+it is not settled, on a slow tick and when a broker came or went; the tick is also what notices a
+follower that has stopped fetching. An incremental session does not repeat an unchanged position,
+so a partition must be looked at again after every change that was in its way. What is settled
+(`PartitionLeader.is_settled`) costs nothing: an append, or the metadata, ends that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from ...coordinator.metadata.commands import AlterPartition, Command, IsrProposal
+from ...coordinator.metadata.results import Result
+from ...replication.background_task import background_task
+from ...replication.leader import IsrChange, PartitionLeader
+from ...replication.sliced_work import SlicedWork, Steps
+from ...wire.errors import ErrorCode, KafkaError
+from .hosted_partition import HostedPartition
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+Propose = Callable[[Command], Awaitable[Result]]
+RETRY_MS = 50
+CHANGES_MAX = 500  # in one command: it must stay well below the Raft command bound
+Pending = tuple[HostedPartition, PartitionLeader, IsrChange]
+
+
+def no_fault_point(name: str) -> None:
+    """Nothing happens at this point outside tests."""
+
+
+class IsrProposer:
+    """The ISR changes of all partitions that this broker leads."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        propose: Propose,
+        *,
+        node_id: int,
+        broker_epoch: int,
+        tick_ms: int,
+        work: SlicedWork,
+        fault_point: Callable[[str], None] = no_fault_point,
+    ) -> None:
+        self._replicas = replicas
+        self._work = work
+        self._propose = propose
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._tick_ms = tick_ms
+        self._fault_point = fault_point
+        self._waiting: dict[HostedPartition, None] = {}
+        self._wake = asyncio.Event()
+        self._was_refused = False
+        self._tasks = [
+            background_task("ISR changes", self._run()),
+            background_task("ISR tick", self._tick()),
+        ]
+        replicas.isr_may_change = self.isr_may_change
+        replicas.peers_changed = self._look_at_unsettled
+
+    def isr_may_change(self, partition: HostedPartition) -> None:
+        """Look at this partition soon."""
+        self._waiting[partition] = None
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End the work; a change under way has no outcome then."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _look_at_unsettled(self) -> None:
+        if self._replicas.unsettled:
+            self._waiting.update(self._replicas.unsettled)
+            self._wake.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick_ms / 1000)
+            self._look_at_unsettled()
+
+    def _look_at(self, partitions: Iterable[HostedPartition]) -> Steps[list[Pending]]:
+        """What there is to propose."""
+        pending = []
+        for partition in partitions:
+            leader, now_ms = partition.leader, self._replicas.clock.monotonic_ms()
+            if leader is not None:
+                if leader.tick(now_ms):
+                    self._replicas.high_watermark_advanced(partition)
+                if change := leader.next_isr_change(now_ms):
+                    pending.append((partition, leader, change))
+            if leader is None or leader.is_settled:
+                self._replicas.unsettled.pop(partition, None)
+            else:
+                self._replicas.unsettled[partition] = None
+            yield
+        return pending
+
+    async def _run(self) -> None:
+        again: list[Pending] = []
+        while True:
+            if not again:
+                await self._wake.wait()
+            self._wake.clear()
+            waiting, self._waiting = self._waiting, {}
+            pending = again + await self._work.run("ISR changes", self._look_at(waiting))
+            again, self._was_refused = [], False
+            for start in range(0, len(pending), CHANGES_MAX):
+                again += await self._ask(pending[start : start + CHANGES_MAX])
+            # A refusal changes the metadata, and so has the partition looked at anew: without a
+            # pause here the same proposal would go round as fast as decisions are made.
+            if again or self._was_refused:
+                await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _ask(self, pending: list[Pending]) -> list[Pending]:
+        """Propose the changes; returns those to be sent again."""
+        changes = tuple(
+            IsrProposal(
+                partition.topic_id,
+                partition.index,
+                change.leader_epoch,
+                change.partition_epoch,
+                tuple((member.node_id, member.broker_epoch) for member in change.isr),
+            )
+            for partition, _, change in pending
+        )
+        self._fault_point("isr.before-change")
+        try:
+            result = await self._propose(AlterPartition(self._node_id, self._broker_epoch, changes))
+        except KafkaError as error:
+            logger.debug("ISR changes have no outcome yet: %s", error)
+            return [entry for entry in pending if entry[0].leader is entry[1]]
+        self._fault_point("isr.after-change")
+        if result.error:
+            return self._failed(pending, [result.error] * len(pending))
+        for (partition, leader, change), item in zip(pending, result.items, strict=True):
+            if item.error == ErrorCode.NONE and partition.leader is leader:
+                now_ms = self._replicas.clock.monotonic_ms()
+                if leader.isr_change_succeeded(change, item.isr, item.partition_epoch, now_ms):
+                    self._replicas.high_watermark_advanced(partition)
+                partition.partition_epoch = max(partition.partition_epoch, item.partition_epoch)
+                logger.info("%r: ISR is now %s", partition, list(item.isr))
+                self.isr_may_change(partition)
+        return self._failed(pending, [item.error for item in result.items])
+
+    def _failed(self, pending: list[Pending], errors: list[int]) -> list[Pending]:
+        again = []
+        for entry, error in zip(pending, errors, strict=True):
+            partition, leader, change = entry
+            if error == ErrorCode.NONE or partition.leader is not leader:
+                continue
+            logger.info("%r: the controller refused an ISR change with error %d", partition, error)
+            self._was_refused = True
+            if leader.isr_change_failed(change, error) is not None:
+                again.append(entry)
+        return again

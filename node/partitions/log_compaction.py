@@ -1,0 +1,103 @@
+"""Runs log compaction: one cleaning at a time, its steps in the executor, each swap on the loop.
+
+What is cleaned, and what a cleaning may not touch, is decided in storage (`log_cleaner`). The
+steps only read closed segments and write new files beside them, so the log goes on being
+appended to and read meanwhile.
+"""
+
+import asyncio
+import logging
+import struct
+from concurrent.futures import Executor
+
+from ...replication.background_task import background_task
+from ...replication.sliced_work import SlicedWork
+from ...storage.compaction.cleaning import CleanedGroup, Cleaning
+from ...storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
+from ...storage.corrupt_file import CorruptFile
+from ...storage.directory.log_directory import LogDirectory
+from ...wire.errors import KafkaError
+from ..clock import Clock
+from .checkpoint_writer import CheckpointWriter
+
+logger = logging.getLogger(__name__)
+_DONE = object()
+
+
+class LogCompaction:
+    """The background compaction of one data directory (log.cleaner.backoff.ms between looks)."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        cleaner: LogCleaner,
+        clock: Clock,
+        executor: Executor,
+        recovery_points: CheckpointWriter,
+        work: SlicedWork,
+        *,
+        backoff_ms: int,
+    ) -> None:
+        self._directory = directory
+        self._cleaner = cleaner
+        self._clock = clock
+        self._executor = executor
+        self._recovery_points = recovery_points
+        self._work = work
+        self._backoff_ms = backoff_ms
+        self._task = background_task("log compaction", self._run())
+
+    async def stop(self) -> None:
+        """End the work; what a broken-off cleaning wrote is removed at the next start."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._backoff_ms / 1000)
+            await self._pass()
+
+    async def _pass(self) -> None:
+        """Clean what is due. No log is held on to after it: thousands that have been deleted
+        meanwhile would close their files at once, and here.
+        """
+        logs = list(self._directory.logs.values())
+        while cleaning := await self._work.run(
+            "what to compact", self._cleaner.beginning(logs, self._clock.wall_ms())
+        ):
+            partition = self._cleaner.partition
+            if not await self._clean(cleaning):  # at the next look again
+                logs = [log for log in logs if (log.topic, log.partition) != partition]
+
+    async def _clean(self, cleaning: Cleaning) -> bool:
+        """Whether the log is clean now."""
+        loop = asyncio.get_running_loop()
+        steps = iter(cleaning.steps())
+        try:
+            while True:
+                step = await loop.run_in_executor(self._executor, next, steps, _DONE)
+                if step is _DONE:
+                    break
+                if isinstance(step, CleanedGroup):
+                    if not await self._recovery_points.reach(
+                        self._cleaner.partition, step.end_offset
+                    ):
+                        raise SegmentsChanged  # the log was cut meanwhile
+                    self._cleaner.swap(step)
+            self._cleaner.finish()
+        except SegmentsChanged as error:
+            self._cleaner.give_up(error)
+            return False
+        except (KafkaError, OSError, CorruptFile, struct.error) as error:
+            # Also that a new segment, with fewer entries, has the name of one that was cut off.
+            logger.warning("a log cannot be compacted: %s", error)
+            self._cleaner.give_up(error)
+            return False
+        except asyncio.CancelledError as error:
+            self._cleaner.give_up(error)
+            raise
+        try:
+            await loop.run_in_executor(self._executor, self._cleaner.save)
+        except OSError as error:  # a full disk, maybe: after a restart more is cleaned than need be
+            logger.warning("how far logs are compacted cannot be written down: %s", error)
+        return True

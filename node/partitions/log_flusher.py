@@ -1,0 +1,113 @@
+"""Brings logs to the disk, off the event loop, and says so to those who wait for it.
+
+A flush is asked for and begins at the end of the turn, so that all batches of a turn share it;
+what is asked for while one is under way shares the next one of that log. So the number of syncs
+follows the speed of the disk, not the number of batches (group commit). The jobs are made and
+their results are taken in here, on the loop; the executor only waits for the disk, and its threads
+bound how many syncs there are at once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+
+from ...storage.flush_job import FlushJob
+from ...wire.errors import KafkaStorageError
+from .hosted_partition import HostedPartition, PartitionCallback
+
+FLUSHES_AT_ONCE = 4
+RETRY_S = 0.1
+Synced = Callable[[], object]
+
+
+class LogFlusher:
+    """The flushes of one broker's logs. Without an executor the loop's own one is used."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        flushed: PartitionCallback,
+        failed: PartitionCallback,
+    ) -> None:
+        self.executor: Executor | None = None
+        self._loop = loop
+        self._flushed = flushed
+        self._failed = failed
+        self._is_stopped = False
+        self._running: set[HostedPartition] = set()
+        self._next: dict[HostedPartition, list[Synced]] = {}
+
+    def start(self, executor: Callable[[int, str], Executor]) -> None:
+        """Use threads of its own: `executor` makes them, from their number and name."""
+        self.executor = executor(FLUSHES_AT_ONCE, "flushes")
+
+    def stop(self) -> None:
+        """End the threads; what is under way is waited for. The rest is for who closes the logs."""
+        self._is_stopped = True
+        if self.executor is not None:
+            self.executor.shutdown()
+
+    def flush(self, partition: HostedPartition, synced: Synced | None = None) -> None:
+        """Bring what is in the log at the end of this turn to the disk.
+
+        `synced` is called when it is there, never if that fails: then the log has failed.
+        """
+        waiting = self._next.get(partition)
+        if waiting is None:
+            waiting = self._next[partition] = []
+            if partition not in self._running:
+                self._loop.call_soon(self._begin, partition)
+        if synced is not None:
+            waiting.append(synced)
+
+    def _begin(self, partition: HostedPartition) -> None:
+        waiting = self._next.pop(partition)
+        if self._is_stopped:
+            return
+        try:
+            job = partition.log.flush_job()
+        except KafkaStorageError:
+            if partition.log.is_failed:
+                self._failed(partition)
+            else:  # too many open files
+                self._next[partition] = waiting
+                self._loop.call_later(RETRY_S, self._begin, partition)
+            return
+        self._running.add(partition)
+        future = self._loop.run_in_executor(self.executor, job.run)
+        future.add_done_callback(partial(self._done, partition, job, waiting))
+
+    def _done(
+        self,
+        partition: HostedPartition,
+        job: FlushJob,
+        waiting: list[Synced],
+        future: "asyncio.Future[None]",
+    ) -> None:
+        try:
+            if future.cancelled():
+                return
+            problem = future.exception()
+            if problem is not None and not isinstance(problem, OSError):
+                raise problem
+            try:
+                partition.log.flushed(job, problem)
+            except KafkaStorageError:
+                self._next.pop(partition, None)
+                self._failed(partition)
+                return
+            if not job.is_whole:
+                self._next[partition] = waiting + self._next.get(partition, [])
+                return
+            for call in (*waiting, partial(self._flushed, partition)):
+                try:
+                    call()
+                except Exception as error:  # the others wait for the same sync
+                    message = f"{partition!r}: {call} failed after a flush"
+                    self._loop.call_exception_handler({"message": message, "exception": error})
+        finally:  # what was asked for until here shares the next one
+            self._running.discard(partition)
+            if partition in self._next:
+                self._begin(partition)

@@ -1,0 +1,191 @@
+"""What a broker does for its logs beside serving them: syncing, checkpoints, retention, removal.
+
+Everything that waits for a disk runs in the executor, one job at a time, and takes its decisions
+on the event loop. A broker loses nothing acknowledged when this file never runs: syncing narrows
+what recovery must read again, and what a power cut can take.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+
+from ...replication.background_task import background_task
+from ...storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ...storage.directory.log_directory import LogDirectory
+from ...storage.log_config import LONG_MAX
+from ...wire.errors import KafkaError, KafkaStorageError
+from ..clock import until_tenth_s
+from ..config.broker_config import BrokerConfig
+from .checkpoint_writer import CheckpointWriter
+from .hosted_partition import HostedPartition
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+WRITE_BACK_CHECK_MS = 100
+WRITE_BACK_BYTES = 8 << 20  # of one log
+DIRTY_BYTES_MAX = 128 << 20  # of all: half a second of an ordinary disk
+FLUSH_CHECK_MS = 1000
+PURGE_MS = 5000
+REPEAT_ERROR_MS = 60_000
+
+
+class LogMaintenance:
+    """The background work of one data directory."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        executor: Executor,
+        directory_executor: Executor,
+    ) -> None:
+        self._replicas = replicas
+        self._directory = directory
+        self._config = config
+        self._executor = executor
+        self._directory_executor = directory_executor  # where logs are opened and removed
+        self._loop = asyncio.get_running_loop()
+        self._timed: set[HostedPartition] = set()  # written, and flush.ms is set
+        # How much of which log the kernel was not told yet to write out, and the sum.
+        self._dirty: dict[HostedPartition, int] = {}
+        self._dirty_bytes = 0
+
+        def writer(name: str) -> CheckpointWriter:
+            return CheckpointWriter(directory, name, directory_executor, replicas.work)
+
+        self.recovery_points = writer(RECOVERY_POINTS)
+        replicas.recovery_points = self.recovery_points
+        high_watermarks = writer(HIGH_WATERMARKS)
+        log_starts = writer(LOG_START_OFFSETS)
+        self._tasks = [
+            background_task(f"log maintenance: {name}", self._every(interval_ms, work))
+            for name, interval_ms, work in (
+                ("write-back", WRITE_BACK_CHECK_MS, self._look_at_written),
+                ("flush", FLUSH_CHECK_MS, self._flush_due),
+                (
+                    "high watermarks",
+                    config.replica_high_watermark_checkpoint_interval_ms,
+                    high_watermarks.write_now_and_then,
+                ),
+                (
+                    "recovery points",
+                    config.log_flush_offset_checkpoint_interval_ms,
+                    self.recovery_points.write_now_and_then,
+                ),
+                (
+                    "log starts",
+                    config.log_flush_start_offset_checkpoint_interval_ms,
+                    log_starts.write_now_and_then,
+                ),
+                ("retention", config.log_retention_check_interval_ms, self._apply_retention),
+                ("purge", PURGE_MS, self._purge),
+            )
+        ]
+
+    async def stop(self) -> None:
+        """End the background work; a sync under way is waited for."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it again and again. What fails is tried again next time, and logged now and then."""
+        silent_until_ms = 0
+        while True:
+            await asyncio.sleep(until_tenth_s(self._loop.time(), interval_ms / 1000))
+            try:
+                await work()
+                silent_until_ms = 0
+            except (KafkaError, OSError) as error:
+                now_ms = self._replicas.clock.monotonic_ms()
+                if now_ms >= silent_until_ms:
+                    silent_until_ms = now_ms + REPEAT_ERROR_MS
+                    logger.error("maintenance failed, and is tried again: %s", error)
+
+    async def _look_at_written(self) -> None:
+        """Flush what is due, and write back before the kernel throttles us for dirty pages.
+
+        Looks at the logs that were appended to since the last time only, however many there are.
+        """
+        if not self._replicas.written:
+            return
+        written, self._replicas.written = self._replicas.written, set()
+        now_ms = self._replicas.clock.wall_ms()
+        for partition in written:
+            log = partition.log
+            if log.is_failed or self._replicas.get_by_id(partition.key) is not partition:
+                self._dirty_bytes -= self._dirty.pop(partition, 0)
+                self._timed.discard(partition)
+                continue
+            if log.flush_needed(now_ms):
+                self._replicas.flusher.flush(partition)
+            elif log.config.flush_ms < LONG_MAX:
+                self._timed.add(partition)
+            self._dirty_bytes += log.unwritten_bytes - self._dirty.get(partition, 0)
+            self._dirty[partition] = log.unwritten_bytes
+            if log.damaged is not None:
+                await self._mend(partition)
+            if log.snapshot_needed:
+                try:
+                    await self._replicas.work.run("producer snapshot", log.snapshotting())
+                except KafkaStorageError:
+                    self._replicas.fail(partition)
+        for partition in [p for p in written if self._dirty.get(p, 0) >= WRITE_BACK_BYTES]:
+            await self._write_back(partition)
+        while self._dirty_bytes > DIRTY_BYTES_MAX:  # of many logs with little each: oldest first
+            await self._write_back(next(iter(self._dirty)))
+
+    async def _mend(self, partition: HostedPartition) -> None:
+        """Make an index again that a reader found damaged; if that fails, when it is read again."""
+        log, segment = partition.log, partition.log.damaged
+        assert segment is not None
+        path = segment.transaction_index.path
+        logger.error("%s cannot be read, and is made again from the log", path)
+        try:
+            mending = await self._replicas.work.run("transaction index", log.mending_index())
+            if mending is not None:
+                await self._loop.run_in_executor(self._executor, mending.write)
+                log.index_mended(mending)
+        except (KafkaError, OSError) as error:
+            logger.error("%s cannot be made again now: %s", path, error)
+            self._replicas.fail(partition)
+
+    async def _write_back(self, partition: HostedPartition) -> None:
+        self._dirty_bytes -= self._dirty.pop(partition)
+        if not partition.log.is_failed:
+            job = partition.log.write_back_job()
+            await self._loop.run_in_executor(self._executor, job)
+
+    async def _flush_due(self) -> None:
+        """flush.ms, of the logs for which it is set."""
+        now_ms = self._replicas.clock.wall_ms()
+        for partition in list(self._timed):
+            log = partition.log
+            is_clean = log.is_failed or log.recovery_point >= log.log_end_offset
+            if not is_clean and log.flush_needed(now_ms):
+                self._replicas.flusher.flush(partition)
+            if is_clean or log.config.flush_ms == LONG_MAX:
+                self._timed.discard(partition)
+
+    async def _apply_retention(self) -> None:
+        for partition in self._replicas:
+            log = partition.log
+            if log.is_failed:
+                continue
+            try:
+                deleting = log.deleting_old_segments(self._replicas.clock.wall_ms())
+                count = await self._replicas.work.run("retention", deleting)
+            except KafkaStorageError:
+                self._replicas.fail(partition)
+                continue
+            if count:
+                logger.info("%r: retention removed %d segments", partition, count)
+                self._replicas.watermark_moved(partition)
+                self._replicas.written.add(partition)
+
+    async def _purge(self) -> None:
+        await self._loop.run_in_executor(self._directory_executor, self._directory.retry_renames)
+        now_ms = self._replicas.clock.wall_ms()
+        await self._loop.run_in_executor(self._executor, self._directory.purge_deleted, now_ms)

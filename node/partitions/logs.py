@@ -1,0 +1,202 @@
+"""The logs of this broker's replicas: what the metadata says of a topic, and what is on the disk.
+
+What concerns one partition's directory is done in a thread of its own, one thing after the other
+(`carry_out`): a disk that is slow keeps neither the event loop nor the syncing of other logs. The
+thread gets values and gives values back; the tables belong to the loop.
+"""
+
+import asyncio
+import errno
+import logging
+import resource
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from typing import NamedTuple
+
+from ...coordinator.metadata.cluster_model import Topic
+from ...coordinator.metadata.cluster_state import ClusterState
+from ...storage.compaction.log_cleaner import LogCleaner
+from ...storage.directory.log_directory import LogDirectory
+from ...storage.disk_guard import OUT_OF_RESOURCES
+from ...storage.log_config import LogConfig
+from ...storage.log_opening import LogOpening
+from ...storage.partition_log import PartitionLog
+from ...wire.errors import InvalidConfig, KafkaError, KafkaStorageError
+from ...wire.steps import run_to_end
+from ..clock import Clock
+from ..config.broker_config import BrokerConfig
+from ..config.dynamic import topic_defaults_in_force
+
+logger = logging.getLogger(__name__)
+TopicPartition = tuple[str, int]
+SYNCED_AT_ONCE = 64
+
+
+class DirectoryJob(NamedTuple):
+    """What a partition's directory waits for: first its removal, then that a log is opened."""
+
+    key: TopicPartition
+    is_removed: bool
+    opening: LogOpening | None
+
+
+class DirectoryOutcome(NamedTuple):
+    """What came of a job that opens a log: the log, or why there is none."""
+
+    key: TopicPartition
+    topic_id: bytes
+    log: PartitionLog | None
+    error: str = ""
+    may_pass: bool = False  # there is no room now, or no descriptor
+
+
+class Logs:
+    """See the top of the file."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        state: ClusterState,
+        clock: Clock,
+        fault_point: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._state = state
+        self._clock = clock
+        self._configs: dict[str, LogConfig] = {}
+        self.cleaner = LogCleaner(directory.path, fault_point=fault_point)
+
+    # -- configurations
+
+    def config_of(self, topic: Topic) -> LogConfig:
+        """The log configuration of a topic: its own, this broker's, the cluster's defaults."""
+        config = self._configs.get(topic.name)
+        if config is None:
+            config = self._configs[topic.name] = self._read_config(topic)
+        return config
+
+    def configs_changed(self, names: Iterable[str] | None = None) -> None:
+        """Forget what was read of these topics' configurations, or of all."""
+        if names is None:
+            self._configs.clear()
+        else:
+            for name in names:
+                self._configs.pop(name, None)
+
+    def _read_config(self, topic: Topic) -> LogConfig:
+        full = self._config.record_validation == "full"
+        defaults = topic_defaults_in_force(self._config, self._state.broker_configs)
+        # Each part was judged before it was decided, but two parts may clash later on (a changed
+        # default against a topic's own value). Metadata must be applied, so the nearest that
+        # makes sense is taken, and said.
+        for configs, below in ((topic.configs, defaults), (topic.configs, {})):
+            try:
+                return LogConfig.from_topic_configs(configs, below, validates_every_record=full)
+            except InvalidConfig as error:
+                logger.error("the configuration of %s does not fit: %s", topic.name, error)
+        return LogConfig(validates_every_record=full)
+
+    # -- on the loop
+
+    def job(self, key: TopicPartition, topic: Topic | None, *, is_removed: bool) -> DirectoryJob:
+        """What to do with a partition's directory; `topic` if a log is to be opened."""
+        if topic is None:
+            return DirectoryJob(key, is_removed, None)
+        opening = self._directory.opening(
+            *key, topic.topic_id, self.config_of(topic), self._clock.wall_ms()
+        )
+        return DirectoryJob(key, is_removed, opening)
+
+    def opened(self, log: PartitionLog, topic: Topic) -> None:
+        """A log is served from now on."""
+        log.config = self.config_of(topic)
+        self._directory.opened(log)
+
+    def forget(self, key: TopicPartition) -> None:
+        """A log is served no longer; a job then removes its directory."""
+        self._directory.forget(*key)
+        self.cleaner.forget(*key)
+
+    def unplaced(self) -> list[TopicPartition]:
+        """The partitions that lie on the disk and that nobody has opened."""
+        return sorted(self._directory.found)
+
+    def known_elsewhere(self, topic_ids: Iterable[bytes]) -> None:
+        """These topics are deleted, or on other brokers, for certain: what is left may go."""
+        self._directory.known_elsewhere.update(topic_ids)
+
+    async def close(
+        self, cleaner: Executor, syncs: Executor | None, directories: Executor, *, broker_epoch: int
+    ) -> None:
+        """Sync all logs, and close the directory. KafkaStorageError if that fails for one.
+
+        `syncs` does several at once: the file system has one commit for them all. The jobs that
+        `cleaner` and `directories` have begun end before: a checkpoint is not written twice.
+        """
+        loop, directory = asyncio.get_running_loop(), self._directory
+        logs = [log for log in directory.logs.values() if not log.is_failed]
+        await loop.run_in_executor(cleaner, directory.write_last)
+        for start in range(0, len(logs), SYNCED_AT_ONCE):
+            some = logs[start : start + SYNCED_AT_ONCE]
+            syncing = (loop.run_in_executor(syncs, log.sync_last) for log in some)
+            await asyncio.gather(*syncing, return_exceptions=True)  # `close` tries it again
+        await loop.run_in_executor(directories, directory.close, broker_epoch)
+        for log in logs:
+            log.check()
+
+    # -- in the thread
+
+    def carry_out(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
+        """Do what directories wait for (blocks)."""
+        outcomes = []
+        for key, is_removed, opening in jobs:
+            if is_removed:
+                self._directory.remove(*key)
+            if opening is not None:
+                outcome = DirectoryOutcome(key, opening.topic_id, None)
+                try:
+                    outcome = outcome._replace(log=run_to_end(self._directory.open(opening)))
+                except KafkaStorageError as problem:
+                    outcome = outcome._replace(error=_in_words(problem), may_pass=_lacks(problem))
+                outcomes.append(outcome)
+        try:
+            self._directory.lower_offsets([each.log for each in outcomes if each.log is not None])
+        except KafkaStorageError as problem:
+            return [
+                each
+                if each.log is None
+                else each._replace(log=None, error=str(problem), may_pass=_lacks(problem))
+                for each in outcomes
+            ]
+        return outcomes
+
+    def remove_unplaced(self, keys: Iterable[TopicPartition]) -> None:
+        """Take away what lies here and belongs elsewhere, see LogDirectory (blocks)."""
+        for key in keys:
+            try:
+                self._directory.remove_unplaced(*key)
+            except KafkaStorageError as problem:
+                logger.error("%s-%d cannot be set aside: %s", *key, problem)
+
+    def note_recovered(self) -> None:
+        """All logs that belong here are open (blocks)."""
+        self._directory.note_recovered()
+
+
+def _lacks(problem: KafkaError) -> bool:
+    cause = problem.__cause__
+    return isinstance(cause, OSError) and cause.errno in OUT_OF_RESOURCES
+
+
+def _in_words(problem: KafkaError) -> str:
+    cause = problem.__cause__
+    if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return (
+            f"there are too many open files ({cause.strerror}); this process may have {limit}, and "
+            "needs one for each segment of each partition, and one for each connection. Raise the "
+            "hard limit (ulimit -Hn, LimitNOFILE= of a service) and restart the node"
+        )
+    return str(problem)

@@ -1,0 +1,124 @@
+"""Batches that were refused for now, and those sent behind them on the same connection.
+
+A producer sends several batches without waiting. The first may be refused with a retriable error
+(too few replicas in sync, no leader yet), and what was missing be there again before the second is
+looked at, which then begins behind a gap. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or
+appends it if it does not know the producer, and the first can never be. After such a gap librdkafka
+(2.16, "skipped sequence numbers") takes a new producer epoch for all partitions, and what it sent
+to a broker that died without an answer is appended twice. A batch behind a refused one is therefore
+refused with the same error, until that one has come again: then all come again, in order.
+"""
+
+from typing import NamedTuple
+
+from ...coordinator.metadata.topic_names import NAME_CHARS_MAX
+from ...storage.producers.entry import SEQUENCE_MAX
+from ...storage.producers.state import ProducerStateTable
+from ...wire.errors import ErrorCode, KafkaError, error_for
+from ...wire.messages.produce import ProducePartition, ProduceTopic
+from ...wire.record_batch import BatchHeader, decode_header
+
+HELD_MS = 30_000  # what lies in a connection comes sooner; a client that gave up the first goes on
+BATCHES_MAX = 10_000  # of all connections: some 5 MB; the oldest is dropped
+# The connection, the topic as it was asked for, the partition, the producer id.
+_Key = tuple[int, str | bytes | None, int, int]
+
+
+class _Refused(NamedTuple):
+    producer_epoch: int
+    base_sequence: int
+    error_code: int
+    at_ms: int
+
+
+class RefusedBatches:
+    """For each connection, producer and partition the first batch that is to come again."""
+
+    def __init__(self) -> None:
+        self._refused: dict[_Key, _Refused] = {}  # the newest is the last one
+
+    def __len__(self) -> int:
+        return len(self._refused)
+
+    def note(
+        self,
+        connection_id: int,
+        topic: ProduceTopic,
+        wanted: ProducePartition,
+        error: KafkaError,
+        now_ms: int,
+    ) -> None:
+        """A batch was refused with a retriable error."""
+        if error.code == ErrorCode.CORRUPT_MESSAGE or wanted.records is None:
+            return
+        if topic.name is not None and len(topic.name) > NAME_CHARS_MAX:
+            return  # no topic can be called so
+        try:
+            batch = decode_header(wanted.records)
+        except KafkaError:
+            return
+        if batch.producer_id < 0:
+            return
+        self._expire(now_ms)
+        key = _key(connection_id, topic, wanted, batch)
+        before = self._refused.get(key)
+        if before is not None and _is_behind(before, batch):
+            return
+        self._refused.pop(key, None)
+        self._refused[key] = _Refused(
+            batch.producer_epoch, batch.base_sequence, error.number, now_ms
+        )
+        if len(self._refused) > BATCHES_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def check(
+        self,
+        connection_id: int,
+        topic: ProduceTopic,
+        wanted: ProducePartition,
+        batch: BatchHeader,
+        producers: ProducerStateTable,
+        now_ms: int,
+    ) -> None:
+        """Raise the error of the refused batch that this one was sent behind."""
+        self._expire(now_ms)
+        key = _key(connection_id, topic, wanted, batch)
+        refused = self._refused.get(key)
+        if refused is None:
+            return
+        if not _is_missing(refused, batch, producers):
+            del self._refused[key]
+            return
+        raise error_for(
+            refused.error_code,
+            f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind "
+            f"{refused.base_sequence}, which was refused and is to come again first",
+        )
+
+    def _expire(self, now_ms: int) -> None:
+        while self._refused:
+            oldest = next(iter(self._refused))
+            if now_ms - self._refused[oldest].at_ms <= HELD_MS:
+                return
+            del self._refused[oldest]
+
+
+def _key(
+    connection_id: int, topic: ProduceTopic, wanted: ProducePartition, batch: BatchHeader
+) -> _Key:
+    return connection_id, topic.topic_id or topic.name, wanted.index, batch.producer_id
+
+
+def _is_missing(refused: _Refused, batch: BatchHeader, producers: ProducerStateTable) -> bool:
+    """Whether the refused batch is what the log lacks before this one."""
+    if not _is_behind(refused, batch):
+        return False
+    entry = producers.entry(batch.producer_id)
+    if entry is None or entry.epoch < refused.producer_epoch:
+        return True
+    return entry.epoch == refused.producer_epoch and entry.next_sequence == refused.base_sequence
+
+
+def _is_behind(refused: _Refused, batch: BatchHeader) -> bool:
+    distance = (batch.base_sequence - refused.base_sequence) & SEQUENCE_MAX
+    return batch.producer_epoch == refused.producer_epoch and 0 < distance <= SEQUENCE_MAX // 2

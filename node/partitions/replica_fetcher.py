@@ -1,0 +1,398 @@
+"""How this broker follows: one long poll at each broker that leads something for it.
+
+A poll names only the partitions that have news (`FollowerSession`). What an answer means for a
+log is decided by `PartitionFollower`; here it is carried out. The poll that follows at once
+carries the new positions, and so is the acknowledgement that acks=all waits for.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...replication.background_task import background_task
+from ...replication.follower import Append, PartitionFollower, StartAt, TruncateTo, Wait
+from ...replication.follower_session import FollowerSession, FollowerSlot
+from ...replication.messages import (
+    MalformedPeerMessage,
+    PeerMessage,
+    ReplicaFetchRequest,
+    SlotAnswer,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+from ...replication.peer.handlers import Body, PeerError
+from ...replication.peer.transport import PeerTransport
+from ...replication.sliced_work import Steps, run_to_end
+from ...storage.partition_log import UnexpectedAppendOffset
+from ...wire.errors import KafkaError, KafkaStorageError
+from ...wire.steps import StepCounter
+from ..rate_limited_log import LimitedLog
+from .fetched_answers import ANSWERS_A_STEP, in_steps, longest_last, may_take_long
+from .hosted_partition import HostedPartition
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+ANSWER_GRACE_MS = 3000  # beyond the wait that the leader was asked for
+NO_ROOM_BACKOFF_MS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """replica.fetch.wait.max.ms, replica.fetch.response.max.bytes, replica.fetch.backoff.ms."""
+
+    max_wait_ms: int = 500
+    max_bytes: int = 10 * 1024 * 1024
+    backoff_ms: int = 50
+
+
+class ReplicaFetchers:
+    """All the polls of one broker."""
+
+    def __init__(
+        self, transport: PeerTransport, replicas: ReplicaManager, settings: FetchSettings
+    ) -> None:
+        self.broker_epoch = -1
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._fetcher_of: dict[HostedPartition, ReplicaFetcher] = {}
+        self._transport = transport
+        self._replicas = replicas
+        self._settings = settings
+        transport.on_peer_change(self._peer_changed)
+
+    def follow(self, partition: HostedPartition) -> None:
+        """Fetch for a partition from the leader it has now."""
+        leader = partition.leader_id
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = ReplicaFetcher(
+                leader, self._transport, self._replicas, self._settings
+            )
+        fetcher.broker_epoch = self.broker_epoch
+        self._fetcher_of[partition] = fetcher
+        fetcher.follow(partition)
+
+    def stop_following(self, partition: HostedPartition) -> None:
+        """Fetch for it no longer; nothing when it was not followed."""
+        fetcher = self._fetcher_of.pop(partition, None)
+        if fetcher is not None:
+            fetcher.stop_following(partition)
+
+    def stop(self) -> None:
+        """End all polls."""
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+
+    def _peer_changed(self, peer: int, is_up: bool) -> None:
+        if is_up and peer in self._fetchers:
+            self._fetchers[peer].resume()
+
+
+class ReplicaFetcher:
+    """The polls at one leading broker."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        transport: PeerTransport,
+        replicas: ReplicaManager,
+        settings: FetchSettings,
+    ) -> None:
+        self.leader_id = leader_id
+        self.broker_epoch = -1
+        self._transport = transport
+        self._replicas = replicas
+        self._settings = settings
+        self._session = FollowerSession()
+        self._loop = asyncio.get_running_loop()
+        self._limited_log = LimitedLog(logger)  # a full disk: each partition, every second
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_pumping = False
+        self._is_stopped = False
+        self._not_before_ms = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: set[FollowerSlot] = set()  # whose answer is being carried out in slices
+
+    def follow(self, partition: HostedPartition) -> None:
+        """Add a partition; it enters the next poll."""
+        follower = partition.follower
+        assert follower is not None
+        if partition.log.is_flush_owed:  # what it may tell the leader of must be on the disk
+            self._replicas.flusher.flush(partition, partial(self._flushed, partition, follower))
+            return
+        self._session.add(
+            partition.key,
+            partition.leader_epoch,
+            follower.fetch_position(partition.log),
+            partition.log.log_start_offset,
+            partition,
+        )
+        self._pump_soon()
+
+    def _flushed(self, partition: HostedPartition, follower: PartitionFollower) -> None:
+        if partition.follower is follower:
+            self.follow(partition)
+
+    def stop_following(self, partition: HostedPartition) -> None:
+        """Take a partition out."""
+        self._session.remove(partition.key)
+        self._pump_soon()
+
+    def resume(self) -> None:
+        """The leader's broker is back: no need to wait for the back-off."""
+        self._not_before_ms = 0
+        self._pump_soon()
+
+    def stop(self) -> None:
+        """End the polls."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    # -- polling
+
+    def _pump_soon(self) -> None:
+        """Once in this turn of the event loop, however many partitions change."""
+        if not self._is_pumping:
+            self._is_pumping = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._is_pumping = False
+        if self._is_stopped:
+            return
+        now_ms = self._replicas.clock.monotonic_ms()
+        if now_ms < self._not_before_ms:
+            self._wake_at(self._not_before_ms, now_ms)
+            return
+        if self._session.should_send(now_ms):
+            request = self._session.next_request(
+                broker_epoch=self.broker_epoch,
+                max_wait_ms=self._settings.max_wait_ms,
+                max_bytes=self._settings.max_bytes,
+            )
+            self._transport.ask(
+                self.leader_id,
+                PeerMessage.REPLICA_FETCH,
+                encode_fetch_request(request),
+                answered=partial(self._answered, request),
+                timeout_ms=request.max_wait_ms + ANSWER_GRACE_MS,
+                bulk=True,
+            )
+        retry_ms = self._session.next_retry_ms
+        if retry_ms is not None:
+            self._wake_at(retry_ms, now_ms)
+
+    def _wake_at(self, at_ms: int, now_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(1, at_ms - now_ms) / 1000, self._pump)
+
+    def _answered(self, request: ReplicaFetchRequest, outcome: Body | PeerError) -> None:
+        if self._is_stopped:
+            return
+        try:
+            if isinstance(outcome, PeerError):
+                raise outcome
+            response = decode_fetch_response(*outcome)  # type: ignore[arg-type]
+        except (PeerError, MalformedPeerMessage) as error:
+            logger.debug("poll at broker %d: %s", self.leader_id, error)
+            if self._session.on_failure(request):
+                self._back_off()
+        else:
+            answers = self._session.on_response(request, response)
+            if answers is None:
+                self._back_off()
+            elif may_take_long(answers):
+                work = self._take_in_slices(longest_last(answers))
+                self._begin("large replica fetch", work)
+            else:
+                run_to_end(self._taking(answers))
+        self._pump()
+
+    def _back_off(self) -> None:
+        self._not_before_ms = self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
+
+    async def _take_in_slices(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> None:
+        await self._replicas.work.run("replica fetch", self._taking(answers))
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = background_task(name, work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _taking(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> Steps[None]:
+        """Carry answers out. Each slot's next poll is sent when its answer is dealt with."""
+        counter = StepCounter(ANSWERS_A_STEP)
+        for slot, answer in answers:
+            if counter.ends_step():
+                yield
+            partition = slot.context
+            assert isinstance(partition, HostedPartition)
+            if slot in self._busy or not _still_follows(slot, partition):
+                continue
+            if answer.slot != slot.number:  # of a session that was lost; the log may be another now
+                continue
+            self._busy.add(slot)
+            try:
+                yield from self._carry_out(slot, answer, partition)
+            except KafkaStorageError as error:
+                if partition.log.is_failed:
+                    self._fail(slot, partition)
+                else:  # a full disk, or too many open files
+                    self._say("cannot follow for now", partition, error)
+                    self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
+            except (KafkaError, UnexpectedAppendOffset) as error:
+                self._say("the leader's answer does not fit", partition, error)
+                self._retry(slot, partition)
+            except Exception as error:  # the other partitions of this leader go on
+                logger.exception("%r: following failed", partition)
+                partition.log.retire(f"following failed, {error!r}")
+                self._fail(slot, partition)
+            finally:
+                self._busy.discard(slot)
+            self._pump_soon()
+
+    def _fail(self, slot: FollowerSlot, partition: HostedPartition) -> None:
+        if self._session.slots.get(slot.key) is slot:  # the replica may have left, and come back
+            self._session.remove(slot.key)
+        self._replicas.fail(partition)
+
+    def _say(self, kind: str, partition: HostedPartition, error: Exception) -> None:
+        now_s = self._loop.time()
+        self._limited_log.log(logging.WARNING, kind, now_s, "%r: %s: %s", partition, kind, error)
+
+    def _carry_out(
+        self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition
+    ) -> Steps[None]:
+        follower, log = partition.follower, partition.log
+        assert follower is not None
+        match follower.on_response(answer, log):
+            case Append(records, high_watermark, log_start_offset):
+                for some in in_steps(records):
+                    self._replicas.written.add(partition)
+                    log.append_as_follower(some, now_ms=self._replicas.clock.wall_ms())
+                    if len(some) < len(records):
+                        yield
+                        if partition.follower is not follower:
+                            return
+                if high_watermark > log.high_watermark:
+                    log.advance_high_watermark(high_watermark)
+                start_moves = log_start_offset > log.log_start_offset
+                if start_moves:
+                    log.advance_log_start_offset(min(log_start_offset, log.high_watermark))
+                if not records and not start_moves:
+                    return
+            case TruncateTo(offset, is_below_high_watermark):
+                bound, steps = log.truncation_end_min(offset), log.truncating_to(offset)
+                if not self._may_cut(slot, partition, bound):
+                    return
+                self._say_truncation(partition, offset, is_below_high_watermark)
+                if not (yield from self._cut(slot, partition, bound, steps)):
+                    return
+            case StartAt(offset):
+                bound, steps = log.segments.first.base_offset, log.starting_at(offset)
+                if not self._may_cut(slot, partition, bound):
+                    return
+                logger.warning("%r: starting again at the leader's %d", partition, offset)
+                if not (yield from self._cut(slot, partition, bound, steps)):
+                    return
+            case Wait():
+                self._retry(slot, partition)
+                return
+        self._move(slot, partition)
+
+    def _move(self, slot: FollowerSlot, partition: HostedPartition) -> None:
+        """Tell the leader of the new position, which is an acknowledgement: after a due flush."""
+        follower, log = partition.follower, partition.log
+        if follower is None or partition.leader_epoch != slot.leader_epoch:
+            return
+        if log.is_flush_owed:
+            self._replicas.flusher.flush(partition, partial(self._move, slot, partition))
+            return
+        self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+        self._pump_soon()
+
+    def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
+        """Whether the log may come to end at `bound`; if not it will be made so, and asked again.
+
+        What grows where synced records were would be trusted unread after a power cut.
+        """
+        points, key = self._replicas.recovery_points, (partition.topic, partition.index)
+        if points is None or points.is_at_most(key, bound):
+            return True
+        self._begin(f"truncation of {partition!r}", self._lower(slot, partition, bound))
+        return False
+
+    def _cut(
+        self, slot: FollowerSlot, partition: HostedPartition, bound: int, steps: Steps[None]
+    ) -> Steps[bool]:
+        """Cut the log in steps; whether to go on following it.
+
+        Between two of them another leader may have heard where the log ends, a checkpoint may have
+        been written, a cleaning may have begun.
+        """
+        follower = partition.follower
+        while self._may_cut(slot, partition, bound):
+            self._replicas.truncated(partition, bound)
+            try:
+                next(steps)
+            except StopIteration:
+                return True
+            yield
+            if partition.follower is not follower:
+                break
+        return False
+
+    async def _lower(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> None:
+        """Bring the recovery point on the disk below the cut, and ask the leader once more."""
+        points = self._replicas.recovery_points
+        assert points is not None
+        try:
+            await points.lower((partition.topic, partition.index), bound)
+        except KafkaStorageError as error:
+            self._say("cannot be truncated yet", partition, error)
+            self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
+        else:
+            self._retry(slot, partition, 0)
+
+    def _say_truncation(
+        self, partition: HostedPartition, offset: int, is_below_high_watermark: bool
+    ) -> None:
+        log = partition.log
+        logger.log(
+            logging.ERROR if is_below_high_watermark else logging.INFO,
+            "%r: truncating from %d to %d, where the log of leader %d (epoch %d) parts;"
+            " high watermark %d",
+            partition,
+            log.log_end_offset,
+            offset,
+            self.leader_id,
+            partition.leader_epoch,
+            log.high_watermark,
+        )
+
+    def _retry(
+        self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
+    ) -> None:
+        """Ask again later, from where the log ends: a part of an answer may have been appended."""
+        follower, log = partition.follower, partition.log
+        if follower is None or partition.leader_epoch != slot.leader_epoch:
+            return
+        if log.is_flush_owed:
+            retry = partial(self._retry, slot, partition, backoff_ms)
+            self._replicas.flusher.flush(partition, retry)
+            return
+        self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+        if backoff_ms is None:
+            backoff_ms = self._settings.backoff_ms
+        self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
+        self._pump_soon()
+
+
+def _still_follows(slot: FollowerSlot, partition: HostedPartition) -> bool:
+    return partition.follower is not None and partition.leader_epoch == slot.leader_epoch

@@ -1,0 +1,321 @@
+"""The replicas that this broker hosts, and what happens when one of them moves.
+
+Three things move a partition: a batch is appended, a follower fetches, the metadata changes.
+Each ends here in the same few consequences: followers that wait are served, the high watermark
+is raised, and the requests that waited for it are freed. Followers are told once per turn of
+the event loop, however many batches that turn appended, so a burst becomes one answer.
+
+Everything runs on the broker's event loop; only fsync is elsewhere (`log_flusher`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
+from typing import Protocol
+
+from ...replication.follower_progress import PeerView
+from ...replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
+from ...replication.sliced_work import SlicedWork
+from ...storage.partition_log import AppendInfo, Origin
+from ...wire.errors import (
+    ErrorCode,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ...wire.record_batch import BatchHeader
+from ..clock import Clock
+from .hosted_partition import ACKS_ALL, HostedPartition
+from .log_flusher import LogFlusher
+
+logger = logging.getLogger(__name__)
+MetadataLookup = Callable[[str, int], bool]
+
+
+class RecoveryPoints(Protocol):
+    """What the disk says of the logs: `checkpoint_writer.CheckpointWriter`."""
+
+    def is_at_most(self, key: tuple[str, int], offset: int) -> bool: ...  # noqa: D102
+    async def lower(self, key: tuple[str, int], offset: int) -> None: ...  # noqa: D102
+
+
+def nothing() -> None:
+    """What happens when the log of a partition fails that is not hosted any more."""
+
+
+def no_fault_point(name: str) -> None:
+    """Nothing happens at this point outside tests."""
+
+
+class ReplicaManager:
+    """All replicas of one broker, by name and by topic id."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        partition_exists: MetadataLookup,
+        fault_point: Callable[[str], None] = no_fault_point,
+        work: SlicedWork | None = None,
+    ) -> None:
+        self.work = work or SlicedWork()
+        self.peers = PeerView()
+        self.purgatory = Purgatory()
+        self.clock = clock
+        self._loop = loop
+        self._partition_exists = partition_exists
+        self._fault_point = fault_point
+        self._by_name: dict[tuple[str, int], HostedPartition] = {}
+        self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
+        self._by_topic: dict[bytes, set[int]] = {}  # topic id -> the indexes hosted
+        self._changed: list[HostedPartition] = []
+        self.stalled: frozenset[HostedPartition] = frozenset()  # see `isolated_leader`
+        # Led, and with an ISR that may change without being told: see `isr_proposer`.
+        self.unsettled: dict[HostedPartition, None] = {}
+        self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
+        self.recovery_points: RecoveryPoints | None = None  # None: nothing is kept on a disk
+        self.flusher = LogFlusher(loop, flushed=self._flushed, failed=self.fail)
+        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry_at_ms = 0
+        # Who hears of what happens here; `follower_service`, `isr_proposer` and the broker
+        # put themselves in.
+        self.tell_followers: Callable[[Iterable[HostedPartition]], None] = lambda _: None
+        self.watermark_moved: Callable[[HostedPartition], None] = lambda _: None
+        self.part_changed: Callable[[HostedPartition], None] = lambda _: None
+        self.truncated: Callable[[HostedPartition, int], None] = lambda _, __: None
+        self.isr_may_change: Callable[[HostedPartition], None] = lambda _: None
+        self.peers_changed: Callable[[], None] = lambda: None
+        self.storage_failed: Callable[[HostedPartition], None] = lambda _: None
+
+    # -- the table
+
+    def __iter__(self) -> Iterator[HostedPartition]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, topic: str, index: int) -> HostedPartition | None:
+        """The replica, if it is hosted here."""
+        return self._by_name.get((topic, index))
+
+    def get_by_id(self, key: tuple[bytes, int]) -> HostedPartition | None:
+        """The replica by (topic id, index), if it is hosted here."""
+        return self._by_id.get(key)
+
+    def add(self, partition: HostedPartition) -> None:
+        """Host a replica from now on."""
+        partition.log.on_failure = lambda: self._loop.call_soon_threadsafe(self.fail, partition)
+        self._by_name[partition.topic, partition.index] = partition
+        self._by_id[partition.key] = partition
+        self._by_topic.setdefault(partition.topic_id, set()).add(partition.index)
+        self.written.add(partition)  # it may have come with much that was not flushed
+
+    def remove(self, partition: HostedPartition) -> None:
+        """Host it no longer; `release_waiters` is the caller's."""
+        self._by_name.pop((partition.topic, partition.index), None)
+        self._by_id.pop(partition.key, None)
+        self.unsettled.pop(partition, None)
+        self.written.add(partition)  # for the last time
+        partition.log.on_failure = nothing
+        indexes = self._by_topic.get(partition.topic_id, set())
+        indexes.discard(partition.index)
+        if not indexes:
+            self._by_topic.pop(partition.topic_id, None)
+
+    def remove_topic(self, topic_id: bytes) -> list[HostedPartition]:
+        """Host no partition of a topic any longer; those that were."""
+        hosted = [
+            self._by_id[topic_id, index] for index in sorted(self._by_topic.get(topic_id, ()))
+        ]
+        for partition in hosted:
+            self.remove(partition)
+        return hosted
+
+    def partition(self, topic: str, index: int) -> HostedPartition:
+        """The replica for a client's request by name, or the error that tells where to look."""
+        hosted = self._by_name.get((topic, index))
+        if hosted is None:
+            if self._partition_exists(topic, index):
+                raise NotLeaderOrFollower(f"{topic}-{index} is not on this broker")
+            raise UnknownTopicOrPartition
+        return hosted
+
+    def partition_by_id(self, topic_id: bytes, topic: str | None, index: int) -> HostedPartition:
+        """The same by topic id (KIP-516); `topic` is the name the metadata has for it."""
+        if topic is None:
+            raise UnknownTopicId
+        hosted = self._by_id.get((topic_id, index))
+        return self.partition(topic, index) if hosted is None else hosted
+
+    # -- what moves a partition
+
+    def append(
+        self,
+        partition: HostedPartition,
+        records: memoryview,
+        header: BatchHeader,
+        acks: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        guard: int | None = None,
+        transaction_version: int = 0,
+        prepare_index: int = 0,
+    ) -> AppendInfo:
+        """Append a validated batch and set its consequences going.
+
+        A duplicate appends nothing and is answered with its first offsets; with acks=all it
+        waits for the same high watermark (the caller looks at `wait_key`). `origin` and what
+        follows it are those of PartitionLog.append_as_leader.
+        """
+        now_ms = self.clock.wall_ms()
+        if self.stalled and acks == ACKS_ALL and partition in self.stalled:
+            raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")
+        try:
+            info = partition.append(
+                records, header, acks, now_ms, origin, guard, transaction_version, prepare_index
+            )
+        except KafkaStorageError:
+            self.fail(partition)
+            raise
+        if not info.is_duplicate:
+            self.appended(partition, len(records))
+        return info
+
+    def appended(self, partition: HostedPartition, size_bytes: int) -> None:
+        """Our log has grown as its leader's."""
+        leader, log = partition.leader, partition.log
+        assert leader is not None
+        partition.note_unseen(size_bytes)
+        self.written.add(partition)
+        is_flushed = log.log_end_offset - log.recovery_point < log.config.flush_messages
+        if not is_flushed:
+            self.flusher.flush(partition)  # promised before the acknowledgement
+        now_ms = self.clock.monotonic_ms()
+        if leader.appended(log.log_end_offset, now_ms, is_flushed=is_flushed):
+            self.high_watermark_advanced(partition)
+        if leader.followers and not partition.is_changed:
+            partition.is_changed = True
+            if not self._changed:
+                self._loop.call_soon(self._tell_followers)
+            self._changed.append(partition)
+
+    def _tell_followers(self) -> None:
+        changed, self._changed = self._changed, []
+        for partition in changed:
+            partition.is_changed = False
+            self.unsettled[partition] = None
+        self.tell_followers(changed)
+
+    def high_watermark_advanced(self, partition: HostedPartition) -> None:
+        """The leader's rule has raised it: tell the log, and free who waited for it."""
+        leader = partition.leader
+        assert leader is not None
+        self._fault_point("replica.before-high-watermark")
+        partition.log.advance_high_watermark(leader.high_watermark)
+        self._fault_point("replica.after-high-watermark")
+        error = (
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            if leader.is_under_min_isr
+            else ErrorCode.NONE
+        )
+        for produce in self.purgatory.advance(partition, leader.high_watermark, error):
+            self._free(produce)
+        self.watermark_moved(partition)
+        seen_bytes = partition.take_seen(leader.high_watermark)
+        freed = self.purgatory.made_visible(
+            partition, leader.high_watermark, seen_bytes, partition.stable_end
+        )
+        for fetch in freed:
+            self._free(fetch)
+        if partition.observer is not None:
+            partition.observer(partition)
+
+    def _flushed(self, partition: HostedPartition) -> None:
+        """More of our log is on the disk: our own copy may count for more."""
+        leader = partition.leader
+        if leader is None:
+            return
+        if leader.flushed(partition.log.own_end_offset, self.clock.monotonic_ms()):
+            self.high_watermark_advanced(partition)
+        for produce in self.purgatory.advance(partition.flushed_key, leader.own_end_offset):
+            self._free(produce)
+
+    def release_waiters(self, partition: HostedPartition, error: int) -> None:
+        """We do not lead it any more: produces end with the error, fetches look again."""
+        for key in (partition, partition.flushed_key):
+            for produce in self.purgatory.fail_produces(key, error):
+                self._free(produce)
+        for fetch in self.purgatory.wake_fetches(partition):
+            self._free(fetch)
+        if partition.observer is not None:
+            partition.observer(partition)
+
+    def fail(self, partition: HostedPartition) -> None:
+        """Its disk failed: nothing is acknowledged any more, and others must lead it."""
+        if not partition.log.is_failed or partition.leader_id == -2:
+            return
+        if self._by_id.get(partition.key) is not partition:
+            return  # its log is only retired
+        logger.error("storage of %r failed; this broker steps down from it", partition)
+        partition.leader_id = -2
+        partition.leader = partition.follower = None
+        self.release_waiters(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.storage_failed(partition)
+
+    # -- requests that wait
+
+    @staticmethod
+    def wait_key(partition: HostedPartition, info: AppendInfo, acks: int) -> Hashable | None:
+        """Under what an answer waits: acks=all for the commit, acks=1 for a flush if one is owed.
+
+        None when the batch may be acknowledged now.
+        """
+        if acks == ACKS_ALL:
+            return partition if partition.log.high_watermark <= info.last_offset else None
+        leader = partition.leader
+        is_flushed = leader is None or info.last_offset < leader.own_end_offset
+        return None if is_flushed else partition.flushed_key
+
+    def wait_produce(self, operation: DelayedProduce) -> None:
+        """Let it wait for the high watermark; its context is called with it when it is done."""
+        self.purgatory.watch_produce(operation)
+        self._arm_expiry(operation.deadline_ms)
+
+    def wait_fetch(self, operation: DelayedFetch) -> None:
+        """Let it wait for bytes; its context is called with it when it is done."""
+        self.purgatory.watch_fetch(operation)
+        self._arm_expiry(operation.deadline_ms)
+
+    def _arm_expiry(self, deadline_ms: int) -> None:
+        if self._expiry is not None:
+            if self._expiry_at_ms <= deadline_ms:
+                return
+            self._expiry.cancel()
+        delay_ms = max(0, deadline_ms - self.clock.monotonic_ms())
+        self._expiry_at_ms = deadline_ms
+        self._expiry = self._loop.call_later(delay_ms / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        for operation in self.purgatory.expire(self.clock.monotonic_ms()):
+            self._free(operation)
+        next_deadline_ms = self.purgatory.next_deadline_ms
+        if next_deadline_ms is not None:
+            self._arm_expiry(next_deadline_ms)
+
+    def _free(self, operation: DelayedProduce | DelayedFetch) -> None:
+        self.work.share.do(partial(self._answer, operation))
+
+    def _answer(self, operation: DelayedProduce | DelayedFetch) -> None:
+        if isinstance(operation, DelayedFetch):
+            self.purgatory.unlink(operation)
+        context = operation.context
+        assert callable(context)
+        try:
+            context(operation)
+        except Exception:  # one client's answer must not keep others waiting
+            logger.exception("answering a request that had waited")

@@ -1,0 +1,347 @@
+"""From the replicated metadata to the part each local replica plays.
+
+The metadata is applied on every node in the same order, so this file needs no messages: it
+compares what the tables say with what is hosted, and moves the difference. `apply` only notes
+which partitions to look at, and a partition is compared with the tables as they are then: one that
+changed three times meanwhile is settled once.
+
+* A few partitions whose logs are open are settled in the same turn of the event loop; many in
+  slices. Until its turn a leader is one that has not heard of the change yet, which the protocol
+  allows for: followers of another epoch refuse it, and the controller its proposals.
+* A deleted topic is served no longer at once, however many partitions it has: one of the same
+  name may follow at once, and nothing may be acknowledged into the old one.
+* Opening a log, and removing one, is a job of a thread (`logs`). A partition is hosted when its log
+  is open; until then clients are told NOT_LEADER_OR_FOLLOWER, and followers wait.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Executor
+from itertools import islice
+from typing import Protocol
+
+from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, Partition, PartitionKey, Topic
+from ...coordinator.metadata.cluster_state import ClusterState
+from ...replication.background_task import background_task
+from ...replication.sliced_work import SlicedWork, Steps
+from ...wire.errors import ErrorCode, KafkaStorageError
+from .hosted_partition import HostedPartition
+from .logs import DirectoryOutcome, Logs
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+SETTLED_AT_ONCE_MAX = 16  # partitions, some 2 ms
+RETRY_S = 0.1
+REOPEN_S = 1.0
+JOBS_AT_A_TIME = 16  # of the thread: the first of many is served when these are done
+
+
+class Followers(Protocol):
+    """Who fetches for the replicas that follow: `replica_fetcher.ReplicaFetchers`."""
+
+    def follow(self, partition: HostedPartition) -> None: ...  # noqa: D102
+    def stop_following(self, partition: HostedPartition) -> None: ...  # noqa: D102
+
+
+class PartitionRoles:
+    """Applies the metadata's changes to the replicas of one broker."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        state: ClusterState,
+        replicas: ReplicaManager,
+        logs: Logs,
+        followers: Followers,
+        lag_time_max_ms: int,
+        work: SlicedWork,
+        executor: Executor,
+    ) -> None:
+        self.broker_epoch = -1
+        self.log_unusable: Callable[[bytes, int], None] = lambda topic_id, index: None
+        self.log_usable: Callable[[bytes, int], None] = lambda topic_id, index: None
+        self._node_id = node_id
+        self._state = state
+        self._replicas = replicas
+        self._logs = logs
+        self._followers = followers
+        self._lag_time_max_ms = lag_time_max_ms
+        self._work = work
+        self._executor = executor
+        self._left: deque[HostedPartition] = deque()  # out of the tables, but not cleared up yet
+        self._waiting: dict[PartitionKey, None] = {}  # to be settled
+        self._for_thread: dict[PartitionKey, None] = {}  # whose log is to be opened or removed
+        self._removed: set[PartitionKey] = set()  # of these, whose directory must go first
+        self._unusable: set[PartitionKey] = set()  # placed here, and could not be opened
+        self._is_waiting, self._is_for_thread = asyncio.Event(), asyncio.Event()
+        self._is_stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, broker_epoch: int) -> None:
+        """Take up every replica the metadata places here; returns when all are served.
+
+        Call it when this broker is registered, and has applied the metadata up to there.
+        """
+        self.broker_epoch = broker_epoch
+        self._replicas.peers.live = self._state.live_brokers
+        self._waiting = dict.fromkeys(self._state.partitions_held_by(self._node_id))
+        while self._waiting or self._left or self._for_thread:
+            await self._settle_in_slices()
+            await self._do_jobs()
+        loop = asyncio.get_running_loop()
+        unplaced = [key for key in self._logs.unplaced() if self._placed(key) is None]
+        named = (self._state.topics.get(name) for name, _ in unplaced)
+        self._logs.known_elsewhere(topic.topic_id for topic in named if topic is not None)
+        await loop.run_in_executor(self._executor, self._logs.remove_unplaced, unplaced)
+        for key in unplaced:
+            self._logs.forget(key)
+        await loop.run_in_executor(self._executor, self._logs.note_recovered)
+        self._tasks = [
+            background_task("partition roles", self._settle_for_ever()),
+            background_task("partition directories", self._do_jobs_for_ever()),
+        ]
+
+    async def stop(self) -> None:
+        """Follow the metadata no longer. What must be removed is, and what is being opened."""
+        self._is_stopping = True
+        self._is_waiting.set()
+        self._is_for_thread.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- changes
+
+    def apply(self, changes: Changes) -> None:
+        """Follow the metadata by one step. Before `start` only what has gone is remembered."""
+        self._logs.configs_changed(None if changes.cluster_configs_changed else _names_in(changes))
+        if self.broker_epoch < 0:
+            self._logs.known_elsewhere(topic_id for _, topic_id in changes.topics_deleted)
+            return
+        if self._is_stopping:
+            return
+        if changes.brokers_changed:
+            self._replicas.peers.live = self._state.live_brokers
+        for name, topic_id in changes.topics_deleted:
+            for key in [key for key in self._unusable if key[0] == name]:
+                self._unusable.discard(key)
+                self._remove_log(key)
+            for hosted in self._replicas.remove_topic(topic_id):
+                hosted.leader = hosted.follower = None
+                self._left.append(hosted)
+        keys = dict.fromkeys(changes.partitions_changed)
+        for name in (*changes.topics_created, *changes.configs_changed):
+            topic = self._state.topics.get(name)
+            if topic is not None:
+                keys.update(((name, index), None) for index in range(len(topic.partitions)))
+        if changes.cluster_configs_changed:
+            keys.update(((hosted.topic, hosted.index), None) for hosted in self._replicas)
+        self._look_at(keys)
+        if changes.brokers_changed:
+            self._replicas.peers_changed()
+
+    def _look_at(self, keys: dict[PartitionKey, None]) -> None:
+        if self._is_stopping:
+            return
+        if len(self._left) <= SETTLED_AT_ONCE_MAX:
+            while self._left:
+                self._clear_up(self._left.popleft())
+        if len(keys) <= SETTLED_AT_ONCE_MAX:
+            for key in keys:
+                self._settle(key)
+        else:
+            self._waiting.update(keys)
+        if self._waiting or self._left:
+            self._is_waiting.set()
+
+    # -- in slices
+
+    async def _settle_for_ever(self) -> None:
+        while not self._is_stopping or self._left:
+            await self._is_waiting.wait()
+            self._is_waiting.clear()
+            await self._settle_in_slices()
+
+    def _settle_in_slices(self) -> Awaitable[None]:
+        return self._work.run("partition roles", self._settle_all())
+
+    def _settle_all(self) -> Steps[None]:
+        while self._left or self._waiting:
+            while self._left:
+                self._clear_up(self._left.popleft())
+                yield
+            waiting, self._waiting = self._waiting, {}
+            for key in waiting:
+                self._settle(key)
+                yield
+
+    def _placed(self, key: PartitionKey) -> Topic | None:
+        """The topic of a partition that the metadata places here now."""
+        name, index = key
+        record = self._state.partition(name, index)
+        is_here = record is not None and self._node_id in record.replicas
+        return self._state.topics[name] if is_here else None
+
+    def _settle(self, key: PartitionKey) -> None:
+        """Bring one replica to where the metadata is now."""
+        topic, hosted = self._placed(key), self._replicas.get(*key)
+        if hosted is not None and (topic is None or hosted.topic_id != topic.topic_id):
+            self._replicas.remove(hosted)
+            self._clear_up(hosted)
+            hosted = None
+        if topic is None:
+            return
+        if hosted is None:
+            self._have_done(key)
+        elif hosted.log.is_failed:
+            if topic.partitions[hosted.index].leader == self._node_id:
+                self._replicas.storage_failed(hosted)  # it was elected all the same
+        else:
+            hosted.log.config = self._logs.config_of(topic)
+            self._replicas.written.add(hosted)  # another flush.ms may be due
+            try:
+                self._play(hosted, topic, topic.partitions[hosted.index])
+            except KafkaStorageError as error:
+                logger.error("%r: %s", hosted, error)
+                self._replicas.fail(hosted)
+                if not hosted.log.is_failed:  # too many open files
+                    asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
+
+    def _clear_up(self, hosted: HostedPartition) -> None:
+        """It is out of the tables: let go of whoever waits for it, and of its log."""
+        self._followers.stop_following(hosted)
+        hosted.leader = hosted.follower = None
+        self._replicas.release_waiters(hosted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._remove_log((hosted.topic, hosted.index))
+
+    def _remove_log(self, key: PartitionKey) -> None:
+        self._logs.forget(key)
+        self._removed.add(key)
+        self._have_done(key)
+
+    # -- in the thread
+
+    def _have_done(self, key: PartitionKey) -> None:
+        self._for_thread[key] = None
+        self._is_for_thread.set()
+
+    async def _do_jobs_for_ever(self) -> None:
+        while not self._is_stopping or self._for_thread:
+            await self._is_for_thread.wait()
+            await self._do_jobs()
+
+    async def _do_jobs(self) -> None:
+        """Do the next jobs of the thread, and take up what comes of them."""
+        if self._left:  # their directories leave before new ones of the same names come
+            await self._settle_in_slices()
+        jobs = []
+        for key in list(islice(self._for_thread, JOBS_AT_A_TIME)):
+            del self._for_thread[key]
+            is_removed = key in self._removed
+            self._removed.discard(key)
+            topic = self._placed(key)
+            if self._is_stopping or self._replicas.get(*key) is not None:
+                topic = None
+            if is_removed or topic is not None:
+                jobs.append(self._logs.job(key, topic, is_removed=is_removed))
+        if not self._for_thread:
+            self._is_for_thread.clear()
+        if jobs:
+            loop = asyncio.get_running_loop()
+            outcomes = await loop.run_in_executor(self._executor, self._logs.carry_out, jobs)
+            await self._work.run("opened logs", self._take_up(outcomes))
+
+    def _take_up(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
+        """Host what has been opened, if it still belongs here."""
+        for key, topic_id, log, error, may_pass in outcomes:
+            topic = self._placed(key)
+            is_wanted = topic is not None and topic.topic_id == topic_id
+            if log is None:
+                if key not in self._unusable:
+                    logger.error("%s-%d cannot be opened: %s", *key, error)
+                if is_wanted:
+                    self._cannot_open(key, topic_id, may_pass)
+            elif topic is None or not is_wanted:
+                log.retire()
+                self._remove_log(key)
+            else:
+                if key in self._unusable:
+                    self._unusable.discard(key)
+                    self.log_usable(topic_id, key[1])
+                self._logs.opened(log, topic)
+                self._replicas.add(HostedPartition(*key, topic_id, log))
+                self._settle(key)
+            yield
+
+    def _cannot_open(self, key: PartitionKey, topic_id: bytes, may_pass: bool) -> None:
+        """Let others lead it; but where there are none, only if it is broken for good."""
+        record = self._state.partition(*key)
+        is_alone = record is not None and set(record.isr) <= {self._node_id}
+        if not may_pass or not (is_alone or key in self._unusable):
+            self.log_unusable(topic_id, key[1])
+        self._unusable.add(key)
+        if may_pass:
+            asyncio.get_running_loop().call_later(REOPEN_S, self._have_done, key)
+
+    # -- one partition
+
+    def _play(self, hosted: HostedPartition, topic: Topic, record: Partition) -> None:
+        now_ms = self._replicas.clock.monotonic_ms()
+        min_insync_replicas = self._state.min_insync_replicas(topic)
+        if record.leader == self._node_id:
+            if hosted.leader is not None and hosted.leader_epoch == record.leader_epoch:
+                hosted.partition_epoch = record.partition_epoch
+                hosted.replicas = record.replicas
+                if hosted.leader.metadata_applied(
+                    isr=record.isr,
+                    partition_epoch=record.partition_epoch,
+                    now_ms=now_ms,
+                    replicas=record.replicas,
+                    min_insync_replicas=min_insync_replicas,
+                ):
+                    self._replicas.high_watermark_advanced(hosted)
+                self._replicas.isr_may_change(hosted)
+                return
+            self._followers.stop_following(hosted)
+            if hosted.log.is_cut_unsynced:  # elected within a moment of that
+                hosted.wait_for_a_leader(record)
+                key = topic.name, hosted.index
+                self._replicas.flusher.flush(hosted, lambda: self._look_at({key: None}))
+                return
+            hosted.lead(
+                record,
+                node_id=self._node_id,
+                broker_epoch=self.broker_epoch,
+                min_insync_replicas=min_insync_replicas,
+                peers=self._replicas.peers,
+                now_ms=now_ms,
+                lag_time_max_ms=self._lag_time_max_ms,
+            )
+            assert hosted.leader is not None
+            if hosted.log.is_flush_owed:
+                self._replicas.flusher.flush(hosted)
+            if hosted.leader.high_watermark > hosted.log.high_watermark:
+                self._replicas.high_watermark_advanced(hosted)
+            self._replicas.isr_may_change(hosted)
+            self._replicas.part_changed(hosted)
+            return
+        if hosted.leader_epoch == record.leader_epoch and hosted.leader_id == record.leader:
+            hosted.partition_epoch = record.partition_epoch
+            hosted.replicas = record.replicas
+            return
+        led_before = hosted.leader is not None
+        self._followers.stop_following(hosted)
+        if record.leader == NO_LEADER:
+            hosted.wait_for_a_leader(record)
+        else:
+            hosted.follow(record)
+            self._followers.follow(hosted)
+        self._replicas.part_changed(hosted)
+        if led_before:
+            self._replicas.release_waiters(hosted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _names_in(changes: Changes) -> set[str]:
+    """The topics whose configuration is another, or may be the next time."""
+    return changes.configs_changed | {name for name, _ in changes.topics_deleted}

@@ -1,0 +1,69 @@
+"""Which connection of a producer is its newest (the partition's half; KAFKA-17754).
+
+Transactions of a client without KIP-890 share one producer id and epoch, so a request that was
+held up on its way says nothing of the transaction it belongs to. But one connection delivers in
+order: what is late came on an older connection than what overtook it. Connections have rising
+numbers; a transactional produce on one that is older than the newest that produced with the same
+producer id and epoch is not executed, and its connection is closed, which every client repeats
+after. Clients with KIP-890 (Produce 12 and later) need no such fence, and are not judged.
+
+The number of producers is bounded; the longest silent are forgotten first.
+"""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from ...wire.steps import Steps
+
+PRODUCERS_MAX = 100_000
+
+
+class _Newest(NamedTuple):
+    epoch: int
+    connection_id: int
+    seen_ms: int
+
+
+class ConnectionFence:
+    """The newest connection of each producer of one broker. Times are monotonic ms."""
+
+    __slots__ = ("_newest", "_producers_max", "refused_count")
+
+    def __init__(self, *, producers_max: int = PRODUCERS_MAX) -> None:
+        self._newest: OrderedDict[int, _Newest] = OrderedDict()
+        self._producers_max = producers_max
+        self.refused_count = 0
+
+    def __len__(self) -> int:
+        """How many producers are known."""
+        return len(self._newest)
+
+    def admits(self, producer_id: int, epoch: int, connection_id: int, now_ms: int) -> bool:
+        """Whether a produce may be executed; the newest connection is remembered.
+
+        One of an older epoch is admitted: the partition's own fence refuses it.
+        """
+        known = self._newest.get(producer_id)
+        if known is not None:
+            if epoch < known.epoch:
+                return True
+            if epoch == known.epoch and connection_id < known.connection_id:
+                self.refused_count += 1
+                return False
+        elif len(self._newest) >= self._producers_max:
+            self._newest.popitem(last=False)
+        self._newest[producer_id] = _Newest(epoch, connection_id, now_ms)
+        self._newest.move_to_end(producer_id)
+        return True
+
+    def expiring(self, now_ms: int, expiration_ms: int) -> Steps[None]:
+        """Forget the producers that have been silent for `expiration_ms`."""
+        count = 0
+        while self._newest:
+            producer_id, newest = next(iter(self._newest.items()))
+            if now_ms - newest.seen_ms < expiration_ms:
+                return
+            del self._newest[producer_id]
+            count += 1
+            if count % 512 == 0:
+                yield

@@ -1,0 +1,184 @@
+"""Puts the transaction coordinator of a broker together: T Raft groups, markers, verification.
+
+Shard s is Raft group s + 1 on the node's one engine; group 0 is the cluster's metadata. Leads are
+spread on purpose: shard s prefers node s mod n. A node that is going down is preferred by none,
+or it would get back what it hands over.
+
+T is for the cluster's life: an id would have two coordinators if nodes disagreed. Shard 0 keeps the
+number, so that every node learns it; a node that has learned it writes it down, and does not open
+its journal with another.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...coordinator.metadata.cluster_model import Changes
+from ...coordinator.metadata.cluster_state import ClusterState
+from ...coordinator.metadata.commands import ElectLeaders
+from ...coordinator.raft.engine import RaftEngine
+from ...coordinator.raft.group import RaftGroup
+from ...coordinator.transactions.settings import TransactionSettings
+from ...coordinator.transactions.shard import TransactionShard
+from ...replication.peer.transport import PeerTransport
+from ...storage.checkpoint import write_atomically
+from ..config.broker_config import BrokerConfig
+from .marker_sender import MarkerSender
+from .marker_writer import MarkerWriter
+from .service import TransactionCoordinators
+from .shard_leader import LeaderPorts
+from .shard_timeouts import ShardCountMismatch
+from .verifier import TransactionVerifier
+
+if TYPE_CHECKING:
+    from ..services import BrokerServices
+
+FIRST_GROUP = 1
+SHARD_COUNT_FILE = "transaction-shard-count"
+PRODUCER_ID_TIMEOUT_MS = 1_000
+BARRIER_TIMEOUT_MS = 5_000
+
+
+def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    """What the broker's configuration says to its transaction coordinator."""
+    return TransactionSettings(
+        shard_count=config.transaction_state_log_num_partitions,
+        timeout_max_ms=config.transaction_max_timeout_ms,
+        timeout_scan_interval_ms=config.transaction_abort_timed_out_cleanup_interval_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        id_scan_interval_ms=config.transaction_remove_expired_cleanup_interval_ms,
+        two_phase_commit_enabled=config.transaction_two_phase_commit_enable,
+        hold_ms=config.transaction_hold_ms,
+        ids_max=config.transactional_ids_max,
+        open_max=config.transactions_open_max,
+        partitions_max=config.transaction_partitions_max,
+        has_connection_fence=config.transaction_connection_fence,
+        stale_request_ms=config.transaction_stale_request_ms,
+    )
+
+
+class Transactions:
+    """The parts of one broker. Make it before the Raft engine starts."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        engine: RaftEngine,
+        transport: PeerTransport,
+        state: ClusterState,
+        fault_point: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._transport = transport
+        self._state = state
+        self.newest_connection: Callable[[], int] = lambda: 0  # the server comes later
+        self._fault_point = fault_point
+        self._shards = [
+            TransactionShard() for _ in range(config.transaction_state_log_num_partitions)
+        ]
+        self._groups: Sequence[RaftGroup] = [
+            engine.add_group(FIRST_GROUP + number, shard, preferred_leader=self._preferred(number))
+            for number, shard in enumerate(self._shards)
+        ]
+        state.on_change(self._cluster_changed)
+
+    def check_shard_count(self) -> None:
+        """Before the journal is opened: is it the number of last time? ShardCountMismatch."""
+        try:
+            known = int(self._shard_count_file.read_text())
+        except FileNotFoundError:
+            return
+        if known != len(self._shards):
+            raise ShardCountMismatch.between(len(self._shards), known)
+
+    def serve(self, services: "BrokerServices", markers: MarkerWriter) -> None:
+        """Give the broker its coordinators and its verifier."""
+        loop = asyncio.get_running_loop()
+
+        async def next_producer_id() -> int:
+            return await services.controller.next_producer_id(
+                services.broker_epoch, timeout_ms=PRODUCER_ID_TIMEOUT_MS
+            )
+
+        async def catch_up() -> None:
+            # Nothing is elected; but when it is done, this node knows all that was decided before.
+            barrier = ElectLeaders(election_type=0, partitions=())
+            await services.controller.submit(barrier, timeout_ms=BARRIER_TIMEOUT_MS)
+
+        settings = transaction_settings(self._config)
+        node_id = self._config.node_id
+        self.coordinators = TransactionCoordinators(
+            node_id=node_id,
+            shards=self._shards,
+            groups=self._groups,
+            links=self._transport,
+            settings=settings,
+            ports=LeaderPorts(
+                loop=loop,
+                wall_ms=services.clock.wall_ms,
+                next_producer_id=next_producer_id,
+                markers=MarkerSender(
+                    node_id=node_id,
+                    links=self._transport,
+                    write_here=markers.write,
+                    leadership_of=self._leadership_of,
+                    catch_up=catch_up,
+                    loop=loop,
+                    work=services.work,
+                ),
+                fault_point=self._fault_point,
+                work=services.work,
+            ),
+            newest_connection=self._newest_connection,
+        )
+        self.verifier = TransactionVerifier(
+            node_id=node_id,
+            coordinators=self.coordinators,
+            links=self._transport,
+            loop=loop,
+            hold_ms=settings.hold_ms,
+        )
+        services.transactions = self.coordinators
+        services.verifier = self.verifier
+
+    async def start(self) -> None:
+        """Wait until it is sure that all nodes count the same shards. ShardCountMismatch."""
+        await self.coordinators.confirm_shard_count()
+        write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
+        for group in self._groups:
+            group.tells_commits_at_once = False  # only their leaders read them
+        self.coordinators.start()
+
+    async def hand_over(self) -> None:
+        """Give every lead away, as far as somebody can take it; clients find the new ones."""
+        await asyncio.gather(*(self._engine.hand_over(group) for group in self._groups))
+
+    async def stop(self) -> None:
+        """Cease."""
+        await self.verifier.stop()
+        await self.coordinators.stop()
+
+    # -- inside
+
+    @property
+    def _shard_count_file(self) -> Path:
+        return self._config.log_directory / SHARD_COUNT_FILE
+
+    def _newest_connection(self) -> int:
+        return self.newest_connection()
+
+    def _preferred(self, number: int) -> int:
+        voters = self._config.voter_ids
+        return voters[number % len(voters)]
+
+    def _cluster_changed(self, _changes: Changes) -> None:
+        for number, group in enumerate(self._groups):
+            preferred = self._preferred(number)
+            group.preferred_leader = preferred if self._state.is_active(preferred) else None
+
+    def _leadership_of(self, topic: str, index: int) -> tuple[int, int] | None:
+        partition = self._state.partition(topic, index)
+        return None if partition is None else (partition.leader, partition.leader_epoch)

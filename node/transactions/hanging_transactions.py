@@ -1,0 +1,260 @@
+"""Transactions that are open in a partition although nobody will end them, and their end.
+
+A transaction opens here only with its coordinator's word, and the coordinator repeats its markers
+until they are answered. So an open transaction that the coordinator knows nothing of is rare: its
+marker was lost with an unclean election, or the coordinator's memory was. It would stop readers of
+committed data for ever. The leader of the partition asks about each transaction that has been open
+for a while, first after ASK_AFTER_MS, then less and less often, and ends it as the answer demands:
+
+    the coordinator has it, or is just ending it     nothing: this is a long transaction
+    it ended the very same one (its epoch is next)   the same end
+    it has no such transaction                       abort: nobody was ever told of a commit
+
+The abort bears the epochs that the partition knows, so it fences nobody. Nothing is written when
+the producer has gone on in the meantime. The transactional id is known of transactions that were
+opened or went on under this leadership; of others only the number is reported.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from ...coordinator.transactions.messages import (
+    DescribeTransaction,
+    TransactionMarker,
+    WriteMarkers,
+)
+from ...replication.background_task import background_task
+from ...replication.messages import PeerMessage
+from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.transport import PeerError, PeerTransport
+from ...replication.sliced_work import SlicedWork, Steps
+from ...wire.errors import ErrorCode
+from ..partitions.hosted_partition import HostedPartition
+from ..partitions.replica_manager import ReplicaManager
+from .service import TransactionCoordinators, TransactionDescription
+
+logger = logging.getLogger(__name__)
+ASK_AFTER_MS = 10_000
+ASK_AGAIN_MS_MAX = 300_000
+QUESTIONS_PER_SCAN = 100
+TRANSACTIONS_PER_STEP = 128
+ASK_TIMEOUT_MS = 2_000
+
+
+class Verdict(Enum):
+    """What is to become of an open transaction."""
+
+    LEAVE = "leave"
+    ABORT = "abort"
+    COMMIT = "commit"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """One producer's transaction in one partition, as it was when the question was asked."""
+
+    partition: HostedPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    first_offset: int
+    last_data_offset: int
+
+    @property
+    def key(self) -> tuple[HostedPartition, int]:
+        """What stays the same while it is open."""
+        return self.partition, self.first_offset
+
+
+def judge(description: TransactionDescription, open_one: OpenTransaction) -> Verdict:
+    """What the coordinator's answer means for a transaction that is open in a partition."""
+    if description.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return Verdict.ABORT
+    if description.error:
+        return Verdict.LEAVE
+    if description.state.startswith("Prepare"):
+        return Verdict.LEAVE  # its marker is on the way
+    if description.producer_id != open_one.producer_id:
+        return Verdict.ABORT
+    ahead = description.producer_epoch - open_one.producer_epoch
+    if ahead < 0:
+        return Verdict.LEAVE  # the answer of somebody who has missed something
+    name = (open_one.partition.topic, open_one.partition.index)
+    if description.state == "Ongoing" and name in description.partitions:
+        return Verdict.LEAVE
+    if description.state == "CompleteCommit" and ahead == 1:
+        return Verdict.COMMIT  # only an end that raised the epoch leaves this (KIP-890)
+    return Verdict.ABORT
+
+
+class OpenSince:
+    """When each open transaction was first seen, and when it is to be asked about next.
+
+    Holds what is open now and nothing else. Times are monotonic ms.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[HostedPartition, int], tuple[int, int]] = {}  # (seen, next)
+
+    def looking(
+        self, open_now: Iterable[OpenTransaction | None], now_ms: int
+    ) -> Steps[list[OpenTransaction]]:
+        """Those that are due, and from now on due again after twice their age. None is passed."""
+        since = {}
+        due = []
+        for count, each in enumerate(open_now, 1):
+            if each is not None:
+                seen_ms, next_ms = self._since.get(each.key, (now_ms, now_ms + ASK_AFTER_MS))
+                if now_ms >= next_ms and len(due) < QUESTIONS_PER_SCAN:
+                    due.append(each)
+                    next_ms = now_ms + min(max(now_ms - seen_ms, ASK_AFTER_MS), ASK_AGAIN_MS_MAX)
+                since[each.key] = (seen_ms, next_ms)
+            if count % TRANSACTIONS_PER_STEP == 0:
+                yield
+        self._since = since
+        return due
+
+    def older_than(self, age_ms: int, now_ms: int) -> int:
+        """How many have been open for so long."""
+        return sum(now_ms - seen_ms >= age_ms for seen_ms, _ in self._since.values())
+
+
+class Markers(Protocol):
+    """See marker_writer.MarkerWriter."""
+
+    async def write(self, request: WriteMarkers) -> Any: ...  # noqa: D102
+
+
+class OrphanReaper:
+    """Looks at the open transactions of the partitions that this broker leads.
+
+    hanging_after_ms: how old one must be to be reported, whoever may know of it.
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        coordinators: TransactionCoordinators,
+        markers: Markers,
+        transport: PeerTransport,
+        *,
+        work: SlicedWork,
+        node_id: int,
+        scan_ms: int,
+        hanging_after_ms: int,
+    ) -> None:
+        self._replicas = replicas
+        self._coordinators = coordinators
+        self._markers = markers
+        self._transport = transport
+        self._work = work
+        self._node_id = node_id
+        self._scan_ms = scan_ms
+        self._hanging_after_ms = hanging_after_ms
+        self._open = OpenSince()
+        self.ended_count = 0
+        self.hanging_count = 0
+        transport.on_request(PeerMessage.DESCRIBE_TRANSACTION, self._asked)
+        self._task = background_task("hanging transactions", self._run())
+
+    async def stop(self) -> None:
+        """End the work."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def scan(self) -> None:
+        """Look once."""
+        now_ms = self._replicas.clock.monotonic_ms()
+        looking = self._open.looking(self._open_now(), now_ms)
+        due = await self._work.run("look for orphaned transactions", looking)
+        self.hanging_count = self._open.older_than(self._hanging_after_ms, now_ms)
+        for open_one in due:
+            try:
+                await self._settle(open_one)
+            except PeerError as error:
+                logger.info("%s: its coordinator does not answer: %s", open_one, error)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._scan_ms / 1000)
+            try:
+                await self.scan()
+            except Exception:  # the next look is as good
+                logger.exception("looking for orphaned transactions")
+
+    def _open_now(self) -> Iterator[OpenTransaction | None]:
+        """Those that are open while it is gone through; None where there is nothing any more."""
+        for partition in self._replicas:
+            if partition.leader is None or partition.log.is_failed:
+                continue
+            for first_offset, producer_id in partition.log.producer_state.ongoing():
+                yield _snapshot(partition, producer_id, first_offset)
+            for producer_id in list(partition.transactional_ids):
+                entry = partition.log.producer_state.entry(producer_id)
+                if entry is None or entry.transaction_first_offset < 0:
+                    partition.transactional_ids.pop(producer_id, None)
+                yield None
+
+    async def _settle(self, open_one: OpenTransaction) -> None:
+        partition = open_one.partition
+        transactional_id = partition.transactional_ids.get(open_one.producer_id)
+        if transactional_id is None:
+            return
+        description = await self._describe(transactional_id)
+        if description is None:
+            return
+        verdict = judge(description, open_one)
+        unchanged = _snapshot(partition, open_one.producer_id, open_one.first_offset) == open_one
+        if verdict is Verdict.LEAVE or partition.leader is None or not unchanged:
+            return
+        logger.warning(
+            "%r: transaction of %r, open since offset %d, is unknown to its coordinator: %s",
+            partition, transactional_id, open_one.first_offset, verdict.value,
+        )  # fmt: skip
+        marker = TransactionMarker(
+            open_one.producer_id,
+            open_one.producer_epoch,
+            open_one.coordinator_epoch,
+            verdict is Verdict.COMMIT,
+            ((partition.topic, partition.index),),
+        )
+        await self._markers.write(WriteMarkers((marker,)))
+        self.ended_count += 1
+
+    async def _describe(self, transactional_id: str) -> TransactionDescription | None:
+        node = self._coordinators.leader_of(transactional_id)
+        if node is None:
+            return None
+        if node == self._node_id:
+            return self._coordinators.describe(transactional_id)
+        answer, _ = await self._transport.request(
+            node,
+            PeerMessage.DESCRIBE_TRANSACTION,
+            encode_message(DescribeTransaction(transactional_id)),
+            timeout_ms=ASK_TIMEOUT_MS,
+        )
+        return decode_message(TransactionDescription, answer)
+
+    def _asked(self, peer: int, header: bytes, _: Any, reply: Callable[..., Any]) -> None:
+        request = decode_message(DescribeTransaction, header)
+        reply(encode_message(self._coordinators.describe(request.transactional_id)), ())
+
+
+def _snapshot(
+    partition: HostedPartition, producer_id: int, first_offset: int
+) -> OpenTransaction | None:
+    entry = partition.log.producer_state.entry(producer_id)
+    if entry is None or entry.transaction_first_offset != first_offset:
+        return None
+    return OpenTransaction(
+        partition,
+        producer_id,
+        entry.epoch,
+        entry.coordinator_epoch,
+        first_offset,
+        entry.last_data_offset,
+    )

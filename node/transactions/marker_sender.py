@@ -1,0 +1,325 @@
+"""Carries the markers of decided transactions to the leaders of their partitions (KIP-98).
+
+For each broker there is a queue; what has gathered in a turn of the event loop leaves as one
+message, of much in several turns, and some messages may be under way, so that a partition that
+cannot commit does not hold up the others. Each partition is tried until its marker is written or
+the topic is gone: a leader that moved, a broker that died, too few replicas in sync are all just
+reasons to try again, perhaps elsewhere. That is safe because a marker that is there already is
+answered as written, and one that arrives late, after the next transaction has begun, is refused
+(coordinator/transactions/messages.py).
+"""
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...coordinator.transactions.messages import (
+    TopicPartition,
+    TransactionMarker,
+    WriteMarkers,
+    WriteMarkersReply,
+)
+from ...replication.messages import MalformedPeerMessage, PeerMessage
+from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.transport import PeerError
+from ...replication.sliced_work import SlicedWork
+from ...wire.errors import ErrorCode, KafkaError
+from ...wire.steps import StepCounter, Steps
+from .ports import PeerLinks
+
+NO_LEADER = -1
+# A broker answers within a second (marker_writer.COMMIT_WAIT_MS) or is paused: then another
+# leads soon, and readers of committed data wait for its marker.
+REQUEST_TIMEOUT_MS = 2_500
+BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 500
+# Refusals that mean a newer coordinator or epoch, or a broken partition. While this node leads,
+# nobody else ends the transaction, so it is tried on, but not eagerly.
+SLOW_RETRY_MS = 1_000
+# A topic that this node does not know may be newer than its metadata; then the controller is asked.
+UNKNOWN_TOPIC_GRACE_MS = 2_000
+PARTITIONS_PER_MESSAGE = 250  # some 2 ms, here and there
+IN_FLIGHT_MAX = 64  # messages to one broker
+ITEMS_A_STEP = 32
+RETRY_QUANTUM_MS = 5  # what is due again within this time has one timer
+
+WRITTEN = frozenset(
+    {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
+)
+RETRIED_SOON = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MarkerTask:
+    """One decided transaction.
+
+    marker: without partitions. is_wanted: False once this node does not coordinate it any more.
+    on_written: called once for each partition.
+    """
+
+    marker: TransactionMarker
+    is_wanted: Callable[[], bool]
+    on_written: Callable[[TopicPartition], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    task: MarkerTask
+    partition: TopicPartition
+    leader_epoch: int = -1  # of the leadership to which it is sent
+    attempts: int = 0
+    unknown_since_ms: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Queue:
+    items: list[_Item] = field(default_factory=list)
+    in_flight: int = 0
+    is_due: bool = False
+
+
+class MarkerSender:
+    """One for each broker, for all its shards.
+
+    leadership_of: the node that leads a partition, NO_LEADER while nobody does, and the leader
+    epoch; None when there is no such partition as far as this node knows. catch_up: afterwards
+    this node knows what was decided before; KafkaError when that cannot be learnt. write_here:
+    this node's own leaders.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        links: PeerLinks,
+        write_here: Callable[[WriteMarkers], Awaitable[WriteMarkersReply]],
+        leadership_of: Callable[[str, int], tuple[int, int] | None],
+        catch_up: Callable[[], Awaitable[None]],
+        loop: asyncio.AbstractEventLoop,
+        work: SlicedWork,
+    ) -> None:
+        self._node_id = node_id
+        self._links = links
+        self._write_here = write_here
+        self._leadership_of = leadership_of
+        self._catch_up = catch_up
+        self._loop = loop
+        self._work = work
+        self._arrived: deque[_Item] = deque()  # to be routed
+        self._is_routing = False
+        self._due_again: dict[int, list[_Item]] = {}  # when, in quanta of the loop's clock
+        self._queues: dict[int, _Queue] = {}
+        self._unknown: list[_Item] = []  # of topics that may be gone
+        self._is_catching_up = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
+        self._log = logging.getLogger(f"{__name__}.{node_id}")
+
+    def send(self, task: MarkerTask, partitions: Iterable[TopicPartition]) -> None:
+        """Begin with the markers of a transaction."""
+        self._take(_Item(task, partition) for partition in partitions)
+
+    def stop(self) -> None:
+        """Send nothing more; the next coordinator begins anew."""
+        self._is_stopped = True
+        for task in self._tasks:
+            task.cancel()
+
+    # -- inside
+
+    def _take(self, items: Iterable[_Item]) -> None:
+        self._arrived.extend(items)
+        if not self._is_routing:
+            self._is_routing = True
+            self._work.begin("transaction markers", self._routing())
+
+    def _routing(self) -> Steps[None]:
+        """Few leave in the turn in which they come; of many there may be any number."""
+        try:
+            counter = StepCounter(ITEMS_A_STEP)
+            while self._arrived:
+                self._route(self._arrived.popleft())
+                if counter.ends_step():
+                    yield
+        finally:
+            self._is_routing = False
+
+    def _route(self, item: _Item) -> None:
+        if self._is_stopped or not item.task.is_wanted():
+            return
+        leadership = self._leadership_of(*item.partition)
+        if leadership is None:
+            now_ms = self._loop.time() * 1_000
+            item.unknown_since_ms = item.unknown_since_ms or now_ms
+            if now_ms - item.unknown_since_ms >= UNKNOWN_TOPIC_GRACE_MS:
+                self._unknown.append(item)
+                if not self._is_catching_up:
+                    self._is_catching_up = True
+                    self._spawn(self._end_those_gone())
+                return
+            self._retry(item)
+            return
+        item.unknown_since_ms = None
+        leader, item.leader_epoch = leadership
+        if leader == NO_LEADER:
+            self._retry(item)
+            return
+        queue = self._queues.setdefault(leader, _Queue())
+        queue.items.append(item)
+        self._pump_soon(leader, queue)
+
+    def _pump_soon(self, node: int, queue: _Queue) -> None:
+        if queue.items and queue.in_flight < IN_FLIGHT_MAX and not queue.is_due:
+            queue.is_due = True
+            self._loop.call_soon(self._pump, node, queue)
+
+    def _pump(self, node: int, queue: _Queue) -> None:
+        queue.is_due = False
+        if not self._is_stopped:
+            items = queue.items[:PARTITIONS_PER_MESSAGE]
+            del queue.items[:PARTITIONS_PER_MESSAGE]
+            queue.in_flight += 1
+            self._spawn(self._deliver(node, queue, items))
+            self._pump_soon(node, queue)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end_those_gone(self) -> None:
+        """A marker is given up only for a topic that the cluster has deleted.
+
+        What this node does not know may be newer than its metadata, which may be as old as its
+        journal: a marker given up by mistake leaves its transaction open for ever. To catch up
+        costs an entry of the metadata, so all that are in doubt share one; who comes while it is
+        on its way waits for the next.
+        """
+        try:
+            while self._unknown:
+                items, self._unknown = self._unknown, []
+                try:
+                    await self._catch_up()
+                    is_up_to_date = True
+                except KafkaError as error:
+                    self._log.info("which of %d partitions are gone is not known: %s",
+                                   len(items), error)  # fmt: skip
+                    is_up_to_date = False
+                for item in items:
+                    self._end_if_gone(item, is_up_to_date)
+        finally:
+            self._is_catching_up = False
+
+    def _end_if_gone(self, item: _Item, is_up_to_date: bool) -> None:
+        if not item.task.is_wanted():
+            return
+        if is_up_to_date and self._leadership_of(*item.partition) is None:
+            self._log.info("%s-%d is gone, and with it its marker", *item.partition)
+            item.task.on_written(item.partition)
+        else:
+            self._retry(item, SLOW_RETRY_MS)
+
+    async def _deliver(self, node: int, queue: _Queue, items: list[_Item]) -> None:
+        by_task: dict[MarkerTask, list[_Item]] = {}
+        for item in items:
+            if item.task.is_wanted():
+                by_task.setdefault(item.task, []).append(item)
+        groups = list(by_task.values())
+        try:
+            errors = await self._write(node, groups) if groups else []
+        finally:
+            queue.in_flight -= 1
+            self._pump_soon(node, queue)
+        await self._work.finish("transaction markers", self._answering(groups, errors))
+
+    async def _write(self, node: int, groups: list[list[_Item]]) -> list[tuple[int, ...]]:
+        """An error for each item; network trouble is one, too."""
+        request = WriteMarkers(tuple(_marker(group) for group in groups))
+        failed = [(int(ErrorCode.NETWORK_EXCEPTION),) * len(group) for group in groups]
+        try:
+            if node == self._node_id:
+                reply = await self._write_here(request)
+            else:
+                header, _ = await self._links.request(
+                    node,
+                    PeerMessage.WRITE_TRANSACTION_MARKERS,
+                    encode_message(request),
+                    timeout_ms=REQUEST_TIMEOUT_MS,
+                )
+                reply = decode_message(WriteMarkersReply, header)
+        except PeerError:
+            return failed
+        except MalformedPeerMessage as error:
+            self._log.warning("markers for node %d: %s", node, error)
+            return failed
+        except Exception:
+            self._log.exception("markers for node %d could not be written", node)
+            return failed
+        if [len(errors) for errors in reply.errors] != [len(group) for group in groups]:
+            self._log.warning("node %d answered other markers than it was sent", node)
+            return failed
+        return list(reply.errors)
+
+    def _answering(self, groups: list[list[_Item]], errors: list[tuple[int, ...]]) -> Steps[None]:
+        counter = StepCounter(ITEMS_A_STEP)
+        for group, group_errors in zip(groups, errors, strict=True):
+            for item, error in zip(group, group_errors, strict=True):
+                self._answered(item, error)
+                if counter.ends_step():
+                    yield
+
+    def _answered(self, item: _Item, error: int) -> None:
+        if not item.task.is_wanted():
+            return
+        if error in WRITTEN:
+            item.task.on_written(item.partition)
+        elif error in RETRIED_SOON:
+            self._retry(item)
+        else:
+            if item.attempts == 0:
+                marker = item.task.marker
+                self._log.error(
+                    "the marker of producer %d, epoch %d is refused by %s-%d with error %d; "
+                    "it is tried again",
+                    marker.producer_id, marker.producer_epoch, *item.partition, error,
+                )  # fmt: skip
+            self._retry(item, SLOW_RETRY_MS)
+
+    def _retry(self, item: _Item, delay_ms: float = 0) -> None:
+        if self._is_stopped:
+            return
+        backoff_ms = min(BACKOFF_MS_FIRST << min(item.attempts, 10), BACKOFF_MS_MAX)
+        item.attempts += 1
+        due_ms = self._loop.time() * 1_000 + max(delay_ms, backoff_ms)
+        due = math.ceil(due_ms / RETRY_QUANTUM_MS)
+        if due not in self._due_again:
+            self._due_again[due] = []
+            self._loop.call_at(due * RETRY_QUANTUM_MS / 1_000, self._try_again, due)
+        self._due_again[due].append(item)
+
+    def _try_again(self, due: int) -> None:
+        self._take(self._due_again.pop(due))
+
+
+def _marker(group: list[_Item]) -> TransactionMarker:
+    return replace(
+        group[0].task.marker,
+        partitions=tuple(item.partition for item in group),
+        leader_epochs=tuple(item.leader_epoch for item in group),
+    )

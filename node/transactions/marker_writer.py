@@ -1,0 +1,256 @@
+"""Ends transactions in the partitions that this broker leads, as their coordinator tells it.
+
+A marker is a control batch of one record. Its coordinator repeats it until it is answered with
+NONE, so writing must be harmless to repeat, and NONE is said only of a marker that is committed:
+below the high watermark of the leader that wrote it. What is not committed in time is answered
+REQUEST_TIMED_OUT; a repetition then waits for the marker that is there already, and writes none.
+
+Markers come from coordinators over the control link, and from people (WriteTxnMarkers).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
+from ...replication.leader import PartitionLeader
+from ...replication.messages import PeerMessage
+from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.transport import PeerTransport
+from ...replication.purgatory import DelayedProduce
+from ...storage.partition_log import Origin
+from ...storage.producers.entry import NO_OFFSET
+from ...wire.control_record import ControlType, encode_marker
+from ...wire.errors import ErrorCode, KafkaError
+from ...wire.record_batch import decode_header
+from ...wire.steps import StepCounter, Steps
+from ..partitions.hosted_partition import ACKS_ALL, ANY_EPOCH, HostedPartition
+from ..partitions.replica_manager import ReplicaManager, no_fault_point
+
+logger = logging.getLogger(__name__)
+COMMIT_WAIT_MS = 1_000  # a partition that lags must not keep other transactions waiting for long
+APPENDS_A_STEP = 16  # about half a millisecond
+REQUESTS_MAX = 1_024  # of peers, under way at once
+
+
+class _Written(NamedTuple):
+    """A marker in a log; it counts only while the same leadership lasts."""
+
+    partition: HostedPartition
+    leader: PartitionLeader
+    offset: int
+
+    @property
+    def error(self) -> int:
+        """NONE once it is committed."""
+        if self.partition.leader is not self.leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.leader.high_watermark <= self.offset:
+            return ErrorCode.REQUEST_TIMED_OUT
+        return ErrorCode.NONE
+
+
+class MarkerWriter:
+    """One for each broker. `fault_point` is called around each append, by name:
+    "partition.before-marker" and "partition.after-marker".
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        *,
+        fault_point: Callable[[str], None] = no_fault_point,
+    ) -> None:
+        self._replicas = replicas
+        self._fault_point = fault_point
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.written_count = 0
+
+    def serve(self, transport: PeerTransport) -> None:
+        """Answer the coordinators on other brokers."""
+        transport.on_request(PeerMessage.WRITE_TRANSACTION_MARKERS, self._asked)
+
+    async def stop(self) -> None:
+        """Give up what is under way; coordinators ask again."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def write(
+        self, request: WriteMarkers, *, wait_ms: int = COMMIT_WAIT_MS
+    ) -> WriteMarkersReply:
+        """An ErrorCode number for each marker and partition, NONE when it is committed.
+
+        Waits for the replicas at most `wait_ms`. INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and
+        TRANSACTION_COORDINATOR_FENCED end the sending; the others are worth repeating.
+        """
+        work = self._replicas.work
+        outcomes = await work.finish("WriteTxnMarkers", self._appending(request))
+        await self._until_committed(outcomes, wait_ms)
+        errors = await work.finish("WriteTxnMarkers", _errors(outcomes))
+        return WriteMarkersReply(tuple(errors))
+
+    # -- one marker
+
+    def _appending(self, request: WriteMarkers) -> Steps[list[list["_Written | int"]]]:
+        outcomes: list[list[_Written | int]] = []
+        counter = StepCounter(APPENDS_A_STEP)
+        for marker in request.markers:
+            of_marker: list[_Written | int] = []
+            outcomes.append(of_marker)
+            epochs = marker.leader_epochs or repeat(ANY_EPOCH)
+            for (topic, index), leader_epoch in zip(marker.partitions, epochs, strict=False):
+                of_marker.append(self._append(marker, topic, index, leader_epoch))
+                if counter.ends_step():
+                    yield
+        return outcomes
+
+    def _append(
+        self, marker: TransactionMarker, topic: str, index: int, leader_epoch: int
+    ) -> "_Written | int":
+        partition = self._replicas.get(topic, index)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # as Kafka says of one that is elsewhere
+        try:
+            leader = partition.leading(leader_epoch)
+            offset = _uncommitted_repetition(partition, leader, marker)
+            if offset is None:
+                offset = self._write(partition, marker)
+            else:
+                partition.log.producer_state.drop_guard(marker.producer_id)
+        except KafkaError as error:
+            logger.info("%r: marker of producer %d: %s", partition, marker.producer_id, error)
+            return error.number
+        return _Written(partition, leader, offset)
+
+    def _write(self, partition: HostedPartition, marker: TransactionMarker) -> int:
+        batch = memoryview(
+            bytearray(
+                encode_marker(
+                    ControlType.COMMIT if marker.is_commit else ControlType.ABORT,
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    timestamp_ms=self._replicas.clock.wall_ms(),
+                )
+            )
+        )
+        self._fault_point("partition.before-marker")
+        info = self._replicas.append(
+            partition,
+            batch,
+            decode_header(batch),
+            ACKS_ALL,
+            origin=Origin.COORDINATOR,
+            transaction_version=marker.transaction_version,
+            prepare_index=marker.prepare_index,
+        )
+        self._fault_point("partition.after-marker")
+        partition.transactional_ids.pop(marker.producer_id, None)
+        self.written_count += not info.is_duplicate
+        return info.last_offset
+
+    async def _until_committed(
+        self, outcomes: Sequence[Sequence["_Written | int"]], wait_ms: int
+    ) -> None:
+        required = await self._replicas.work.finish("WriteTxnMarkers", _required(outcomes))
+        # While we looked, in steps, some may have got there: they may not move any more.
+        waiting: dict[Hashable, int] = {
+            partition: end
+            for partition, end in required.items()
+            if partition.leader is not None and partition.leader.high_watermark < end
+        }
+        if not waiting:
+            return
+        done = asyncio.get_running_loop().create_future()
+        deadline_ms = self._replicas.clock.monotonic_ms() + wait_ms
+        operation = DelayedProduce(
+            waiting, deadline_ms, lambda _: done.done() or done.set_result(None)
+        )
+        self._replicas.wait_produce(operation)
+        try:
+            await done
+        finally:
+            self._replicas.purgatory.cancel(operation)
+
+    # -- requests of peers
+
+    def _asked(
+        self, peer: int, header: bytes, _: list[Any], reply: Callable[[bytes, Sequence[Any]], Any]
+    ) -> None:
+        request = decode_message(WriteMarkers, header)
+        if len(self._tasks) >= REQUESTS_MAX:
+            raise OverflowError("too many requests for markers are under way")
+        self._spawn(self._answer(request, reply))
+
+    async def _answer(
+        self, request: WriteMarkers, reply: Callable[[bytes, Sequence[Any]], Any]
+    ) -> None:
+        reply(encode_message(await self.write(request)), ())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("writing transaction markers failed", exc_info=error)
+
+
+def _errors(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[list[tuple[int, ...]]]:
+    errors: list[tuple[int, ...]] = []
+    counter = StepCounter()
+    for of_marker in outcomes:
+        some: list[int] = []
+        for each in of_marker:
+            some.append(each.error if isinstance(each, _Written) else each)
+            if counter.ends_step():
+                yield
+        errors.append(tuple(some))
+        if counter.ends_step():
+            yield
+    return errors
+
+
+def _required(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[dict[HostedPartition, int]]:
+    """Up to where each partition must be committed."""
+    required: dict[HostedPartition, int] = {}
+    counter = StepCounter()
+    for of_marker in outcomes:
+        for each in of_marker:
+            if isinstance(each, _Written) and each.error == ErrorCode.REQUEST_TIMED_OUT:
+                end = each.offset + 1
+                required[each.partition] = max(end, required.get(each.partition, end))
+            if counter.ends_step():
+                yield
+        if counter.ends_step():
+            yield
+    return required
+
+
+def _uncommitted_repetition(
+    partition: HostedPartition, leader: PartitionLeader, marker: TransactionMarker
+) -> int | None:
+    """The offset of this very marker if it is in the log, not committed yet.
+
+    A coordinator ends a producer's next transaction only when all markers of this one are
+    committed; so one that is not, of the same epochs, with nothing behind it, is the same one. Or,
+    where the high watermark of a new leader lags, the end of a transaction without data here: that
+    has nothing to end but what is being verified, as the marker of any other would.
+    Transaction version 2 needs no such look: there a repetition is known by its epoch.
+    """
+    entry = partition.log.producer_state.entry(marker.producer_id)
+    if (
+        entry is not None
+        and entry.transaction_first_offset == NO_OFFSET
+        and entry.epoch == marker.producer_epoch
+        and entry.coordinator_epoch == marker.coordinator_epoch
+        and entry.last_marker_offset >= leader.high_watermark
+        and entry.last_marker_offset > entry.last_data_offset
+    ):
+        return entry.last_marker_offset
+    return None

@@ -1,0 +1,68 @@
+"""The partitions' side of transactions, put together for one broker: see the parts."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...replication.peer.transport import PeerTransport
+from .hanging_transactions import OrphanReaper
+from .marker_writer import MarkerWriter
+from .producer_expiry import ProducerExpiry
+
+if TYPE_CHECKING:
+    from ..services import BrokerServices
+
+
+class PartitionTransactions:
+    """Markers from the beginning; from `start` on orphans are looked for and producers expire."""
+
+    def __init__(
+        self,
+        services: "BrokerServices",
+        transport: PeerTransport,
+        fault_point: Callable[[str], None],
+    ) -> None:
+        self._services = services
+        self._transport = transport
+        self.markers = MarkerWriter(services.replicas, fault_point=fault_point)
+        self.markers.serve(transport)
+        services.markers = self.markers
+
+    def start(self) -> None:
+        """Begin the upkeep, on the running event loop."""
+        services, config = self._services, self._services.config
+        scan_ms = config.transaction_abort_timed_out_cleanup_interval_ms
+        self._expiry = ProducerExpiry(
+            services.replicas,
+            (services.connection_fence, services.offsets_fence),
+            work=services.work,
+            expiration_ms=config.producer_id_expiration_ms,
+            interval_ms=config.producer_id_expiration_check_interval_ms,
+            producers_max=config.producer_ids_max,
+        )
+        self._reaper = OrphanReaper(
+            services.replicas,
+            services.transactions,
+            self.markers,
+            self._transport,
+            work=services.work,
+            node_id=config.node_id,
+            scan_ms=scan_ms,
+            hanging_after_ms=config.transaction_max_timeout_ms + 2 * scan_ms,
+        )
+
+    async def stop(self) -> None:
+        """End it all; coordinators ask again, of another."""
+        await self._reaper.stop()
+        await self._expiry.stop()
+        await self.markers.stop()
+
+    def metrics(self) -> dict[str, int]:
+        """Counters of this process."""
+        services = self._services
+        return {
+            "transaction_markers_written": self.markers.written_count,
+            "transactions_hanging": self._reaper.hanging_count,
+            "transactions_orphaned": self._reaper.ended_count,
+            "produces_refused_by_connection": services.connection_fence.refused_count,
+            "offsets_refused_by_connection": services.offsets_fence.refused_count,
+        }

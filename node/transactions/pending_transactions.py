@@ -1,0 +1,133 @@
+"""What a shard's leader remembers beside the durable records, by transactional id.
+
+  is_pending       a write is under way: nothing else is decided about the id
+  completion       all markers are written, and that is not durable yet
+  marking_version  of the prepared record whose markers are on their way, 0 for none
+  unmarked         partitions whose marker is still to be written
+  waiters          requests that wait for one of these instead of being sent away
+
+An id of which nothing is to be remembered has no entry.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from ...coordinator.transactions.messages import TopicPartition
+from ...coordinator.transactions.record import TransactionRecord
+from ...wire.steps import Steps
+
+HELD_PER_ID_MAX = 32
+ENTRIES_A_STEP = 64
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One id; see above."""
+
+    is_pending: bool = False
+    completion: TransactionRecord | None = None
+    marking_version: int = 0
+    unmarked: set[TopicPartition] = field(default_factory=set)
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is to be remembered."""
+        return not (self.is_pending or self.completion or self.marking_version or self.waiters)
+
+    def wake(self) -> None:
+        """Something has changed: let all who wait look again, in the order in which they came."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            _let_go(waiter)
+
+
+class Entries:
+    """All ids of one shard in one term. held_max: how many requests may wait."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, held_max: int) -> None:
+        self._loop = loop
+        self._held_max = held_max
+        self._held = 0
+        self._by_id: dict[str, Entry] = {}
+        self._completed: OrderedDict[str, None] = OrderedDict()  # and perhaps not durable as such
+
+    def get(self, transactional_id: str) -> Entry | None:
+        """The entry of an id, if it has one."""
+        return self._by_id.get(transactional_id)
+
+    def obtain(self, transactional_id: str) -> Entry:
+        """The entry of an id, made if need be; call `tidy` when it may be idle again."""
+        entry = self._by_id.get(transactional_id)
+        if entry is None:
+            entry = self._by_id[transactional_id] = Entry()
+        return entry
+
+    def tidy(self, transactional_id: str) -> None:
+        """Drop an entry that has nothing to remember."""
+        entry = self._by_id.get(transactional_id)
+        if entry is not None and entry.is_idle:
+            del self._by_id[transactional_id]
+
+    def complete(self, transactional_id: str, completion: TransactionRecord) -> None:
+        """All markers of an id are written."""
+        entry = self.obtain(transactional_id)
+        entry.completion = completion
+        self._completed[transactional_id] = None
+        entry.wake()
+
+    def note_completed(self, transactional_id: str) -> None:
+        """The completion of this id is to be looked at again: a command has not made it durable."""
+        self._completed[transactional_id] = None
+
+    def take_completions(self, count_max: int) -> list[tuple[str, TransactionRecord]]:
+        """Some that are complete, are not durable as such, and are on their way in no command."""
+        found: list[tuple[str, TransactionRecord]] = []
+        while self._completed and len(found) < count_max:
+            name, _ = self._completed.popitem(last=False)
+            entry = self._by_id.get(name)
+            if entry is not None and entry.completion is not None and not entry.is_pending:
+                found.append((name, entry.completion))
+        return found
+
+    def clearing(self) -> Steps[None]:
+        """Forget everything; who waits looks again, and finds that the term is over."""
+        entries, self._by_id = self._by_id, {}
+        self._completed.clear()
+        count = 0
+        while entries:
+            entries.popitem()[1].wake()
+            count += 1
+            if count % ENTRIES_A_STEP == 0:
+                yield
+
+    async def hold(self, transactional_id: str, deadline_s: float) -> bool:
+        """Wait for the id to change, until the deadline on the loop's clock.
+
+        False at once when that has passed, or when there are too many who wait.
+        """
+        remaining_s = deadline_s - self._loop.time()
+        if remaining_s <= 0 or self._held >= self._held_max:
+            return False
+        entry = self.obtain(transactional_id)
+        if len(entry.waiters) >= HELD_PER_ID_MAX:
+            return False
+        waiter = self._loop.create_future()
+        entry.waiters.append(waiter)
+        timer = self._loop.call_later(remaining_s, _let_go, waiter)
+        self._held += 1
+        try:
+            await waiter
+        finally:
+            self._held -= 1
+            timer.cancel()
+            if waiter in entry.waiters:
+                entry.waiters.remove(waiter)
+                self.tidy(transactional_id)
+        return True
+
+
+def _let_go(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,101 @@
+"""Forgets producers that have been silent for producer.id.expiration.ms (KIP-360, KIP-854), and,
+where there are more than oncelog.producer.ids.max, the longest silent ones before.
+
+One with an open transaction is never forgotten. What is known of a producer that comes back is
+nothing: its next batch is taken with any sequence, but for a transactional one of a client with
+KIP-890.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from ...replication.background_task import background_task
+from ...replication.sliced_work import SlicedWork
+from ..partitions.replica_manager import ReplicaManager
+from .connection_fence import ConnectionFence
+
+ROOM_INTERVAL_MS = 10_000
+# Who wrote since is kept: what he sends again must be known. librdkafka does so for five minutes
+# (delivery.timeout.ms), Java for two.
+SILENT_MS_MIN = 300_000
+logger = logging.getLogger(__name__)
+
+
+class ProducerExpiry:
+    """The timer of one broker."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        fences: Sequence[ConnectionFence],
+        *,
+        work: SlicedWork,
+        expiration_ms: int,
+        interval_ms: int,
+        producers_max: int,
+    ) -> None:
+        self._replicas = replicas
+        self._work = work
+        self._fences = tuple(fences)
+        self._expiration_ms = expiration_ms
+        self._interval_ms = interval_ms
+        self._producers_max = producers_max  # over all partitions
+        self._task = background_task("producer expiry", self._run())
+
+    async def stop(self) -> None:
+        """End the work."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def expire(self) -> int:
+        """Look once; returns how many were forgotten, over all partitions."""
+        clock = self._replicas.clock
+        count = await self._forget(self._expiration_ms)
+        for fence in self._fences:
+            forgetting = fence.expiring(clock.monotonic_ms(), self._expiration_ms)
+            await self._work.run("producer expiry", forgetting)
+        return count
+
+    async def make_room(self) -> int:
+        """Where there are too many, forget those that are silent for half of the expiration, for a
+        quarter, and so on, down to SILENT_MS_MIN; returns how many.
+        """
+        silent_ms, count = self._expiration_ms, 0
+        while self.known_count > self._producers_max and silent_ms > SILENT_MS_MIN:
+            silent_ms = max(silent_ms // 2, SILENT_MS_MIN)
+            count += await self._forget(silent_ms)
+        return count
+
+    @property
+    def known_count(self) -> int:
+        """Producers, counted once for each partition in which they are known."""
+        return sum(len(partition.log.producer_state) for partition in self._replicas)
+
+    async def _forget(self, silent_ms: int) -> int:
+        count = 0
+        for partition in self._replicas:
+            log = partition.log
+            if not log.is_failed and len(log.producer_state):
+                forgetting = log.producer_state.expiring(self._replicas.clock.wall_ms(), silent_ms)
+                count += await self._work.run("producer expiry", forgetting)
+        return count
+
+    async def _run(self) -> None:
+        since_ms = 0
+        while True:
+            sleep_ms = min(self._interval_ms, ROOM_INTERVAL_MS)
+            await asyncio.sleep(sleep_ms / 1000)
+            since_ms += sleep_ms
+            try:
+                if since_ms >= self._interval_ms:
+                    since_ms = 0
+                    if count := await self.expire():
+                        logger.info("%d silent producers are forgotten", count)
+                if count := await self.make_room():
+                    logger.warning(
+                        "%d producers are forgotten before their time: more than "
+                        "oncelog.producer.ids.max=%d were known", count, self._producers_max,
+                    )  # fmt: skip
+            except Exception:  # the next look is as good
+                logger.exception("forgetting silent producers")

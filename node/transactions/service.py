@@ -1,0 +1,377 @@
+"""The transaction coordinator of one node: all its shards, led here or not (KIP-98).
+
+A transactional id belongs to the shard that its Java hash says, and the shard's Raft leader is
+its coordinator; the coordinator epoch in markers is the Raft term. Here requests find their
+shard, late ones are fenced, and what is asked is put to the core's decisions; shard_leader.py
+carries it out, shard_timeouts.py knows what is led.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from ...coordinator.sharding import shard_for
+from ...coordinator.transactions.answers import NOBODY, ProducerIdentity, TransactionDescription
+from ...coordinator.transactions.connection_fence import StaleConnection
+from ...coordinator.transactions.decisions import (
+    Change,
+    Decision,
+    EndTransaction,
+    Granted,
+    InitProducerId,
+    Refused,
+    add_partitions,
+    end_transaction,
+    init_producer_id,
+    verify_partitions,
+)
+from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
+from ...coordinator.transactions.record import Identity, TransactionRecord
+from ...coordinator.transactions.settings import TransactionSettings
+from ...coordinator.transactions.shard import TransactionShard
+from ...replication.messages import MalformedPeerMessage, PeerMessage
+from ...replication.peer.codec import decode_message, encode_message
+from ...wire.errors import ErrorCode
+from .ports import PeerLinks, Reply, ShardGroup
+from .shard_leader import LeaderPorts, ShardLeader
+from .shard_timeouts import LedShards, ShardCountMismatch
+
+__all__ = [
+    "ProducerIdentity",
+    "ShardCountMismatch",
+    "StaleConnection",
+    "TransactionCoordinators",
+    "TransactionDescription",
+]
+QUESTIONS_MAX = 10_000  # of other brokers, under way at once
+
+
+class TransactionCoordinators:
+    """Asked by handlers; each call is about a shard that this node should lead.
+
+    A shard led elsewhere answers NOT_COORDINATOR, one that is not ready
+    COORDINATOR_LOAD_IN_PROGRESS. connection_id: see RequestContext; None for internal callers.
+    Raises StaleConnection where the connection must be closed instead of answered (KAFKA-17754).
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        shards: Sequence[TransactionShard],
+        groups: Sequence[ShardGroup],
+        links: PeerLinks,
+        settings: TransactionSettings,
+        ports: LeaderPorts,
+        newest_connection: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.connections_closed = 0  # for requests that came late
+        self._settings = settings
+        self._ports = ports
+        self._loop = ports.loop
+        self._questions: set[asyncio.Task[None]] = set()
+        self._log = logging.getLogger(f"{__name__}.{node_id}")
+        self._led = LedShards(
+            node_id=node_id,
+            shards=shards,
+            groups=groups,
+            settings=settings,
+            ports=ports,
+            newest_connection=newest_connection,
+        )
+        links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
+
+    def start(self) -> None:
+        """Begin to look for timeouts and expiries."""
+        self._led.start()
+
+    async def confirm_shard_count(self) -> None:
+        """Wait until the cluster says how many shards it has. Raises ShardCountMismatch."""
+        await self._led.confirm_shard_count()
+
+    async def stop(self) -> None:
+        """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
+        await self._led.stop()
+        for task in self._questions:
+            task.cancel()
+        await asyncio.gather(*self._questions, return_exceptions=True)
+
+    # -- where, and what is known
+
+    @property
+    def shard_count(self) -> int:
+        """How many shards the cluster has."""
+        return len(self._led.shards)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a shard that this node leads is not ready."""
+        return self._led.is_loading
+
+    def shard_of(self, transactional_id: str) -> int:
+        """The number of the id's shard."""
+        return shard_for(transactional_id, len(self._led.shards))
+
+    def leader_of(self, transactional_id: str) -> int | None:
+        """The node that coordinates this id now, for FindCoordinator; None while nobody does."""
+        return self._led.groups[self.shard_of(transactional_id)].leader_id
+
+    def records(self, shard: int) -> Sequence[tuple[str, TransactionRecord]]:
+        """What this node's replica of a shard holds, in order of the ids."""
+        return sorted(self._led.shards[shard].records.items())
+
+    def describe(self, transactional_id: str) -> TransactionDescription:
+        """TRANSACTIONAL_ID_NOT_FOUND, or a coordinator error, in `error`."""
+        error = ErrorCode.INVALID_REQUEST
+        if transactional_id:
+            leader = self._leader(transactional_id)
+            if isinstance(leader, ShardLeader):
+                return _description(leader, transactional_id)
+            error = leader
+        return TransactionDescription(transactional_id=transactional_id, error=error)
+
+    def descriptions(self) -> Iterator[TransactionDescription]:
+        """All transactional ids of the shards that this node leads; others may go on meanwhile."""
+        for leader in list(self._led):
+            for transactional_id in list(leader.shard.records):
+                if transactional_id in leader.shard.records:
+                    yield _description(leader, transactional_id)
+
+    # -- requests
+
+    async def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        *,
+        expected: tuple[int, int] | None = None,
+        enables_two_phase_commit: bool = False,
+        keeps_prepared: bool = False,
+        connection_id: int | None = None,
+    ) -> ProducerIdentity:
+        """KIP-98, 360, 588, 890, 939. expected: the producer's (producer id, epoch)."""
+        settings = self._settings
+        if not transactional_id:
+            return ProducerIdentity(error=ErrorCode.INVALID_REQUEST)
+        if enables_two_phase_commit and not settings.two_phase_commit_enabled:
+            return ProducerIdentity(error=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not enables_two_phase_commit and not 0 < timeout_ms <= settings.timeout_max_ms:
+            return ProducerIdentity(error=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        leader = self._leader(transactional_id)
+        if not isinstance(leader, ShardLeader):
+            return ProducerIdentity(error=leader)
+        request = InitProducerId(
+            timeout_ms=timeout_ms,
+            expected=expected,
+            enables_two_phase_commit=enables_two_phase_commit,
+            keeps_prepared=keeps_prepared,
+        )
+        known = leader.current(transactional_id)
+        if known is not None and expected in (None, known.client):
+            self._check_connection(leader, transactional_id, known.client, connection_id)
+        error, decision = await leader.carry_out(
+            transactional_id,
+            lambda record, is_pending, fresh_producer_id: init_producer_id(
+                record,
+                request,
+                is_pending=is_pending,
+                now_ms=self._ports.wall_ms(),
+                fresh_producer_id=fresh_producer_id,
+            ),
+            hold_ms=settings.hold_ms,
+        )
+        answer = _identity(error, decision)
+        if not answer.error and connection_id is not None:
+            identity = answer.producer_id, answer.producer_epoch
+            leader.fence.note(transactional_id, identity, connection_id)
+        return answer
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[tuple[str, int]],
+        *,
+        connection_id: int | None = None,
+        transaction_version: int = 0,
+    ) -> int:
+        """An ErrorCode number; NONE when all of them are in the transaction, durably.
+
+        transaction_version: 2 where the partition's leader adds it for the client (KIP-890).
+        """
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        leader = self._leader(transactional_id)
+        if not isinstance(leader, ShardLeader):
+            return leader
+        identity = producer_id, producer_epoch
+        known = leader.current(transactional_id)
+        if known is not None and known.client == identity:
+            self._check_connection(leader, transactional_id, identity, connection_id)
+        error, _ = await leader.carry_out(
+            transactional_id,
+            lambda record, is_pending, _: add_partitions(
+                record,
+                identity,
+                partitions,
+                is_pending=is_pending,
+                now_ms=self._ports.wall_ms(),
+                transaction_version=transaction_version,
+            ),
+            hold_ms=self._settings.hold_ms,
+        )
+        return error
+
+    async def verify(self, request: VerifyTransaction) -> VerifyTransactionReply:
+        """Whether partitions are in the transaction; with `adds` they are added (KIP-890)."""
+        transactional_id = request.transactional_id
+        identity = request.producer_id, request.producer_epoch
+        if request.adds:
+            error = await self.add_partitions(
+                transactional_id, *identity, request.partitions, transaction_version=2
+            )
+            return VerifyTransactionReply(error or 0, (0,) * len(request.partitions))
+        if not transactional_id:
+            return VerifyTransactionReply(ErrorCode.INVALID_REQUEST)
+        leader = self._leader(transactional_id)
+        if not isinstance(leader, ShardLeader):
+            return VerifyTransactionReply(leader)
+        record = leader.current(transactional_id)
+        found = verify_partitions(record, identity, request.partitions)
+        if isinstance(found, Refused):
+            return VerifyTransactionReply(found.error)
+        index = 0 if record is None else record.version
+        return VerifyTransactionReply(0, tuple(map(int, found)), index)
+
+    async def end_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        raises_epoch: bool,
+        connection_id: int | None = None,
+        waited_ms: int = 0,
+    ) -> ProducerIdentity:
+        """The decision, durable when this returns NONE; markers follow.
+
+        raises_epoch: EndTxn v5 (transaction.version 2); the answer carries the next identity.
+        waited_ms: how long the request's bytes lay in the kernel.
+        """
+        if not transactional_id:
+            return ProducerIdentity(error=ErrorCode.INVALID_REQUEST)
+        leader = self._leader(transactional_id)
+        if not isinstance(leader, ShardLeader):
+            return ProducerIdentity(error=leader)
+        identity = producer_id, producer_epoch
+        known = leader.current(transactional_id)
+        # With V2 a late EndTxn has an old epoch, and a prepared transaction may be ended by
+        # whoever holds its identity (KIP-939).
+        is_exposed = not raises_epoch and known is not None and not known.is_two_phase
+        if is_exposed and known is not None and known.client == identity:
+            if connection_id is not None and waited_ms > self._settings.stale_request_ms:
+                self._refuse_connection(f"EndTxn of {transactional_id!r} waited {waited_ms} ms")
+            self._check_connection(leader, transactional_id, identity, connection_id)
+        request = EndTransaction(identity=identity, is_commit=is_commit, raises_epoch=raises_epoch)
+        error, decision = await leader.carry_out(
+            transactional_id,
+            lambda record, is_pending, fresh_producer_id: end_transaction(
+                record,
+                request,
+                is_pending=is_pending,
+                now_ms=self._ports.wall_ms(),
+                fresh_producer_id=fresh_producer_id,
+            ),
+            hold_ms=self._settings.hold_ms,
+            waits_for_markers=False,
+        )
+        return _identity(error, decision)
+
+    async def abort(self, transactional_id: str) -> int:
+        """End an open transaction whatever its producer says, and fence it; for people."""
+        leader = self._leader(transactional_id)
+        if not isinstance(leader, ShardLeader):
+            return leader
+        return await self._led.abort(leader, transactional_id)
+
+    # -- inside
+
+    def _leader(self, transactional_id: str) -> ShardLeader | ErrorCode:
+        return self._led.find(self.shard_of(transactional_id))
+
+    def _check_connection(
+        self,
+        leader: ShardLeader,
+        transactional_id: str,
+        identity: Identity,
+        connection_id: int | None,
+    ) -> None:
+        if connection_id is None or not self._settings.has_connection_fence:
+            return
+        try:
+            leader.fence.check(transactional_id, identity, connection_id)
+        except StaleConnection as reason:
+            self._refuse_connection(str(reason))
+
+    def _refuse_connection(self, reason: str) -> None:
+        if self._settings.has_connection_fence:
+            self.connections_closed += 1
+            self._log.info("a connection is closed: %s", reason)
+            raise StaleConnection(reason)
+
+    def _asked(self, peer: int, header: bytes, _frames: Sequence[Any], reply: Reply) -> None:
+        """A partition's leader asks (VERIFY_TRANSACTION)."""
+        try:
+            request = decode_message(VerifyTransaction, header)
+        except MalformedPeerMessage as error:
+            self._log.warning("node %d: %s", peer, error)
+            reply(encode_message(VerifyTransactionReply(ErrorCode.INVALID_REQUEST)), ())
+            return
+        if len(self._questions) >= QUESTIONS_MAX:
+            busy = VerifyTransactionReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            reply(encode_message(busy), ())
+            return
+        task = self._loop.create_task(self._answer(request, reply))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _answer(self, request: VerifyTransaction, reply: Reply) -> None:
+        try:
+            answer = await self.verify(request)
+        except Exception:
+            self._log.exception("a verification of %r failed", request.transactional_id)
+            answer = VerifyTransactionReply(ErrorCode.UNKNOWN_SERVER_ERROR)
+        reply(encode_message(answer), ())
+
+
+def _identity(error: ErrorCode, decision: Decision | None) -> ProducerIdentity:
+    """The answer that a decision gives, once it is carried out."""
+    if error:
+        return ProducerIdentity(error=error)
+    ongoing = NOBODY
+    if isinstance(decision, Change):
+        identity, ongoing = decision.record.client, decision.ongoing or NOBODY
+    else:
+        assert isinstance(decision, Granted)
+        identity = decision.identity
+    return ProducerIdentity(producer_id=identity[0], producer_epoch=identity[1], ongoing=ongoing)
+
+
+def _description(leader: ShardLeader, transactional_id: str) -> TransactionDescription:
+    record = leader.current(transactional_id)
+    if record is None:
+        return TransactionDescription(
+            transactional_id=transactional_id, error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        )
+    return TransactionDescription(
+        transactional_id=transactional_id,
+        producer_id=record.producer_id,
+        producer_epoch=record.producer_epoch,
+        state=record.state.kafka_name,
+        timeout_ms=record.timeout_ms,
+        start_ms=record.start_ms,
+        partitions=tuple(sorted(leader.unmarked(transactional_id))),
+    )

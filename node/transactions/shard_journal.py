@@ -1,0 +1,154 @@
+"""What a node's disk says of one shard of the transaction coordinator.
+
+Read from outside, beside the running node or without it; nothing is changed. First the records of
+the snapshot, as of the entry that wrote each; then every entry of the Raft journal behind it,
+replayed as the node itself does, so that a write which was refused (the late command of a deposed
+leader) is told from one that was done. Records are Kafka's own: TransactionLogKey and
+TransactionLogValue, the contents of __transaction_state.
+
+A node writes while we read: its journal may end in half a frame, which is left out, and may lose a
+segment between two looks, which is tried again. Whether the last entries are decided, one disk
+alone does not know: they are when a majority has them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...coordinator.raft.library import COMMAND
+from ...coordinator.raft.outcomes import CorruptJournal, ForeignJournal
+from ...coordinator.raft.wal.disk import DirectoryDisk
+from ...coordinator.raft.wal.records import Snapshot, decode_snapshot
+from ...coordinator.raft.wal.recovery import RecoveredGroup, recover
+from ...coordinator.transactions.commands import (
+    MalformedTransactionCommand,
+    SetShardCount,
+    decode_transaction_command,
+)
+from ...coordinator.transactions.record import TransactionRecord, encode_record
+from ...coordinator.transactions.shard import TransactionShard, UnreadableShard
+from ...wire.messages.transaction_log import TransactionLogValue, decode_transaction_log_value
+from .coordinator_side import FIRST_GROUP
+
+ATTEMPTS_MAX = 5
+
+
+class UnreadableJournal(Exception):
+    """Nothing could be read; str() is a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One record; `value` None says that the id is forgotten. note: what else is to be said."""
+
+    index: int
+    term: int  # -1: from the snapshot, where it is not kept
+    transactional_id: str | None
+    value: TransactionLogValue | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardJournal:
+    """One node's copy. terms: of the entries behind the snapshot, by index."""
+
+    node_id: int
+    snapshot_index: int
+    entries: tuple[ShardEntry, ...]
+    terms: dict[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Term and index of the last entry: the greater one goes further."""
+        last = max(self.terms, default=self.snapshot_index)
+        return self.terms.get(last, 0), last
+
+    def has(self, index: int, term: int) -> bool:
+        """Whether this copy has the entry, or a snapshot of a state that does."""
+        return index <= self.snapshot_index or self.terms.get(index) == term
+
+
+def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: int) -> ShardJournal:
+    """A shard's copy from the `raft` directory of a node. Raises UnreadableJournal."""
+    group_id = FIRST_GROUP + shard
+    group, data = _read(_ReadOnlyDisk(directory), node_id, voters, group_id)
+    if group is None:
+        raise UnreadableJournal(f"{directory} has no transaction shard {shard}.")
+    snapshot = None if data is None else decode_snapshot(group_id, data)
+    if data is not None and snapshot is None:
+        raise UnreadableJournal(f"The snapshot of shard {shard} in {directory} is damaged.")
+    return _replay(node_id, group, snapshot)
+
+
+def _read(
+    disk: DirectoryDisk, node_id: int, voters: Sequence[int], group_id: int
+) -> tuple[RecoveredGroup | None, bytes | None]:
+    """The group's journal, and then its snapshot, which may be newer but never too old."""
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            group = recover(disk, node_id=node_id, voters=voters).groups.get(group_id)
+            return group, disk.read_snapshot(group_id)
+        except FileNotFoundError:
+            continue  # a segment was deleted between two looks
+        except (CorruptJournal, ForeignJournal) as problem:
+            raise UnreadableJournal(f"{problem}.") from problem
+    raise UnreadableJournal("The journal changes while it is read.")
+
+
+class _ReadOnlyDisk(DirectoryDisk):
+    """Recovery cuts off what a crash left; here that is only looked away from."""
+
+    def write(self, number: int, position: int, data: bytes) -> None:
+        pass
+
+    def sync(self, number: int) -> None:
+        pass
+
+    def delete_segment(self, number: int) -> None:
+        pass
+
+
+def _replay(node_id: int, group: RecoveredGroup, snapshot: Snapshot | None) -> ShardJournal:
+    machine, start = TransactionShard(), 0
+    entries: list[ShardEntry] = []
+    if snapshot is not None:
+        start = snapshot.last_index
+        try:
+            machine.restore(snapshot.payload)
+        except UnreadableShard as problem:
+            raise UnreadableJournal(f"Node {node_id}: {problem}.") from problem
+        for name, record in sorted(machine.records.items(), key=lambda item: item[1].version):
+            entries.append(ShardEntry(record.version, -1, name, _value(record)))
+    terms: dict[int, int] = {}
+    for index in sorted(i for i in group.entries if start < i <= group.state.end_index):
+        command, term = group.entries[index]
+        terms[index] = term
+        if command[:1] == COMMAND:
+            entries += _entries(machine, command[1:], index, term)
+    return ShardJournal(node_id, start, tuple(entries), terms)
+
+
+def _entries(machine: TransactionShard, command: bytes, index: int, term: int) -> list[ShardEntry]:
+    try:
+        wanted = decode_transaction_command(command)
+    except MalformedTransactionCommand as problem:
+        return [ShardEntry(index, term, None, None, str(problem))]
+    applied = machine.apply(command, index, term)
+    if isinstance(wanted, SetShardCount):
+        return [ShardEntry(index, term, None, None, f"the cluster has {wanted.count} shards")]
+    refusals = applied.refusals or [applied.reason] * len(wanted.writes)
+    return [
+        ShardEntry(
+            index,
+            term,
+            write.transactional_id,
+            None if write.record is None else _value(write.record),
+            f"refused: {refusal}" if refusal else "forgotten" if write.record is None else "",
+        )
+        for write, refusal in zip(wanted.writes, refusals, strict=True)
+    ]
+
+
+def _value(record: TransactionRecord) -> TransactionLogValue:
+    """Through its bytes, as they stand in the log."""
+    return decode_transaction_log_value(encode_record(record))

@@ -1,0 +1,372 @@
+"""One shard in one term in which this node leads it: requests become decisions, decisions records.
+
+The core decides (decisions.py), the Raft group makes it durable and judges it once more
+(coordinator/transactions/shard.py); pending_transactions.py is what has to be remembered in
+between. A decision is written, then its markers are sent, and when the last of them is written the
+transaction is complete. That is not made durable at once: requests see the completion already, the
+next decision about the id takes it along in its own command, and if none comes soon it is written
+by itself. Were it lost, the markers would be sent again.
+
+What a write whose outcome is unknown has come to is read from the log, behind a barrier, and
+never guessed. When the term ends everything is dropped.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ...coordinator.raft.outcomes import DefinitelyNot
+from ...coordinator.transactions.commands import Write, WriteRecords, encode_transaction_command
+from ...coordinator.transactions.connection_fence import ConnectionFence
+from ...coordinator.transactions.decisions import Change, Decision, Fence, ProducerIdNeeded, Refused
+from ...coordinator.transactions.fault_points import (
+    AFTER,
+    AFTER_ALL_MARKERS,
+    AFTER_COMPLETE,
+    AFTER_SOME_MARKERS,
+    BEFORE,
+)
+from ...coordinator.transactions.messages import TopicPartition, TransactionMarker
+from ...coordinator.transactions.record import TransactionRecord
+from ...coordinator.transactions.settings import TransactionSettings
+from ...coordinator.transactions.shard import Applied, TransactionShard
+from ...coordinator.transactions.states import IDLE, PREPARED, TransactionState
+from ...replication.sliced_work import SlicedWork, Steps
+from ...wire.errors import ErrorCode, KafkaError
+from .marker_sender import MarkerSender, MarkerTask
+from .pending_transactions import Entries
+from .ports import ShardGroup
+
+WRITE_TIMEOUT_MS = 5_000
+RETRY_PAUSE_MS = 200
+COMPLETION_DELAY_MS = 20  # how long a completion waits for the id's next transaction
+COMPLETIONS_PER_COMMAND = 100  # some 2 ms, here and where it is applied
+IDS_A_STEP = 16
+OVER_CAP_LOG_INTERVAL_S = 60.0
+IDS_CAP = ("transactional ids", "oncelog.transactional.ids.max")
+
+Decide = Callable[[TransactionRecord | None, bool, int | None], Decision]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderPorts:
+    """What a leader needs of its broker. wall_ms: for what is written down."""
+
+    loop: asyncio.AbstractEventLoop
+    wall_ms: Callable[[], int]
+    next_producer_id: Callable[[], Awaitable[int]]
+    markers: MarkerSender
+    fault_point: Callable[[str], None]
+    work: SlicedWork = field(default_factory=SlicedWork)
+
+
+class ShardLeader:
+    """Ends with `resign`; what is under way then is answered NOT_COORDINATOR."""
+
+    def __init__(
+        self,
+        shard: TransactionShard,
+        group: ShardGroup,
+        term: int,
+        *,
+        settings: TransactionSettings,
+        ports: LeaderPorts,
+        fence: ConnectionFence,
+    ) -> None:
+        self.shard = shard
+        self.term = term
+        self.fence = fence
+        self.is_current = True
+        self._group = group
+        self._settings = settings
+        self._ports = ports
+        self._loop = ports.loop
+        self._entries = Entries(ports.loop, settings.held_max)
+        self._completion_timer: asyncio.TimerHandle | None = None
+        self._said_over_cap_s: dict[str, float] = {}
+        self._log = logging.getLogger(__name__)
+
+    def begin(self) -> None:
+        """Take up what predecessors have decided and not finished: markers are sent again."""
+        self._ports.work.begin("prepared transactions", self._taking_up())
+
+    def resign(self) -> None:
+        """Another leads, or nobody."""
+        self.is_current = False
+        if self._completion_timer is not None:
+            self._completion_timer.cancel()
+        self._ports.work.begin("the end of a transaction shard's term", self._entries.clearing())
+
+    # -- what is known
+
+    def current(self, transactional_id: str) -> TransactionRecord | None:
+        """The record that a request is judged by."""
+        entry = self._entries.get(transactional_id)
+        if entry is not None and entry.completion is not None:
+            return entry.completion
+        return self.shard.get(transactional_id)
+
+    def unmarked(self, transactional_id: str) -> frozenset[TopicPartition]:
+        """Partitions of the transaction that have no marker yet."""
+        record = self.current(transactional_id)
+        entry = self._entries.get(transactional_id)
+        if record is None:
+            return frozenset()
+        if record.state in PREPARED and entry is not None and entry.marking_version:
+            return frozenset(entry.unmarked)
+        return record.partitions
+
+    # -- requests
+
+    async def carry_out(
+        self,
+        transactional_id: str,
+        decide: Decide,
+        *,
+        hold_ms: int = 0,
+        waits_for_markers: bool = True,
+        ends_with_fence: bool = False,
+    ) -> tuple[ErrorCode, Decision | None]:
+        """Have something decided and made durable.
+
+        decide: (record, whether a write is pending, a fresh producer id) -> Decision; asked
+        again as often as needed. A request that would be told CONCURRENT_TRANSACTIONS waits for
+        up to hold_ms until what is in its way is over. ends_with_fence: the coordinator's own
+        abort, which nothing follows.
+        """
+        deadline_s = self._loop.time() + hold_ms / 1_000
+        fresh_producer_id = None
+        while self.is_current:
+            entry = self._entries.get(transactional_id)
+            is_pending = entry is not None and entry.is_pending
+            record = self.current(transactional_id)
+            decision = decide(record, is_pending, fresh_producer_id)
+            match decision:
+                case Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+                    may_wait = is_pending or waits_for_markers
+                    if not may_wait or not await self._entries.hold(transactional_id, deadline_s):
+                        return decision.error, decision
+                case Refused(error):
+                    return error, decision
+                case ProducerIdNeeded():
+                    if record is None and len(self.shard) >= self._settings.ids_max:
+                        return self._over_cap(*IDS_CAP), None
+                    try:
+                        fresh_producer_id = await self._ports.next_producer_id()
+                    except KafkaError:
+                        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
+                case Fence(aborted):
+                    error = await self._write(transactional_id, aborted)
+                    if error or ends_with_fence:
+                        return error, decision
+                    fresh_producer_id = None
+                case Change(new):
+                    error = self._beyond_limits(record, new)
+                    return error or await self._write(transactional_id, new), decision
+                case _:
+                    return ErrorCode.NONE, decision
+        return ErrorCode.NOT_COORDINATOR, None
+
+    async def forget(self, transactional_ids: list[str]) -> None:
+        """Drop ids that have expired, unless something has begun about them."""
+        writes = []
+        for name in transactional_ids:
+            record = self.shard.get(name)
+            if record is not None and record.state in IDLE and self._entries.get(name) is None:
+                writes.append(Write.after(name, record, None))
+                self._entries.obtain(name).is_pending = True
+                self.fence.forget(name)
+        if writes:
+            await self._propose([write.transactional_id for write in writes], writes)
+
+    # -- writing
+
+    async def _write(self, transactional_id: str, new: TransactionRecord) -> ErrorCode:
+        """Make a decision durable, and a completion before it that waits."""
+        entry = self._entries.obtain(transactional_id)
+        assert not entry.is_pending
+        old = self.shard.get(transactional_id)
+        if entry.completion is None:
+            writes = [Write.after(transactional_id, old, new)]
+        else:
+            writes = [
+                Write.after(transactional_id, old, entry.completion),
+                Write.chained(transactional_id, entry.completion, new),
+            ]
+        if new.state in PREPARED and not new.partitions:  # there is nothing to mark
+            completion = new.completed(self._ports.wall_ms())
+            writes.append(Write.chained(transactional_id, new, completion))
+        self._pass(BEFORE.get(new.state))
+        entry.is_pending = True
+        error = await self._propose([transactional_id], writes)
+        if not error:
+            self._pass(AFTER.get(new.state))
+        return error
+
+    def _propose(self, names: list[str], writes: list[Write]) -> asyncio.Future[ErrorCode]:
+        """Propose writes of ids that are marked pending.
+
+        The future is done when they no longer are, or when knowing takes longer.
+        """
+        future: asyncio.Future[ErrorCode] = self._loop.create_future()
+
+        def done(applied: Applied | None, error: Exception | None) -> None:
+            code = ErrorCode.NONE
+            if error is not None:
+                self._log.warning("a write of %d ids: %s", len(names), error)
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            elif applied is not None and not applied.is_done:
+                self._log.error("the log refuses a decision: %s", applied)
+                code = ErrorCode.CONCURRENT_TRANSACTIONS
+            if error is None or isinstance(error, DefinitelyNot):
+                self._settle(names)
+            else:
+                self._find_out(names)
+            if not future.done():
+                future.set_result(code)
+
+        command = encode_transaction_command(WriteRecords(self.term, tuple(writes)))
+        self._group.propose(command, WRITE_TIMEOUT_MS, done)
+        return future
+
+    def _find_out(self, names: list[str]) -> None:
+        """The ids stay pending until a barrier shows what became of the write."""
+
+        def done(_: Applied | None, error: Exception | None) -> None:
+            if error is None:
+                self._settle(names)
+            else:
+                self._loop.call_later(RETRY_PAUSE_MS / 1_000, self._find_out, names)
+
+        if self.is_current:
+            barrier = encode_transaction_command(WriteRecords(self.term, ()))
+            self._group.propose(barrier, WRITE_TIMEOUT_MS, done)
+
+    def _settle(self, names: list[str]) -> None:
+        """No write of these ids is under way any more."""
+        for name in names if self.is_current else ():
+            entry = self._entries.obtain(name)
+            entry.is_pending = False
+            if (prepared := self._refresh(name)) is not None:
+                self._loop.call_soon(self._send_markers, name, prepared)
+            if entry.completion is not None:
+                self._entries.note_completed(name)
+                self._write_completions_in(RETRY_PAUSE_MS)
+            entry.wake()
+            self._entries.tidy(name)
+
+    def _refresh(self, transactional_id: str) -> TransactionRecord | None:
+        """Fit what is remembered of an id to its durable record; that if its markers are due."""
+        record = self.shard.get(transactional_id)
+        entry = self._entries.obtain(transactional_id)
+        if record is None or record.state not in PREPARED:
+            entry.completion = None
+            entry.marking_version = 0
+            entry.unmarked.clear()
+        elif entry.marking_version != record.version:
+            entry.completion = None
+            entry.marking_version = record.version
+            entry.unmarked = set(record.partitions)
+            return record
+        return None
+
+    # -- markers and completions
+
+    def _taking_up(self) -> Steps[None]:
+        for count, name in enumerate(list(self.shard.prepared_ids), 1):
+            if not self.is_current:
+                return
+            if (prepared := self._refresh(name)) is not None:
+                self._send_markers(name, prepared)
+            self._entries.tidy(name)
+            if count % IDS_A_STEP == 0:
+                yield
+
+    def _send_markers(self, transactional_id: str, record: TransactionRecord) -> None:
+        if not self.is_current:
+            return
+        if not record.partitions:
+            self._complete(transactional_id, record)
+            return
+        marker = TransactionMarker(
+            record.producer_id,
+            record.producer_epoch,
+            self.term,
+            record.is_commit,
+            (),
+            record.client_transaction_version,
+            record.version,
+        )
+
+        def on_written(partition: TopicPartition) -> None:
+            self._marked(transactional_id, record, partition)
+
+        task = MarkerTask(marker=marker, is_wanted=lambda: self.is_current, on_written=on_written)
+        self._ports.markers.send(task, sorted(record.partitions))
+
+    def _marked(
+        self, transactional_id: str, record: TransactionRecord, partition: TopicPartition
+    ) -> None:
+        entry = self._entries.get(transactional_id)
+        if not self.is_current or entry is None or entry.marking_version != record.version:
+            return
+        entry.unmarked.discard(partition)
+        if entry.unmarked:
+            self._pass(AFTER_SOME_MARKERS)
+        elif entry.completion is None:
+            self._pass(AFTER_ALL_MARKERS)
+            self._complete(transactional_id, record)
+
+    def _complete(self, transactional_id: str, record: TransactionRecord) -> None:
+        self._entries.complete(transactional_id, record.completed(self._ports.wall_ms()))
+        self._write_completions_in(COMPLETION_DELAY_MS)
+
+    def _write_completions_in(self, delay_ms: int) -> None:
+        if self._completion_timer is None and self.is_current:
+            self._completion_timer = self._loop.call_later(
+                delay_ms / 1_000, self._write_completions
+            )
+
+    def _write_completions(self) -> None:
+        """Make durable what no further request has taken along."""
+        self._completion_timer = None
+        due = self._entries.take_completions(COMPLETIONS_PER_COMMAND)
+        if not due:
+            return
+        writes = [Write.after(name, self.shard.get(name), record) for name, record in due]
+        for name, _ in due:
+            self._entries.obtain(name).is_pending = True
+        written = self._propose([name for name, _ in due], writes)
+        written.add_done_callback(self._completions_written)
+        self._write_completions_in(0)  # the others, in another turn
+
+    def _completions_written(self, written: "asyncio.Future[ErrorCode]") -> None:
+        if not written.result():
+            self._pass(AFTER_COMPLETE)
+
+    # -- inside
+
+    def _beyond_limits(self, old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
+        if new.state == TransactionState.ONGOING:
+            if len(new.partitions) > self._settings.partitions_max:
+                return self._over_cap(
+                    "partitions in a transaction", "oncelog.transaction.partitions.max"
+                )
+            begins = old is None or old.state != TransactionState.ONGOING
+            if begins and len(self.shard.open_ids) >= self._settings.open_max:
+                self._over_cap("open transactions", "oncelog.transactions.open.max")
+                return ErrorCode.CONCURRENT_TRANSACTIONS
+        return ErrorCode.NONE
+
+    def _over_cap(self, what: str, key: str) -> ErrorCode:
+        """Say in the log, once in a while, what no field of the answer has room for."""
+        now_s = self._loop.time()
+        if now_s >= self._said_over_cap_s.get(key, 0) + OVER_CAP_LOG_INTERVAL_S:
+            self._said_over_cap_s[key] = now_s
+            self._log.warning("requests are refused: too many %s; %s allows more", what, key)
+        return ErrorCode.POLICY_VIOLATION
+
+    def _pass(self, fault_point: str | None) -> None:
+        if fault_point is not None:
+            self._ports.fault_point(fault_point)

@@ -1,0 +1,305 @@
+"""The shards that this node leads, and what time brings about in them.
+
+Elections and resignations come from the Raft groups. Two timers look for transactions past their
+timeout, which are aborted with a raised epoch so that their producer is fenced, and for ids that
+have been without a transaction for so long that they are forgotten.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from ...coordinator.transactions.commands import SetShardCount, encode_transaction_command
+from ...coordinator.transactions.connection_fence import ConnectionFence
+from ...coordinator.transactions.decisions import Decision, abort_open
+from ...coordinator.transactions.record import TransactionRecord
+from ...coordinator.transactions.settings import TransactionSettings
+from ...coordinator.transactions.shard import TransactionShard
+from ...coordinator.transactions.states import MAY_EXPIRE
+from ...wire.errors import ErrorCode
+from ...wire.steps import Steps
+from .ports import ShardGroup
+from .shard_leader import Decide, LeaderPorts, ShardLeader
+
+ABORTS_PER_SCAN = 1_000
+ABORTS_AT_ONCE = 32
+EXPIRIES_PER_COMMAND = 200
+IDS_A_STEP = 256  # some 0.3 ms
+SHARD_COUNT_TIMEOUT_MS = 5_000
+
+
+class ShardCountMismatch(ValueError):
+    """This node is configured with another number of shards than the cluster has."""
+
+    @classmethod
+    def between(cls, here: int, count: int) -> "ShardCountMismatch":
+        """With a sentence for the operator."""
+        return cls(
+            f"transaction.state.log.num.partitions is {here} here, but this cluster began with "
+            f"{count}, and that is for ever: set it to {count}."
+        )
+
+
+class LedShards:
+    """One for each node. newest_connection: the highest number of a connection accepted so far."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        shards: Sequence[TransactionShard],
+        groups: Sequence[ShardGroup],
+        settings: TransactionSettings,
+        ports: LeaderPorts,
+        newest_connection: Callable[[], int],
+    ) -> None:
+        self.node_id = node_id
+        self.shards = shards
+        self.groups = groups
+        self._settings = settings
+        self._ports = ports
+        self._loop = ports.loop
+        self._newest_connection = newest_connection
+        self._leaders: dict[int, ShardLeader] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+        # (id, start of the transaction) -> when it was first seen here, in ms of the event loop: a
+        # wall clock that is set back must not keep transactions open.
+        self._open_since_ms: dict[tuple[str, int], float] = {}
+        self._walks: dict[str, asyncio.Future[None]] = {}
+        self._is_stopped = False
+        self._log = logging.getLogger(f"{__name__}.{node_id}")
+        for number, group in enumerate(groups):
+            group.on_elected(partial(self._elected, number))
+            group.on_resigned(partial(self._resigned, number))
+
+    def start(self) -> None:
+        """Begin to look for timeouts and expiries."""
+        self._repeat(self._settings.timeout_scan_interval_ms, self.abort_overdue)
+        self._repeat(self._settings.id_scan_interval_ms, self.forget_expired)
+
+    async def stop(self) -> None:
+        """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
+        self._is_stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        for walk in self._walks.values():
+            walk.cancel()
+        for number in list(self._leaders):
+            self._resigned(number)
+        self._ports.markers.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def find(self, number: int) -> ShardLeader | ErrorCode:
+        """The leader of a shard, if that is here and ready."""
+        leader = self._leaders.get(number)
+        if leader is not None:
+            return leader
+        return (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            if self._is_loading(number)
+            else ErrorCode.NOT_COORDINATOR
+        )
+
+    def __iter__(self) -> Iterator[ShardLeader]:
+        """Those that are ready, by number."""
+        return (self._leaders[number] for number in sorted(self._leaders))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a shard that this node leads is not ready."""
+        return any(map(self._is_loading, range(len(self.groups))))
+
+    async def confirm_shard_count(self) -> None:
+        """Wait until the cluster says how many shards it has. Raises ShardCountMismatch.
+
+        A transactional id would have two coordinators if nodes disagreed.
+        """
+        known: asyncio.Future[None] = self._loop.create_future()
+
+        def look(_index: int = 0) -> None:
+            if self.shards[0].shard_count and not known.done():
+                known.set_result(None)
+
+        self.groups[0].on_applied(look)
+        look()
+        await known
+        count = self.shards[0].shard_count
+        if count != len(self.shards):
+            raise ShardCountMismatch.between(len(self.shards), count)
+
+    # -- elections
+
+    def _elected(self, number: int, term: int) -> None:
+        if self._is_stopped:
+            return
+        self._resigned(number)
+        shard = self.shards[number]
+        leader = ShardLeader(
+            shard,
+            self.groups[number],
+            term,
+            settings=self._settings,
+            ports=self._ports,
+            fence=ConnectionFence(self._newest_connection()),
+        )
+        self._leaders[number] = leader
+        self._log.info(
+            "leads transaction shard %d in term %d: %d ids, %d ends to finish",
+            number, term, len(shard), len(shard.prepared_ids),
+        )  # fmt: skip
+        leader.begin()
+        if number == 0 and not shard.shard_count:
+            command = encode_transaction_command(SetShardCount(term, len(self.shards)))
+            self.groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, self._count_said)
+
+    def _resigned(self, number: int) -> None:
+        leader = self._leaders.pop(number, None)
+        if leader is not None:
+            leader.resign()
+
+    def _count_said(self, _result: Any, error: Exception | None) -> None:
+        if error is not None:
+            self._log.info("the number of shards is not written yet: %s", error)
+            leader = self._leaders.get(0)
+            if leader is not None:
+                self._loop.call_later(1, self._say_count_again, leader)
+
+    def _say_count_again(self, leader: ShardLeader) -> None:
+        if leader.is_current and not leader.shard.shard_count:
+            command = encode_transaction_command(SetShardCount(leader.term, len(self.shards)))
+            self.groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, self._count_said)
+
+    def _is_loading(self, number: int) -> bool:
+        is_ready = number in self._leaders
+        return (
+            not is_ready and not self._is_stopped and self.groups[number].leader_id == self.node_id
+        )
+
+    # -- time
+
+    def abort_overdue(self) -> None:
+        """Begin to abort every transaction that is open for longer than its timeout."""
+        self._walk("transaction timeouts", self._find_overdue())
+
+    def _find_overdue(self) -> Steps[None]:
+        """Looks at each open transaction; others go on meanwhile, so an abort looks once more."""
+        since_ms: dict[tuple[str, int], float] = {}
+        found: list[tuple[ShardLeader, list[str]]] = []
+        for leader in list(self):
+            overdue: list[str] = []
+            for count, name in enumerate(list(leader.shard.open_ids), 1):
+                record = leader.shard.get(name)
+                if record is not None and name in leader.shard.open_ids:
+                    loop_ms = self._loop.time() * 1_000
+                    key = (name, record.start_ms)
+                    since_ms[key] = self._open_since_ms.get(key, loop_ms)
+                    if record.is_overdue(self._ports.wall_ms(), loop_ms - since_ms[key]):
+                        overdue.append(name)
+                if count % IDS_A_STEP == 0:
+                    yield
+            if overdue:
+                found.append((leader, overdue[:ABORTS_PER_SCAN]))
+        self._open_since_ms = since_ms
+        for leader, names in found:
+            self._spawn(self._abort_each(leader, names))
+
+    async def _abort_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
+        for number, name in enumerate(names, 1):
+            self._spawn(self._abort_overdue(leader, name))
+            if number % ABORTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _is_overdue(self, transactional_id: str, record: TransactionRecord) -> bool:
+        loop_ms = self._loop.time() * 1_000
+        since_ms = self._open_since_ms.get((transactional_id, record.start_ms), loop_ms)
+        return record.is_overdue(self._ports.wall_ms(), loop_ms - since_ms)
+
+    def forget_expired(self) -> None:
+        """Begin to forget every id that has had no transaction for the time of its expiry."""
+        self._walk("expiry of transactional ids", self._find_expired())
+
+    def _find_expired(self) -> Steps[None]:
+        for leader in list(self):
+            expired = []
+            for count, name in enumerate(list(leader.shard.records), 1):
+                if self._is_expired(leader, name):
+                    expired.append(name)
+                if count % IDS_A_STEP == 0:
+                    yield
+            if expired:
+                self._spawn(self._forget_each(leader, expired))
+
+    async def _forget_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
+        """A command after the other, of those that are still to be forgotten then."""
+        for first in range(0, len(names), EXPIRIES_PER_COMMAND):
+            some = names[first : first + EXPIRIES_PER_COMMAND]
+            await leader.forget([name for name in some if self._is_expired(leader, name)])
+
+    def _is_expired(self, leader: ShardLeader, name: str) -> bool:
+        record = leader.shard.get(name)
+        before_ms = self._ports.wall_ms() - self._settings.id_expiration_ms
+        return (
+            record is not None and record.state in MAY_EXPIRE and record.last_update_ms < before_ms
+        )
+
+    async def abort(self, leader: ShardLeader, transactional_id: str) -> ErrorCode:
+        """End an open transaction whatever its producer says; the producer is fenced."""
+        decide = self._aborting(lambda record: record is not None)
+        error, _ = await leader.carry_out(transactional_id, decide, ends_with_fence=True)
+        return error
+
+    async def _abort_overdue(self, leader: ShardLeader, transactional_id: str) -> None:
+        decide = self._aborting(
+            lambda record: record is not None and self._is_overdue(transactional_id, record)
+        )
+        error, _ = await leader.carry_out(transactional_id, decide, ends_with_fence=True)
+        if error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
+            outcome = "aborted" if not error else "ended by itself"
+            self._log.info("transaction of %r timed out: %s", transactional_id, outcome)
+        else:
+            self._log.info("transaction of %r timed out: %s", transactional_id, error.name)
+
+    def _aborting(self, is_due: Callable[[TransactionRecord | None], bool]) -> Decide:
+        def decide(
+            record: TransactionRecord | None, is_pending: bool, fresh_producer_id: int | None
+        ) -> Decision:
+            return abort_open(
+                record if is_due(record) else None,
+                is_pending=is_pending,
+                now_ms=self._ports.wall_ms(),
+                fresh_producer_id=fresh_producer_id,
+            )
+
+        return decide
+
+    def _repeat(self, interval_ms: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            self._timers[work] = self._loop.call_later(interval_ms / 1_000, run)
+            work()
+
+        self._timers[work] = self._loop.call_later(interval_ms / 1_000, run)
+
+    def _walk(self, name: str, steps: Steps[None]) -> None:
+        """Look at all of something in slices, unless the last look is still under way."""
+        if name not in self._walks or self._walks[name].done():
+            self._walks[name] = self._ports.work.run(name, steps)
+            self._walks[name].add_done_callback(self._walked)
+
+    def _walked(self, walk: "asyncio.Future[None]") -> None:
+        if not walk.cancelled() and (error := walk.exception()) is not None:
+            self._log.error("a walk over transactional ids failed", exc_info=error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("a task of the transaction coordinator failed", exc_info=error)

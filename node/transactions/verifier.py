@@ -1,0 +1,190 @@
+"""How a partition leader asks whether a producer's transaction includes its partition (KIP-890).
+
+One for each broker. Of one transactional id one question is under way; what is asked meanwhile
+with the same producer id and epoch is put together into the next. A newer epoch ends a waiting
+question of an older one, or the other way round, with INVALID_PRODUCER_EPOCH. A question never
+takes the answer to one that was sent before it: its guard may be younger than that answer. Where
+this node is the coordinator nothing travels.
+
+Kafka answers a waiting question of the same epoch with NETWORK_EXCEPTION when another comes, so
+that its client repeats it; here both are answered.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...coordinator.transactions.messages import (
+    TopicPartition,
+    VerifyTransaction,
+    VerifyTransactionReply,
+)
+from ...coordinator.transactions.record import Identity
+from ...replication.messages import MalformedPeerMessage, PeerMessage
+from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.transport import PeerError
+from ...wire.errors import ErrorCode
+from .ports import PeerLinks
+from .service import TransactionCoordinators
+
+ANSWER_TIMEOUT_MARGIN_MS = 2_000  # beyond the coordinator's own patience
+QUESTIONS_MAX = 10_000  # waiting, of all ids
+
+
+class Verified(NamedTuple):
+    """An ErrorCode number for each partition, and VerifyTransactionReply.ongoing_index."""
+
+    errors: list[int]
+    ongoing_index: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """What is to be asked next about an id by producers of one identity."""
+
+    identity: Identity
+    adds: bool
+    answer: asyncio.Future[tuple[dict[TopicPartition, int], int]]
+    partitions: dict[TopicPartition, None] = field(default_factory=dict)
+
+    def finish(self, error: int) -> None:
+        """The same for all partitions."""
+        if not self.answer.done():
+            self.answer.set_result((dict.fromkeys(self.partitions, int(error)), 0))
+
+
+class TransactionVerifier:
+    """Asks the transaction coordinator, wherever that is. hold_ms: how long it may take its time
+    before it says CONCURRENT_TRANSACTIONS."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        coordinators: TransactionCoordinators,
+        links: PeerLinks,
+        loop: asyncio.AbstractEventLoop,
+        hold_ms: int,
+    ) -> None:
+        self._node_id = node_id
+        self._coordinators = coordinators
+        self._links = links
+        self._loop = loop
+        self._timeout_ms = hold_ms + ANSWER_TIMEOUT_MARGIN_MS
+        self._waiting: dict[str, list[_Question]] = {}  # an id is here while it is asked about
+        self._waiting_count = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._log = logging.getLogger(f"{__name__}.{node_id}")
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Verified:
+        """What the coordinator says of each partition, in order; never raises for the network.
+
+        adds: the partitions are added if they are not there (Produce v12, TxnOffsetCommit v5).
+        NONE: it is in the ongoing transaction. TRANSACTION_ABORTABLE: it is not (`adds` False).
+        PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS: as the coordinator
+        says. NETWORK_EXCEPTION, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
+        COORDINATOR_LOAD_IN_PROGRESS: ask again. What a client is told is the caller's concern.
+        """
+        identity = producer_id, producer_epoch
+        questions = self._waiting.get(transactional_id)
+        if questions is None:
+            questions = self._waiting[transactional_id] = []
+            task = self._loop.create_task(self._run(transactional_id, questions))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        question = self._join(questions, identity, adds)
+        if isinstance(question, ErrorCode):
+            return Verified([question] * len(partitions))
+        question.partitions |= dict.fromkeys(partitions)
+        errors, ongoing_index = await asyncio.shield(question.answer)
+        return Verified([errors[partition] for partition in partitions], ongoing_index)
+
+    async def stop(self) -> None:
+        """Give up what is under way: NETWORK_EXCEPTION."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- inside
+
+    def _join(
+        self, questions: list[_Question], identity: Identity, adds: bool
+    ) -> _Question | ErrorCode:
+        """The waiting question to which this one belongs."""
+        for question in list(questions):
+            if question.identity[0] == identity[0] and question.identity[1] != identity[1]:
+                if question.identity[1] > identity[1]:
+                    return ErrorCode.INVALID_PRODUCER_EPOCH
+                questions.remove(question)
+                self._waiting_count -= 1
+                question.finish(ErrorCode.INVALID_PRODUCER_EPOCH)
+        for question in questions:
+            if question.identity == identity and question.adds == adds:
+                return question
+        if self._waiting_count >= QUESTIONS_MAX:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        question = _Question(identity, adds, self._loop.create_future())
+        questions.append(question)
+        self._waiting_count += 1
+        return question
+
+    async def _run(self, transactional_id: str, questions: list[_Question]) -> None:
+        """Ask one after the other until none is left."""
+        asked: _Question | None = None
+        try:
+            while questions:
+                asked = questions.pop(0)
+                self._waiting_count -= 1
+                await self._settle(transactional_id, asked)
+        finally:
+            del self._waiting[transactional_id]
+            self._waiting_count -= len(questions)
+            for question in (asked, *questions):
+                if question is not None:
+                    question.finish(ErrorCode.NETWORK_EXCEPTION)
+
+    async def _settle(self, transactional_id: str, question: _Question) -> None:
+        partitions = tuple(question.partitions)
+        request = VerifyTransaction(
+            transactional_id, *question.identity, partitions, adds=question.adds
+        )
+        try:
+            reply = await self._ask(request)
+        except Exception:
+            self._log.exception("verifying a transaction of %r", transactional_id)
+            reply = VerifyTransactionReply(ErrorCode.NETWORK_EXCEPTION)
+        if reply.error:
+            question.finish(reply.error)
+        elif len(reply.errors) != len(partitions):
+            question.finish(ErrorCode.NETWORK_EXCEPTION)
+        elif not question.answer.done():
+            errors = dict(zip(partitions, reply.errors, strict=True))
+            question.answer.set_result((errors, reply.ongoing_index))
+
+    async def _ask(self, request: VerifyTransaction) -> VerifyTransactionReply:
+        node = self._coordinators.leader_of(request.transactional_id)
+        if node is None:
+            return VerifyTransactionReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if node == self._node_id:
+            return await self._coordinators.verify(request)
+        try:
+            header, _ = await self._links.request(
+                node,
+                PeerMessage.VERIFY_TRANSACTION,
+                encode_message(request),
+                timeout_ms=self._timeout_ms,
+            )
+            return decode_message(VerifyTransactionReply, header)
+        except (PeerError, MalformedPeerMessage) as error:
+            self._log.info("node %d does not verify: %s", node, error)
+            return VerifyTransactionReply(ErrorCode.NETWORK_EXCEPTION)

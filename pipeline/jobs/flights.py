@@ -1,0 +1,222 @@
+"""The flights as a Spark job, exactly once: consume, transform, produce.
+
+    python -m oncelog.pipeline.jobs.flights --bootstrap HOST:PORT --checkpoint DIR
+
+Two queries read the topic of flights under read_committed: one writes each flight on, enriched; one
+keeps sums of delays by origin, carrier and window (flight_frames.py). Each writes through the
+exactly-once sink under a name of its own, so the job may be killed anywhere and started again with
+the same checkpoint: every flight counts once.
+
+It is the same file on this machine, on a Spark cluster (`--master spark://HOST:7077`, or
+spark-submit) and against Apache Kafka (`--bootstrap`; `--mode driver` where prepared transactions
+are not enabled). With `--tell PID` it says on stdout what it has done, a line of JSON each:
+
+    ["ready"]                                                   the queries run
+    ["batch", QUERY, ID, BEGUN_MS, ROWS, {PARTITION: OFFSET}]   it is committed up to there
+    ["failed", QUERY, SENTENCE]                                 it stopped; the exit code is 3
+
+BEGUN_MS: when its trigger fired, since 1970. SIGTERM gives up the micro-batches that are under way,
+and the next run writes them; what does not end within STOP_S_MAX is ended by force.
+"""
+
+import argparse
+import csv
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import exactly_once, spark_session
+from ..failure_words import sentence_of
+from .flight_frames import WINDOWS, delay_sums, enrich, parse, sum_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FAILED = 3  # exit code: whoever started it may start it again
+POLL_S = 0.05
+STOP_S_MAX = 30.0  # for queries and Spark together; whoever started the job waits longer than that
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m oncelog.pipeline.jobs.flights", description=(__doc__ or "").split("\n\n")[0]
+    )
+    add = parser.add_argument
+    add("--bootstrap", required=True, help="HOST:PORT of some brokers, with commas between")
+    add("--checkpoint", required=True, help="a directory or URL that all runs of the job share")
+    add("--master", help="Spark's: local[2,4], spark://HOST:7077 (default: this machine)")
+    add("--source", default="flights", help="topic to read")
+    add("--enriched", default="enriched-flights", help="topic of enriched flights, '' for none")
+    add("--sums", default="delays", help="topic of delay sums, '' for none")
+    add("--window", default="month", choices=WINDOWS, help="of the sums")
+    add(
+        "--late-by", help="forget windows that began so long ago, such as '40 days' (default never)"
+    )
+    add("--airlines", type=Path, help="CSV with the columns carrier and name")
+    add("--mode", default="prepared", choices=("prepared", "driver"), help="of the sink")
+    add("--sink-id", default="flights", help="begins the names of the two sinks")
+    add("--max-offsets", type=int, help="of a micro-batch (default: all there are)")
+    add("--available-now", action="store_true", help="end when all that is there now is done")
+    add("--tell", type=int, metavar="PID", help="say on stdout what is done; end with this parent")
+    for what in ("source", "sink"):
+        add(f"--{what}-option", action="append", default=[], metavar="NAME=VALUE")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="of Spark")
+    return parser.parse_args(given)
+
+
+def pairs(given: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE as a mapping. Raises SystemExit in words."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, separator, value = one.partition("=")
+        if not separator:
+            raise SystemExit(f"{one!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def airlines(file: Path | None) -> dict[str, str]:
+    """Carrier -> the airline's name; empty without a file."""
+    if file is None:
+        return {}
+    with file.open(newline="") as lines:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(lines)}
+
+
+def source(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
+    """The topic of flights as a stream."""
+    reader = spark.readStream.format("oncelog").options(
+        **{"kafka.bootstrap.servers": options.bootstrap, "subscribe": options.source},
+        startingOffsets="earliest",
+        **pairs(options.source_option),
+    )
+    if options.max_offsets is not None:
+        reader = reader.option("maxOffsetsPerTrigger", options.max_offsets)
+    return reader.load()
+
+
+def start(spark: "SparkSession", options: argparse.Namespace) -> dict[str, "StreamingQuery"]:
+    """Both queries, by name."""
+    flights = parse(source(spark, options))
+    made: dict[str, tuple[DataFrame, str, str]] = {}
+    if options.enriched:
+        frame = enrich(flights, airlines(options.airlines), options.sink_id)
+        made["enriched"] = (frame, options.enriched, "append")
+    if options.sums:
+        frame = sum_records(delay_sums(flights, options.window, options.late_by))
+        made["sums"] = (frame, options.sums, "update")
+    return {
+        name: exactly_once(
+            frame,
+            sink_id=f"{options.sink_id}-{name}",
+            bootstrap=options.bootstrap,
+            topic=topic,
+            checkpoint=f"{options.checkpoint.rstrip('/')}/{name}",
+            mode=options.mode,
+            output_mode=output_mode,
+            trigger={"availableNow": True} if options.available_now else None,
+            query_name=name,
+            **pairs(options.sink_option),
+        )
+        for name, (frame, topic, output_mode) in made.items()
+    }
+
+
+class Teller:
+    """Watches queries and tells of each micro-batch once."""
+
+    def __init__(self, queries: Mapping[str, "StreamingQuery"], say: Callable[..., None]) -> None:
+        self._queries, self._say = queries, say
+        self._told = dict.fromkeys(queries, -1)
+
+    def look(self) -> bool:
+        """Tell what is new; False when a query has stopped by itself with an error."""
+        for name, query in self._queries.items():
+            if progress := query.lastProgress:  # looked at far more often than a batch takes
+                self._batch(name, progress)
+            problem = query.exception()
+            if problem is not None:
+                self._say("failed", name, sentence_of(problem))
+                return False
+        return True
+
+    def _batch(self, name: str, progress: Any) -> None:
+        number, rows, where = progress["batchId"], progress["numInputRows"], progress["sources"][0]
+        ends = offsets_of(where["endOffset"])
+        is_idle = not rows and ends == offsets_of(where["startOffset"])
+        if number <= self._told[name] or is_idle:
+            return
+        self._told[name] = number
+        begun = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
+        self._say("batch", name, number, int(begun.timestamp() * 1000), rows, ends)
+
+
+def offsets_of(text: str | None) -> dict[str, int]:
+    """Partition -> offset, of the source's offset JSON; the job reads a single topic."""
+    found = json.loads(text) if text else None
+    topics = found["topics"] if found else {}
+    return {p: offset for entry in topics.values() for p, offset in entry["offsets"].items()}
+
+
+def main() -> int:
+    """Run until SIGTERM, until the parent is gone (--tell), or all is done (--available-now)."""
+    options = arguments()
+
+    def say(*event: Any) -> None:
+        if options.tell:
+            os.write(
+                1, json.dumps(event).encode() + b"\n"
+            )  # at once: the next moment may be the last
+        elif event[0] == "failed":
+            print(*event[1:], sep=": ", file=sys.stderr)
+
+    is_over: list[int] = []
+    spark = spark_session("flights", **_confs(options))
+    signal.signal(signal.SIGTERM, lambda *_: is_over.append(1))
+    queries = start(spark, options)
+    say("ready")
+    teller = Teller(queries, say)
+    while teller.look():
+        is_orphan = options.tell not in (None, os.getppid())
+        if is_over or is_orphan or not any(query.isActive for query in queries.values()):
+            stop(spark, queries)
+            return 0
+        time.sleep(POLL_S)
+    stop(spark, {})
+    return FAILED
+
+
+def stop(spark: "SparkSession", queries: Mapping[str, "StreamingQuery"]) -> None:
+    """End queries and Spark; by force when they do not. Nothing is lost or doubled by either."""
+    java = getattr(spark.sparkContext._gateway, "proc", None)  # None under spark-submit
+
+    def end_hard() -> None:
+        if java is not None:
+            java.kill()
+        os._exit(FAILED)
+
+    patience = threading.Timer(STOP_S_MAX, end_hard)
+    patience.daemon = True
+    patience.start()
+    for query in queries.values():
+        query.stop()
+    spark.stop()
+    patience.cancel()
+
+
+def _confs(options: argparse.Namespace) -> dict[str, str]:
+    confs = pairs(options.conf)
+    return {"master": options.master, **confs} if options.master else confs
+
+
+if __name__ == "__main__":
+    sys.exit(main())

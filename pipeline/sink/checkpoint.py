@@ -1,0 +1,70 @@
+"""What Spark's checkpoint says about a batch, as a digest.
+
+Spark writes `offsets/N` before it gives batch N out, and never again. Where another one stands
+under that number the checkpoint was put back to before the batch, and what is given now may hold
+other rows than what was written under the number then. So without that file there is no batch.
+"""
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from .judgement import SinkStopped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def plan_digest(spark: "SparkSession", query_id: str, batch_id: int, given: str | None) -> str:
+    """Of offsets/`batch_id` in the checkpoint of a running query.
+
+    given: the checkpoint by the user's word, for a Spark that does not tell. Raises SinkStopped
+    when it is not known, or not to be read.
+    """
+    checkpoint = _of_running_query(spark, query_id) or given
+    if checkpoint is None:
+        raise SinkStopped(
+            "This Spark does not tell the query's checkpoint, and none was given. Without it a "
+            "checkpoint that was put back by one batch would go unnoticed, and rows be lost. Give "
+            "the sink the query's checkpointLocation: ExactlyOnceSink(..., checkpoint=...)."
+        )
+    try:
+        data = _read(spark, f"{checkpoint}/offsets/{batch_id}")
+    except _problems() as problem:
+        raise SinkStopped(
+            f"offsets/{batch_id} of the checkpoint {checkpoint} cannot be read, and without it "
+            "nobody can say whether this batch is the one that was written under its number "
+            f"({problem}). Nothing was written. Can the driver read there, and is it the query's "
+            "checkpointLocation? Then start the query again."
+        ) from None
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _of_running_query(spark: "SparkSession", query_id: str) -> str | None:
+    """By the list that all sessions share: a batch comes in a session of its own, which has none.
+    None where this Spark keeps it otherwise.
+    """
+    session: Any = spark._jsparkSession
+    jvm: Any = spark._jvm
+    try:
+        key = jvm.java.util.UUID.fromString(query_id)
+        running = session.sharedState().activeStreamingQueries().get(key)
+        return None if running is None else str(running.resolvedCheckpointRoot())
+    except _problems():
+        return None
+
+
+def _read(spark: "SparkSession", name: str) -> bytes:
+    jvm: Any = spark._jvm
+    context: Any = spark._jsc
+    path = jvm.org.apache.hadoop.fs.Path(name)
+    stream = path.getFileSystem(context.hadoopConfiguration()).open(path)
+    try:
+        return bytes(stream.readAllBytes())
+    finally:
+        stream.close()
+
+
+def _problems() -> type[Exception]:
+    from py4j.protocol import Py4JError
+
+    return Py4JError

@@ -1,0 +1,147 @@
+"""What the sink needs of a cluster, looked at before anything is written, and told in words.
+
+Prepared transactions need InitProducerId 6 and its permission, on every broker, since any may
+coordinate a task's transaction. Apache Kafka 4.3 has both behind settings. The topic of decisions
+is made where it is missing, and where it is there it must not be able to forget a decision.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from ...client import Admin
+from ...client.admin import BROKER_RESOURCE
+from ...client.cluster_view import Partition
+from ...wire.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from .decision import TOPIC
+from .judgement import SinkStopped
+
+INIT_PRODUCER_ID, PREPARES_FROM = 22, 6
+UNSTABLE, TWO_PHASE = "unstable.api.versions.enable", "transaction.two.phase.commit.enable"
+TIMEOUT_MAX = "transaction.max.timeout.ms"
+REPLICAS = 3
+SMALL = {
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(60 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}  # each start reads the topic whole, and what is in the last segment is never compacted
+APPEARS_S = 30.0
+
+
+async def check_brokers(
+    admin: Admin, timeout_ms: int, timeout_name: str, *, needs_prepared: bool
+) -> None:
+    """Raises SinkStopped when some broker would refuse what the sink is going to ask for.
+
+    A broker that is still listed and does not answer is left out: it is dying, and who coordinates
+    in its place is asked.
+    """
+    lacking: dict[str, list[int]] = {}
+    shorter: dict[int, int] = {}
+    await admin.view.refresh([])
+    for node_id in sorted(admin.view.snapshot.brokers):
+        try:
+            served = (await admin.view.broker(node_id)).versions.get(INIT_PRODUCER_ID, (0, 0))[1]
+            configs = await _configs(admin, str(node_id), BROKER_RESOURCE)
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            continue
+        if served < PREPARES_FROM:
+            lacking.setdefault(f"{UNSTABLE}=true", []).append(node_id)
+        if configs.get(TWO_PHASE, "true") != "true":
+            lacking.setdefault(f"{TWO_PHASE}=true", []).append(node_id)
+        most = int(configs.get(TIMEOUT_MAX) or timeout_ms)
+        if timeout_ms > most:
+            shorter[node_id] = most
+    if lacking and needs_prepared:
+        missing = "; ".join(
+            f"{setting} on broker {', '.join(map(str, nodes))}"
+            for setting, nodes in lacking.items()
+        )
+        raise SinkStopped(
+            "This cluster does not serve prepared transactions (KIP-939: InitProducerId 6 with "
+            f'Enable2Pc), which mode="prepared" needs. Apache Kafka 4.3 serves them with these '
+            f"settings, which are missing: {missing}. Set them in server.properties and restart, "
+            'or use mode="driver", which needs neither.'
+        )
+    for node_id, most in shorter.items():
+        raise SinkStopped(
+            f"{timeout_name}={timeout_ms} is above {TIMEOUT_MAX}={most} of broker {node_id}. A "
+            "batch that takes longer than its transaction may is aborted and written again. Lower "
+            f"the one, or raise {TIMEOUT_MAX} on all brokers."
+        )
+
+
+async def ready_topic(admin: Admin) -> None:
+    """Make the topic of decisions, or look whether it can hold them.
+
+    Raises SinkStopped, and TimeoutError while it has no leader.
+    """
+    try:
+        await admin.describe_topics([TOPIC])
+    except UnknownTopicOrPartition:
+        await _make(admin)
+    try:
+        async with asyncio.timeout(APPEARS_S):
+            partitions = await _with_leaders(admin)
+    except TimeoutError:
+        raise TimeoutError(
+            f"The topic {TOPIC}, which holds the sink's decisions, is not there or has no leader "
+            f"for {APPEARS_S:.0f} s. Are the brokers that have it alive (oncelog topic describe, "
+            "kafka-topics)?"
+        ) from None
+    problems = flaws(await _configs(admin, TOPIC), len(partitions), len(partitions[0].replicas))
+    if problems:
+        raise SinkStopped(
+            f"The topic {TOPIC} could lose a decision, and rows with it: {'; '.join(problems)}. "
+            "Alter it (oncelog topic config, kafka-configs), then start again."
+        )
+
+
+async def _with_leaders(admin: Admin) -> list[Partition]:
+    while True:
+        try:
+            partitions = await admin.describe_topics([TOPIC])
+        except UnknownTopicOrPartition:
+            partitions = []
+        if partitions and all(p.leader >= 0 for p in partitions):
+            return partitions
+        await asyncio.sleep(0.05)
+
+
+def flaws(configs: Mapping[str, str | None], partitions: int, replicas: int) -> list[str]:
+    """What is wrong with the topic of decisions."""
+    found: list[str] = []
+    if partitions != 1:
+        found.append(f"it has {partitions} partitions instead of one")
+    policy = configs.get("cleanup.policy")
+    if policy != "compact":
+        found.append(f"cleanup.policy is {policy}, and has to be compact alone")
+    least = int(configs.get("min.insync.replicas") or 1)
+    if replicas > 2 and least < 2:
+        found.append(f"min.insync.replicas is {least} of {replicas} replicas, and has to be 2")
+    if configs.get("unclean.leader.election.enable", "false") != "false":
+        found.append("unclean.leader.election.enable is true, and has to be false")
+    return found
+
+
+async def _make(admin: Admin) -> None:
+    brokers = sum(not b.is_fenced for b in (await admin.describe_cluster()).brokers)
+    replicas = max(1, min(REPLICAS, brokers))
+    configs = {
+        "cleanup.policy": "compact",
+        "min.insync.replicas": "2" if replicas > 2 else "1",
+        "unclean.leader.election.enable": "false",
+        **SMALL,
+    }
+    with contextlib.suppress(TopicAlreadyExists):  # another sink was quicker, or our first try
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=replicas, configs=configs)
+
+
+async def _configs(admin: Admin, name: str, kind: int | None = None) -> dict[str, Any]:
+    described = await (
+        admin.describe_configs(name) if kind is None else admin.describe_configs(name, kind)
+    )
+    return {each.name: each.value for each in described}

@@ -1,0 +1,303 @@
+"""The sink's requests to a cluster: the control transaction, the decision, the children's ends.
+
+All by Kafka's protocol. What an answer means to the protocol stands here, and nothing else: a
+request is tried for as long as it can still be decided; one that is refused becomes an event, and
+only what leaves nothing in doubt is raised.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+from ...client import Admin, ClusterView, Consumer, PreparedTransaction, Producer, ProducerState
+from ...client import complete as complete_prepared
+from ...client.fetch.offset_queries import EARLIEST, LATEST
+from ...client.loop_thread import LoopThread
+from ...client.transaction_admin import TransactionAdmin
+from ...wire.errors import ErrorCode, KafkaError
+from .decision import TOPIC, Child, Decision, decode, encode, newest_by_key
+from .names import child_prefix, control_id
+from .steps import (
+    ChildrenAborted,
+    ChildrenCommitted,
+    ChildrenRefused,
+    ControlCommitted,
+    ControlInDoubt,
+    DecisionRead,
+    Event,
+    Fenced,
+    OpenListed,
+)
+
+log = logging.getLogger("oncelog.sink")
+
+CONTROL_TIMEOUT_MS = 60_000
+CONTROL_TRIES = 5  # of a transaction that had to be aborted
+# Another sink's control transaction holds the topic until it times out. For mode "driver" that may
+# be transaction.max.timeout.ms: Kafka's default, and a minute for its coordinator to see to it.
+READ_PATIENCE_S = 900.0 + 60.0
+SAYS_THAT_IT_WAITS_S = 30.0
+LIST_PATIENCE_MS = 2_000
+ENDS_AT_ONCE = 32
+END_PATIENCE_MS = 60_000
+PLACE = (TOPIC, 0)
+THREAD = "oncelog-sink-driver"
+T = TypeVar("T")
+Write = Callable[[Producer], Awaitable[None]]
+ENDED_OTHERWISE = {
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+}
+OF_THE_TRANSACTION = {  # and not of what was written in it: another one may well succeed
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+}
+
+
+class SinkCluster:
+    """One sink's dealings with its cluster; on one event loop. The view is the caller's."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        sink_id: str,
+        *,
+        control_timeout_ms: int = CONTROL_TIMEOUT_MS,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.view, self.sink_id = view, sink_id
+        self.admin = Admin(view)
+        self._control: Producer | None = None
+        self._timeout_ms, self._settings = control_timeout_ms, settings or {}
+
+    async def close(self) -> None:
+        """Close the control producer; a transaction that it has open is aborted, if that can be."""
+        control, self._control = self._control, None
+        if control is not None:
+            await control.close()
+
+    async def fence(self) -> Event:
+        """Take the control id. Raises when no coordinator could be found for a long time."""
+        await self.close()
+        control = Producer(
+            self.view,
+            transactional_id=control_id(self.sink_id),
+            transaction_timeout_ms=self._timeout_ms,
+            **self._settings,
+        )
+        await control.init_transactions()  # waits while its last transaction is being ended
+        self._control = control
+        return Fenced()
+
+    async def read_decision(self) -> Event:
+        """The decision as of now: everything that was acknowledged before this call counts."""
+        return DecisionRead(decode(self.sink_id, await read_topic(self.admin)))
+
+    async def list_open(self) -> Event:
+        """Open children. A broker that does not answer for a while is left out.
+
+        What it coordinated is another one's by then, or is found at the next batch.
+        """
+        wanted: dict[str, Any] = {"prefix": child_prefix(self.sink_id), "states": ["Ongoing"]}
+        try:
+            brief = TransactionAdmin(self.view, timeout_ms=LIST_PATIENCE_MS)
+            found = await brief.list_transactions(**wanted)
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            log.info("sink %s: some broker lists no transactions: %s", self.sink_id, problem)
+            found = await self.admin.transactions.list_transactions(
+                **wanted, needs_all_brokers=False
+            )
+        return OpenListed(tuple(each.transactional_id for each in found))
+
+    async def write_decision(self, decision: Decision, write: Write | None = None) -> Event:
+        """Commit the decision's records, and what `write` sends, in one control transaction."""
+        control = self._control
+        if control is None or control.state is ProducerState.FATAL_ERROR:
+            return ControlInDoubt("the control id was lost before")
+        last: KafkaError | None = None
+        for _ in range(CONTROL_TRIES):
+            try:
+                await control.begin_transaction()
+                if write is not None:
+                    await write(control)
+                for key, value in encode(self.sink_id, decision):
+                    await control.send(TOPIC, value, key=key, partition=0)
+                await _commit(control)
+            except KafkaError as problem:
+                if control.state is ProducerState.FATAL_ERROR:
+                    return ControlInDoubt(str(problem))
+                log.warning("sink %s: a control transaction is aborted: %s", self.sink_id, problem)
+                last = problem
+                try:
+                    await control.abort_transaction()
+                except KafkaError as second:
+                    if control.state is ProducerState.FATAL_ERROR:
+                        return ControlInDoubt(str(second))
+                    raise
+                if not (problem.retriable or problem.number in OF_THE_TRANSACTION):
+                    raise  # the next try would meet the same again
+            else:
+                return ControlCommitted()
+        assert last is not None
+        raise last
+
+    async def commit_children(self, children: Iterable[Child]) -> Event:
+        """Commit all that can be, as long as it takes."""
+        gate = asyncio.Semaphore(ENDS_AT_ONCE)
+        refused: dict[str, str] = {}
+
+        async def one(child: Child) -> None:
+            async with gate:
+                reason = await self._commit_child(child)
+            if reason is not None:
+                refused[child.transactional_id] = reason
+
+        await _all(one(child) for child in children)
+        if refused:
+            return ChildrenRefused(tuple(refused), "; ".join(sorted(set(refused.values()))))
+        return ChildrenCommitted()
+
+    async def _commit_child(self, child: Child) -> str | None:
+        token = PreparedTransaction(
+            child.transactional_id, child.producer_id, child.producer_epoch, child.is_v2
+        )
+        while True:
+            try:
+                await complete_prepared(self.view, token, commit=True, timeout_ms=END_PATIENCE_MS)
+            except KafkaError as problem:
+                if problem.number == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                    return None  # it was committed, and its id has expired since
+                if problem.number in ENDED_OTHERWISE:
+                    return str(problem)
+                if not problem.retriable:
+                    raise
+                log.warning("sink %s: %s waits: %s", self.sink_id, child.transactional_id, problem)
+            else:
+                return None
+
+    async def abort_children(self, names: Iterable[str]) -> Event:
+        """End what these have open."""
+        gate = asyncio.Semaphore(ENDS_AT_ONCE)
+
+        async def one(name: str) -> None:
+            async with gate:
+                await self.admin.transactions.end(name)
+
+        await _all(one(name) for name in names)
+        return ChildrenAborted()
+
+
+class ClusterThread:
+    """A SinkCluster on a loop in a thread of its own, for callers that have none."""
+
+    def __init__(
+        self, bootstrap: str, sink_id: str, control_timeout_ms: int, settings: dict[str, Any]
+    ) -> None:
+        self._thread = LoopThread(THREAD)
+        self._make = lambda: SinkCluster(  # on the loop
+            ClusterView(bootstrap, client_id=THREAD),
+            sink_id,
+            control_timeout_ms=control_timeout_ms,
+            settings=settings,
+        )
+        self._cluster: SinkCluster | None = None
+        self._is_closed = False
+
+    def run(self, work: Callable[[SinkCluster], Awaitable[T]]) -> T:
+        """Run `work(cluster)` to its end."""
+
+        async def on_loop() -> T:
+            if self._cluster is None:
+                self._cluster = self._make()
+            return await work(self._cluster)
+
+        return self._thread.run(on_loop())
+
+    def close(self) -> None:
+        """End connections and the thread."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._cluster is not None:
+                self._thread.run(self._cluster.close())
+                self._thread.run(self._cluster.view.close())
+        finally:
+            self._thread.close()
+
+    def close_elsewhere(self) -> None:
+        """For the garbage collector, which comes in any thread, also in the one that is to end."""
+        if not self._is_closed:
+            threading.Thread(target=self.close, daemon=True).start()
+
+
+async def read_topic(admin: Admin, patience_s: float | None = None) -> dict[bytes, bytes | None]:
+    """The newest committed value of each key of the topic of decisions.
+
+    To the high watermark of this moment, which a leader tells only when it is sure of it; so a
+    transaction that holds readers back below it is waited for: READ_PATIENCE_S, unless told
+    otherwise. Raises TimeoutError, which says what it waited for.
+    """
+    patience_s = READ_PATIENCE_S if patience_s is None else patience_s
+    end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]
+    start = (await admin.list_offsets({PLACE: EARLIEST}))[PLACE]
+    newest: dict[bytes, bytes | None] = {}
+    async with Consumer(
+        admin.view, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign({PLACE: start})
+        begun_s = said_s = time.monotonic()
+        while consumer.position(*PLACE) < end:
+            records = await consumer.poll(500)
+            newest |= newest_by_key((r.key, r.value) for r in records)
+            now_s = time.monotonic()
+            if now_s - begun_s > patience_s:
+                raise TimeoutError(await _held_up(admin, consumer.position(*PLACE), end))
+            if now_s - said_s > SAYS_THAT_IT_WAITS_S:
+                log.warning("%s", await _held_up(admin, consumer.position(*PLACE), end))
+                said_s = now_s
+    return newest
+
+
+async def _held_up(admin: Admin, position: int, end: int) -> str:
+    """Why the topic of decisions is not read to its end yet."""
+    said = f"The topic {TOPIC} is read to offset {position}, and has to be read to {end}"
+    stable = (await admin.list_offsets({PLACE: LATEST}, read_committed=True))[PLACE]
+    if stable >= end:
+        return f"{said}; its last stable offset is {stable}, but no broker gives what is before it."
+    return (
+        f"{said}; its last stable offset is {stable}, where a transaction began that nobody has "
+        "ended yet. It holds up every sink, until it times out or its query is started again "
+        "(oncelog txn list --prefix oncelog.spark. shows it)."
+    )
+
+
+async def _commit(control: Producer) -> None:
+    """The same EndTxn until it is decided."""
+    while True:
+        try:
+            await control.commit_transaction()
+        except KafkaError as problem:
+            if control.state is not ProducerState.COMMITTING_TRANSACTION:
+                raise
+            log.warning("the end of a control transaction is not known yet: %s", problem)
+        else:
+            return
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """All of them to their end, then the first problem."""
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,104 @@
+"""Whether a batch that Spark gives is to be written, has been written, or must not be touched.
+
+Pure. Spark gives a batch again, under the same number, until its own log says that it is done; the
+sink's decision says whether it was written. Where the two do not fit, one of them was restored,
+deleted or exchanged, and to go on would lose or double rows; then the sink stops, in words.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from .decision import NO_BATCH, Decision
+from .steps import BatchGiven
+
+
+class SinkStopped(RuntimeError):
+    """The sink will not go on, since rows might be lost or doubled; the text says what to do."""
+
+
+class Verdict(Enum):
+    """What becomes of a batch."""
+
+    WRITE = auto()
+    SKIP = auto()  # it was written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the user has agreed to. replaces_query: the id of a query whose place this one takes.
+    first_batch: the batch that this sink begins with."""
+
+    replaces_query: str | None = None
+    first_batch: int | None = None
+
+
+def judge(sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms) -> Verdict:
+    """Compare a batch with the decision. Raises SinkStopped."""
+    batch = given.batch_id
+    if decision is not None and decision.lost and not _goes_on(decision, given, terms):
+        raise rows_missing(sink_id, decision, "it was found at an earlier start")
+    last = NO_BATCH if decision is None else decision.batch_id
+    if decision is not None and last != NO_BATCH and decision.query_id != given.query_id:
+        if decision.query_id != terms.replaces_query:
+            raise SinkStopped(
+                f"Sink {sink_id} belongs to query {decision.query_id}, which has written up to "
+                f"batch {last}; this is query {given.query_id}. Was the checkpoint deleted or "
+                "another one given? Its batches would be numbered anew and taken for written. "
+                "Give the old checkpoint back, or a new sink_id; if this query is to follow on "
+                f"the old one, whatever that has read, say replaces_query={decision.query_id!r}."
+            )
+        last = NO_BATCH
+    if batch == last and decision is not None:
+        if decision.digest and given.digest and decision.digest != given.digest:
+            raise SinkStopped(
+                f"Sink {sink_id} has written batch {batch}, but the checkpoint has planned it anew "
+                "with other offsets: it was restored from an older copy. Restore the newest one; "
+                "if it is lost, begin with a new checkpoint where the written batch ended, and say "
+                f"replaces_query={given.query_id!r}."
+            )
+        return Verdict.SKIP
+    if batch < last:
+        raise SinkStopped(
+            f"Sink {sink_id} has written up to batch {last}, and the checkpoint begins at batch "
+            f"{batch}: it was restored from an older copy. Its batches may hold other rows than "
+            "those that were written. Restore the newest checkpoint."
+        )
+    if batch == last + 1 or batch == terms.first_batch:
+        return Verdict.WRITE
+    if last == NO_BATCH:
+        raise SinkStopped(
+            f"The checkpoint is at batch {batch}, and there is no decision of sink {sink_id}. "
+            "Either the topic of decisions was lost, then batch "
+            f"{batch} may be written already; or the query has run without this sink. If it is "
+            f"certain that batch {batch} is not written, say first_batch={batch}."
+        )
+    raise SinkStopped(
+        f"Sink {sink_id} has written up to batch {last}, and the checkpoint is at batch {batch}: "
+        f"batches {last + 1} to {batch - 1} did not pass through it. Was the query run without "
+        f"the sink, or the topic of decisions restored? If they need not be written, say "
+        f"first_batch={batch}."
+    )
+
+
+def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
+    """The alarm: a transaction that was decided to be committed is not, and cannot be."""
+    return SinkStopped(
+        f"ROWS OF BATCH {decision.batch_id} ARE MISSING in the output of sink {sink_id}: its "
+        f"transaction {' and '.join(decision.lost)} was decided to be committed, and somebody has "
+        f"ended it otherwise ({reason}). Was it aborted by hand, or by a program that uses its id? "
+        "The other parts of the batch are committed or can be. Write again what was lost, by "
+        f"hand; then say first_batch={decision.batch_id + 1} to go on (with a new checkpoint: and "
+        f"replaces_query={decision.query_id!r})."
+    )
+
+
+def _goes_on(decision: Decision, given: BatchGiven, terms: Terms) -> bool:
+    """Whether the user has answered the alarm, by the number that it names.
+
+    A query in the place of the one that raised it counts its batches anew, and has to be named.
+    """
+    if terms.first_batch != decision.batch_id + 1:
+        return False
+    if given.query_id != decision.query_id:
+        return terms.replaces_query == decision.query_id
+    return given.batch_id >= decision.batch_id

@@ -1,0 +1,100 @@
+"""End what sinks have left open: python -m oncelog.pipeline.sink.orphans --bootstrap B --prefix P
+
+Or one transaction: --id ID. For queries that will not come back: prepared transactions do not time
+out, and readers of their topics wait behind them. Behind `oncelog txn abort`. Prints a JSON list of
+{"id", "sink", "outcome": "aborted" | "kept", "reason"}.
+
+Safe beside a query that runs: the control id is taken first, as a new driver would, so the query
+stops before it could decide for a transaction that is aborted here. And what stands in an
+unfinished decision is kept: it was promised to be committed, and a restart of the query does that.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ...client import Admin, ClusterView
+from ...wire.errors import UnknownTopicOrPartition
+from .cluster import SinkCluster, read_topic
+from .decision import decode
+from .names import PREFIX, control_id
+
+PATIENCE_S = 180.0  # a person waits; the sentence of the TimeoutError says for what
+ID_OF_SINK = re.compile(re.escape(PREFIX) + r"(.+)\.(?:g\d+\.[0-9a-f]+\.\d+|ctl)")
+
+
+def sink_of(transactional_id: str) -> str | None:
+    """The sink that an id belongs to; None when it is no sink's."""
+    found = ID_OF_SINK.fullmatch(transactional_id)
+    return found[1] if found is not None else None
+
+
+async def end_orphans(
+    bootstrap: str, prefix: str, *, only: str | None = None
+) -> list[dict[str, Any]]:
+    """Abort the open transactions of sinks whose ids begin so; what became of each.
+
+    `only`: the one with this id.
+    """
+    view = ClusterView(bootstrap, client_id="oncelog-sink-orphans")
+    try:
+        admin = Admin(view)
+        listed = await admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
+        by_sink: dict[str, list[str]] = {}
+        for each in listed:
+            sink = sink_of(each.transactional_id)
+            if sink is not None and only in (None, each.transactional_id):
+                by_sink.setdefault(sink, []).append(each.transactional_id)
+        outcomes: list[dict[str, Any]] = []
+        for sink, names in by_sink.items():
+            outcomes += await _end_of_sink(view, sink, names)
+        return outcomes
+    finally:
+        await view.close()
+
+
+async def _end_of_sink(view: ClusterView, sink: str, names: list[str]) -> list[dict[str, Any]]:
+    cluster = SinkCluster(view, sink)
+    try:
+        await cluster.fence()
+        try:
+            decision = decode(sink, await read_topic(cluster.admin, PATIENCE_S))
+        except UnknownTopicOrPartition:
+            decision = None
+        kept = {} if decision is None else {c.transactional_id for c in decision.unfinished}
+        orphans = [name for name in names if name not in kept and name != control_id(sink)]
+        await cluster.abort_children(orphans)
+    finally:
+        await cluster.close()
+    outcomes: list[dict[str, Any]] = []
+    for name in names:
+        reason = "nobody had decided to commit it"
+        if decision is not None and name in kept:
+            reason = (
+                f"it belongs to batch {decision.batch_id}, which is decided: start query "
+                f"{decision.query_id} again, and it will be committed"
+            )
+        outcome = "kept" if name in kept else "aborted"
+        outcomes.append({"id": name, "sink": sink, "outcome": outcome, "reason": reason})
+    return outcomes
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m oncelog.pipeline.sink.orphans")
+    parser.add_argument("--bootstrap", required=True)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--prefix")
+    which.add_argument("--id")
+    given = parser.parse_args(arguments)
+    prefix = given.id if given.prefix is None else given.prefix
+    print(json.dumps(asyncio.run(end_orphans(given.bootstrap, prefix, only=given.id))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

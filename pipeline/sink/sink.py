@@ -1,0 +1,315 @@
+"""Exactly once from Spark into topics of any Kafka-compatible cluster.
+
+    from oncelog.pipeline import exactly_once
+
+    query = exactly_once(
+        rows,                                   # a streaming DataFrame with a column `value`
+        sink_id="billing",                      # names this output for as long as it lives
+        bootstrap="127.0.0.1:9092",
+        topic="invoices",
+        checkpoint="/data/billing-checkpoint",
+    )
+
+Readers with isolation.level=read_committed see the rows of each batch once, whatever was killed
+meanwhile. mode="prepared": every task writes by itself, into a prepared transaction, and the driver
+decides (protocol.py); the cluster has to serve KIP-939. mode="driver": all rows of a batch go
+through the driver, in one transaction that also holds the decision; any Kafka from 3.0 on.
+
+Within a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else; it
+asks Spark for the query's checkpoint (checkpoint.py):
+
+    sink = ExactlyOnceSink("billing", "127.0.0.1:9092", "invoices")
+
+    def each_batch(frame, batch_id):
+        sink(frame.select(...), batch_id)
+
+What the sink cannot square with the checkpoint stops the query with a SinkStopped, which says what
+was found and what to do. This is about classic Spark: with Spark Connect foreachBatch runs in
+another process, which is not tried.
+"""
+
+import functools
+import logging
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...client import Producer
+from ...client.settings import producer_settings
+from .checkpoint import plan_digest
+from .checks import check_brokers, ready_topic
+from .cluster import CONTROL_TIMEOUT_MS, ClusterThread, SinkCluster
+from .columns import prepare, rows_by_topic
+from .decision import Child
+from .judgement import SinkStopped, Terms
+from .protocol import Mode, Phase, SinkProtocol
+from .steps import (
+    AbortChildren,
+    BatchGiven,
+    BatchOver,
+    CommitChildren,
+    Effect,
+    Event,
+    Failed,
+    Fence,
+    ListOpen,
+    ReadDecision,
+    RunTasks,
+    TaskReport,
+    TasksDone,
+    TasksFailed,
+    WriteBatch,
+    WriteDecision,
+)
+from .task import REPORT, Order, write_attempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["ExactlyOnceSink", "SinkStopped", "exactly_once"]
+
+log = logging.getLogger("oncelog.sink")
+
+IDLE_S = 600.0  # after that the control id is taken anew; brokers forget it after days
+DRIVER_TIMEOUT_MS = 600_000  # of the transaction that holds a whole batch
+QUERY_ID = "sql.streaming.queryId"
+OUR_KEYS = ("bootstrap_servers", "transactional_id", "transaction_two_phase_commit_enable")
+CHUNK_ROWS = 10_000
+
+
+def exactly_once(
+    frame: "DataFrame",
+    *,
+    sink_id: str,
+    bootstrap: str,
+    topic: str | None = None,
+    checkpoint: str,
+    mode: str = "prepared",
+    output_mode: str = "append",
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+    **options: Any,
+) -> "StreamingQuery":
+    """Start a query that writes a streaming DataFrame; see the top of the file.
+
+    topic: None when the rows have a column `topic`. trigger: the arguments of Spark's `trigger()`,
+    `{"availableNow": True}`. options: those of ExactlyOnceSink. Raises ValueError for columns that
+    cannot be written.
+    """
+    sink = ExactlyOnceSink(sink_id, bootstrap, topic, mode=mode, checkpoint=checkpoint, **options)
+    sink.check(frame)
+    writer = (
+        frame.writeStream.foreachBatch(sink)
+        .outputMode(output_mode)
+        .option("checkpointLocation", checkpoint)
+    )
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    return writer.start()
+
+
+class ExactlyOnceSink:
+    """A sink for foreachBatch; one for each query, in the driver.
+
+    checkpoint: of the query, needed only where Spark itself does not tell it. replaces_query,
+    first_batch: see judgement.py. transaction_timeout_ms: of mode "driver", how long a batch
+    may take. settings: of the producers (compression_type, linger_ms, batch_size...;
+    client/settings.py).
+    """
+
+    def __init__(
+        self,
+        sink_id: str,
+        bootstrap: str,
+        topic: str | None = None,
+        *,
+        mode: str = "prepared",
+        checkpoint: str | None = None,
+        replaces_query: str | None = None,
+        first_batch: int | str | None = None,
+        transaction_timeout_ms: int | str | None = None,
+        **settings: Any,
+    ) -> None:
+        self.sink_id, self.bootstrap, self.topic = sink_id, bootstrap, topic
+        self.mode, self._checkpoint = Mode(mode), checkpoint
+        for key in OUR_KEYS:
+            if key in settings:
+                raise ValueError(f"{key} is the sink's own to set")
+        producer_settings(None, {"transactional_id": sink_id, **settings})  # raises what is wrong
+        first_batch = _whole("first_batch", first_batch)
+        terms = Terms(replaces_query=replaces_query, first_batch=first_batch)
+        self.protocol = SinkProtocol(sink_id, mode=self.mode, terms=terms)
+        default_ms = CONTROL_TIMEOUT_MS if self.mode is Mode.PREPARED else DRIVER_TIMEOUT_MS
+        given_ms = _whole("transaction_timeout_ms", transaction_timeout_ms)
+        self._timeout_ms = given_ms or default_ms
+        self._settings = settings
+        self._opened: ClusterThread | None = None
+        self._last_s = time.monotonic()
+        self.record_count = 0  # of the last batch
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError(
+            "an exactly-once sink lives in the driver and cannot be sent elsewhere; Spark Connect, "
+            "which runs foreachBatch in another process, is not supported"
+        )
+
+    def check(self, frame: "DataFrame") -> None:
+        """Raises ValueError when rows of this form cannot be written."""
+        prepare(frame, self.topic)
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Write a batch; one that was written is computed only, so that Spark's state goes on.
+
+        Raises SinkStopped, and what tasks raised.
+        """
+        given = self._given(frame, batch_id)
+        rows = prepare(frame, self.topic)
+        if self.protocol.phase is Phase.IDLE:
+            self._run(self._ready)
+        problem: BaseException | None = None
+        event: Event = given
+        try:
+            while True:
+                effect = self.protocol.step(event)
+                if isinstance(effect, BatchOver):
+                    break
+                try:
+                    event = self.perform(effect, rows)
+                except BaseException as caught:  # also a query that is stopped meanwhile
+                    problem = problem or caught
+                    is_work = isinstance(effect, RunTasks | WriteBatch)
+                    event = TasksFailed() if is_work else Failed()
+        except SinkStopped:
+            self.close()
+            raise
+        if problem is not None:
+            self.close()
+            raise problem
+        if not effect.was_written:  # but before, and Spark does not know yet
+            _compute(rows)
+        self._last_s = time.monotonic()
+        self.record_count = self.record_count if effect.was_written else 0
+        log.info(
+            "sink %s: batch %s %s, %s records",
+            self.sink_id,
+            batch_id,
+            "is written" if effect.was_written else "was written before",
+            self.record_count,
+        )
+
+    def close(self) -> None:
+        """End the sink's thread and connections; a query that goes on opens them anew.
+
+        Called by the sink itself when a batch fails; the garbage collector sees to the rest.
+        """
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    # --- carrying out
+
+    def perform(self, effect: Effect, rows: "DataFrame") -> Event:
+        """Do it and say what came of it."""
+        match effect:
+            case ReadDecision():
+                return self._run(SinkCluster.read_decision)
+            case Fence():
+                return self._run(SinkCluster.fence)
+            case ListOpen():
+                return self._run(SinkCluster.list_open)
+            case WriteDecision(decision):
+                return self._run(lambda cluster: cluster.write_decision(decision))
+            case CommitChildren(children):
+                return self._run(lambda cluster: cluster.commit_children(children))
+            case AbortChildren(names):
+                return self._run(lambda cluster: cluster.abort_children(names))
+            case RunTasks():
+                return self._run_tasks(effect, rows)
+            case WriteBatch():
+                return self._write_batch(effect, rows)
+            case _:
+                raise AssertionError(effect)
+
+    def _run_tasks(self, effect: RunTasks, rows: "DataFrame") -> Event:
+        order = Order(
+            sink_id=self.sink_id,
+            generation=effect.generation,
+            batch_id=effect.batch_id,
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            committed=effect.committed,
+            settings=self._settings,
+        )
+        # Spark's signature asks for an iterator of batches where ours is one of one row.
+        found = rows.mapInArrow(functools.partial(write_attempt, order), REPORT).collect()
+        self.record_count = sum(row.record_count for row in found)
+        return TasksDone(tuple(map(_report, found)))
+
+    def _write_batch(self, effect: WriteBatch, rows: "DataFrame") -> Event:
+        table = rows.toArrow()
+        self.record_count = table.num_rows
+
+        async def write(producer: Producer) -> None:
+            for batch in table.to_batches(max_chunksize=CHUNK_ROWS):
+                for topic, columns in rows_by_topic(batch, self.topic):
+                    await producer.send_many(topic, **columns)
+
+        return self._run(lambda cluster: cluster.write_decision(effect.decision, write))
+
+    def _run(self, work: Callable[[SinkCluster], Any]) -> Any:
+        if self._opened is None:
+            self._opened = ClusterThread(
+                self.bootstrap, self.sink_id, self._timeout_ms, self._settings
+            )
+            # Nobody tells a foreachBatch that its query has ended; it is only let go of.
+            weakref.finalize(self, self._opened.close_elsewhere).atexit = False
+        return self._opened.run(work)
+
+    async def _ready(self, cluster: SinkCluster) -> None:
+        await check_brokers(
+            cluster.admin,
+            self._timeout_ms,
+            "transaction_timeout_ms",
+            needs_prepared=self.mode is Mode.PREPARED,
+        )
+        await ready_topic(cluster.admin)
+
+    def _given(self, frame: "DataFrame", batch_id: int) -> BatchGiven:
+        spark = frame.sparkSession
+        query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+        if query_id is None:
+            raise RuntimeError(
+                "the sink was called outside of a streaming query: it belongs into foreachBatch, "
+                "which tells it the query and the batch"
+            )
+        digest = plan_digest(spark, query_id, batch_id, self._checkpoint)
+        return BatchGiven(
+            query_id=query_id,
+            batch_id=batch_id,
+            digest=digest,
+            is_long_after=time.monotonic() - self._last_s > IDLE_S,
+        )
+
+
+def _compute(rows: "DataFrame") -> None:
+    """Run a batch without output: state, its commits and the watermark come of the run alone."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _whole(name: str, value: int | str | None) -> int | None:
+    """A number, also from a command line."""
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        raise ValueError(f"{name} is a whole number, not {value!r}") from None
+
+
+def _report(row: Any) -> TaskReport:
+    child = None
+    if row.transactional_id is not None:
+        child = Child(row.transactional_id, row.producer_id, row.producer_epoch, row.is_v2)
+    return TaskReport(partition_id=row.partition_id, record_count=row.record_count, child=child)

@@ -1,0 +1,201 @@
+"""What the sink's protocol asks for, and what it is told: effects and events.
+
+Values only. The protocol (protocol.py) returns one effect at a time; whoever carries it out
+(sink.py with a cluster, a model in the tests) answers with the event that is named beside
+it, or with Failed when it could not be carried out and nothing is decided by that.
+"""
+
+from dataclasses import dataclass
+
+from .decision import Child, Decision
+
+# --- events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchGiven:
+    """Spark gives a batch. digest: of its entry in the checkpoint's log of offsets, or "".
+
+    is_long_after: the last one was so long ago that the control id may have expired.
+    """
+
+    query_id: str
+    batch_id: int
+    digest: str = ""
+    is_long_after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The control id is ours: older drivers can decide nothing any more, and what they had decided
+    can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRead:
+    """The sink's decision as committed, read to the end that the log had when it was asked."""
+
+    decision: Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenListed:
+    """Children of this sink with an open transaction."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlCommitted:
+    """The control transaction is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlInDoubt:
+    """The control transaction's end was refused: somebody took the control id over, or it ended
+    before; it may be committed all the same."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenCommitted:
+    """Every child is committed, or was, and has been forgotten since."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenRefused:
+    """These cannot be committed: they have been ended otherwise. The others are committed."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenAborted:
+    """These have nothing open any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """What a finished attempt wrote; child None when it had no rows."""
+
+    partition_id: int
+    record_count: int
+    child: Child | None
+
+
+@dataclass(frozen=True, slots=True)
+class TasksDone:
+    """The job has ended: the reports of the attempts that Spark kept."""
+
+    reports: tuple[TaskReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TasksFailed:
+    """The job has failed; some of its attempts may live on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The effect could not be carried out."""
+
+
+Event = (
+    BatchGiven
+    | Fenced
+    | DecisionRead
+    | OpenListed
+    | ControlCommitted
+    | ControlInDoubt
+    | ChildrenCommitted
+    | ChildrenRefused
+    | ChildrenAborted
+    | TasksDone
+    | TasksFailed
+    | Failed
+)
+
+# --- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """InitProducerId of the control id; wait until its last transaction is over. → Fenced"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDecision:
+    """Read the decision, read_committed, to the end of the log as it is now. → DecisionRead"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOpen:
+    """Children of this sink that are Ongoing. → OpenListed"""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDecision:
+    """Write it in a transaction of the control id. → ControlCommitted or ControlInDoubt"""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChildren:
+    """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildrenRefused"""
+
+    children: tuple[Child, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortChildren:
+    """InitProducerId for each, which ends what is open. → ChildrenAborted"""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunTasks:
+    """Write the rows, a prepared transaction for each attempt. → TasksDone or TasksFailed
+
+    committed: ids that attempts may use again.
+    """
+
+    generation: int
+    batch_id: int
+    committed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatch:
+    """Write the rows and the decision in one transaction of the control id.
+
+    → ControlCommitted, ControlInDoubt or TasksFailed
+    """
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOver:
+    """Nothing more to write. was_written: False when the batch was written before, or has failed.
+
+    In the first case Spark has its part to do yet: what it computes is to be run, without output.
+    """
+
+    was_written: bool
+
+
+Effect = (
+    Fence
+    | ReadDecision
+    | ListOpen
+    | WriteDecision
+    | CommitChildren
+    | AbortChildren
+    | RunTasks
+    | WriteBatch
+    | BatchOver
+)

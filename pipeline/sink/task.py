@@ -1,0 +1,188 @@
+"""The part of the sink that runs in Spark's workers: one prepared transaction for each attempt.
+
+Rules of this file. A worker process has one event loop and one view of the cluster, and keeps them
+from task to task. An attempt opens its transaction at its first row; one without rows opens
+nothing. The first request of an id is InitProducerId, and an id for which its answer was lost is
+left: the request may arrive a second time, much later, and would then abort what the id has open.
+An attempt that fails aborts what it has, as well as it can; the driver sweeps what it cannot.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...client import ClusterView, Producer
+from ...client.loop_thread import LoopThread
+from ...wire.errors import KafkaError
+from .columns import rows_by_topic
+from .names import WorkerIds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("oncelog.sink")
+
+REPORT = (
+    "partition_id int, record_count long, transactional_id string, producer_id long, "
+    "producer_epoch int, is_v2 boolean"
+)
+ABORT_PATIENCE_MS = 5_000
+ID_TRIES = 5
+VIEW_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What the driver tells every attempt of a batch. settings: of the producers."""
+
+    sink_id: str
+    generation: int
+    batch_id: int
+    bootstrap: str
+    topic: str | None
+    committed: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Worker:
+    """What a process keeps: its ids, its loop, its views of clusters."""
+
+    def __init__(self) -> None:
+        self.process_id = os.getpid()
+        self.ids = WorkerIds(secrets.token_hex(8))
+        self.thread = LoopThread("oncelog-sink")
+        self.views: dict[str, ClusterView] = {}
+
+    def view(self, bootstrap: str) -> ClusterView:
+        """The view of a cluster; made when it is first asked for."""
+        if bootstrap not in self.views:
+            self.views[bootstrap] = ClusterView(
+                bootstrap, client_id="oncelog-sink", timeout_ms=VIEW_TIMEOUT_MS
+            )
+        return self.views[bootstrap]
+
+    def close(self) -> None:
+        """End connections and the loop; what is open in the cluster stays so."""
+        for view in self.views.values():
+            self.thread.run(view.close())
+        self.thread.close()
+
+
+_workers: dict[int, Worker] = {}
+
+
+def this_worker() -> Worker:
+    """The one of this process; a fork has its own."""
+    process_id = os.getpid()
+    if process_id not in _workers:
+        _workers.clear()
+        _workers[process_id] = Worker()
+    return _workers[process_id]
+
+
+def write_attempt(order: Order, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """Write the rows of a partition; yields one row, the report (REPORT). For mapInArrow."""
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    attempt = Attempt(order, this_worker())
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                attempt.write(batch)
+        child = attempt.prepare()
+    except BaseException:
+        attempt.abort()
+        raise
+    row = {
+        "partition_id": [context.partitionId()],
+        "record_count": [attempt.record_count],
+        "transactional_id": [child.transactional_id if child else None],
+        "producer_id": [child.producer_id if child else None],
+        "producer_epoch": [child.producer_epoch if child else None],
+        "is_v2": [child.is_v2 if child else None],
+    }
+    types = [pa.int32(), pa.int64(), pa.string(), pa.int64(), pa.int32(), pa.bool_()]
+    schema = pa.schema(list(zip(row, types, strict=True)))
+    yield pa.RecordBatch.from_pydict(row, schema)
+
+
+class Attempt:
+    """One attempt; nothing is opened before its first row."""
+
+    def __init__(self, order: Order, worker: Worker) -> None:
+        self._order, self._worker = order, worker
+        self._producer: Producer | None = None
+        self._name = ""
+        self.record_count = 0
+
+    def write(self, batch: "pa.RecordBatch") -> None:
+        """Hand rows over; returns when they stand in batches. Raises what a producer raises."""
+        self._worker.thread.run(self._write(batch))
+        self.record_count += batch.num_rows
+
+    def prepare(self) -> Any:
+        """Flush; the token of the transaction, None without rows."""
+        return self._worker.thread.run(self._prepare())
+
+    def abort(self) -> None:
+        """Abort what is open, as well as it can be done in a few seconds."""
+        producer, self._producer = self._producer, None
+        self._worker.ids.leave(self._name)
+        if producer is not None:
+            with contextlib.suppress(Exception):
+                self._worker.thread.run(producer.close(), ABORT_PATIENCE_MS / 1000)
+
+    async def _write(self, batch: "pa.RecordBatch") -> None:
+        if self._producer is None:
+            self._producer = await self._open()
+        for topic, columns in rows_by_topic(batch, self._order.topic):
+            await self._producer.send_many(topic, **columns)
+
+    async def _prepare(self) -> Any:
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return None
+        try:
+            return await producer.prepare()
+        finally:
+            await producer.close()  # leaves open what is prepared
+
+    async def _open(self) -> Producer:
+        order = self._order
+        problem: KafkaError | None = None
+        for _ in range(ID_TRIES):
+            name = self._worker.ids.take(
+                order.sink_id, order.generation, order.batch_id, order.committed
+            )
+            producer = Producer(
+                self._worker.view(order.bootstrap),
+                transactional_id=name,
+                transaction_two_phase_commit_enable=True,
+                **order.settings,
+            )
+            try:
+                await producer.init_transactions()
+                if not producer.lost_answers:
+                    await producer.begin_transaction()
+                    self._name = name
+                    return producer
+                log.info("an answer about %s was lost; another id is taken", name)
+                problem = None
+            except KafkaError as caught:
+                problem = caught
+            self._worker.ids.leave(name)
+            await producer.close()
+            if problem is not None and not problem.retriable:
+                raise problem
+            await asyncio.sleep(0.1)
+        raise problem or RuntimeError(
+            f"the answer to InitProducerId was lost {ID_TRIES} times in a row"
+        )

@@ -1,0 +1,97 @@
+"""Writing without exactly-once, by `format("oncelog")` of `df.write` and `df.writeStream`.
+
+At least once, as Spark's own Kafka sink: each task writes as an idempotent producer and nothing
+holds its rows back, so what a task wrote before it failed, or a batch before its driver died, is
+there twice afterwards. For rows that count once there is `exactly_once` (sink.py). Columns are
+those of columns.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from ...client.blocking_producer import BlockingProducer
+from ...client.settings import producer_settings
+from ..source.options import OptionError, named_options
+from .columns import check_columns, rows_by_topic
+
+TAKEN = ("topic", "includeHeaders", "path", "checkpointLocation", "queryName")
+OUR_KEYS = ("transactional.id", "transaction.two.phase.commit.enable")
+IN_FLIGHT = 64  # Arrow batches whose deliveries are not looked at yet
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    record_count: int
+
+
+class _Writing:
+    """What batch and stream have in common."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        given = named_options(options)
+        self._topic = given.get("topic") or given.get("path")
+        for name in given:
+            if name not in TAKEN and not name.startswith("kafka."):
+                raise OptionError(f"the option {name} means nothing to a writer")
+        self._client = {
+            name.removeprefix("kafka."): value
+            for name, value in given.items()
+            if name.startswith("kafka.")
+        }
+        for name in OUR_KEYS:
+            if name in self._client:
+                raise OptionError(
+                    f"kafka.{name}: this writer has no transactions and writes at least once; "
+                    "oncelog.pipeline.exactly_once writes exactly once"
+                )
+        if not self._client.get("bootstrap.servers"):
+            raise OptionError(
+                "kafka.bootstrap.servers is missing; it looks like host:port,host:port"
+            )
+        producer_settings(self._client, {})  # raises what is wrong
+        types = {each.name: each.dataType.simpleString() for each in schema.fields}
+        check_columns(types, self._topic)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of a task; returns when brokers have them. Raises what a producer does."""
+        count = 0
+        with BlockingProducer(self._client) as producer:
+            sent = []
+            for batch in iterator:
+                for topic, columns in rows_by_topic(_with_times_in_ms(batch), self._topic):
+                    sent.append(producer.send_many(topic, **columns))
+                count += batch.num_rows
+                if len(sent) > IN_FLIGHT:
+                    while sent and sent[0].done():
+                        sent.pop(0).result()
+            producer.flush()
+            for deliveries in sent:
+                deliveries.result()
+        return Written(count)
+
+
+class BatchWriter(_Writing, DataSourceArrowWriter):
+    """For `df.write`."""
+
+
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """For `df.writeStream`."""
+
+
+def _with_times_in_ms(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A timestamp column as the wall ms of Kafka's records."""
+    if "timestamp" not in batch.schema.names:
+        return batch
+    place = batch.schema.get_field_index("timestamp")
+    times = batch.column(place).cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+    return batch.set_column(place, "timestamp", times)

@@ -1,0 +1,1 @@
+"""pipeline/source: `format("oncelog")`; begin with data_source.py, then offsets.py."""

@@ -1,0 +1,207 @@
+"""Record batches of a log as Arrow's record batches, for Spark; nothing is done record by record.
+
+Pure. `client.record_columns` takes a batch apart into lists; here they are put behind one another
+until there is enough for Spark, and what is the same for a whole batch is repeated by numpy. The
+Arrow schema is the one that Spark derives from columns.py, to the letter, as it demands.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ...client.fetch.record_columns import RecordColumns
+from ...wire.control_record import ControlType, marker_of
+from ...wire.errors import InvalidRecord
+from ...wire.records import Record
+
+ROWS_MAX = 16_384  # in an Arrow batch; the batch of the log that reaches a bound comes along whole
+BYTES_MAX = 8 * 1024 * 1024
+SEQUENCE_MASK = 2**31 - 1
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Rows(Protocol):
+    """Takes columns of the log, gives Arrow."""
+
+    def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
+        """Take records; True when it is time to `take`."""
+        ...
+
+    def take(self) -> pa.RecordBatch | None:
+        """What was added since the last time; None without a row."""
+        ...
+
+
+class PlainRows:
+    """Rows of the columns of Spark's own source."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema, self._has_headers = schema, "headers" in schema.names
+        self._clear()
+
+    def _clear(self) -> None:
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[Headers] = []
+        self._added: list[RecordColumns] = []
+        self._bytes = 0
+
+    def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
+        """As `Rows.add`."""
+        if columns.values:
+            self._keys += columns.keys
+            self._values += columns.values
+            if self._has_headers:
+                self._headers += columns.headers or [()] * len(columns.values)
+            self._added.append(columns)
+            self._bytes += _size_bytes(columns)
+        return len(self._values) >= ROWS_MAX or self._bytes >= BYTES_MAX
+
+    def take(self) -> pa.RecordBatch | None:
+        """As `Rows.take`."""
+        count = len(self._values)
+        if not count:
+            return None
+        added = self._added
+        counts = [len(c.values) for c in added]
+        first = added[0]
+        is_append_time = [c.header.is_log_append_time for c in added]
+        arrays = [
+            pa.array(self._keys, pa.binary()),
+            pa.array(self._values, pa.binary()),
+            pa.repeat(first.topic, count),
+            pa.repeat(pa.scalar(first.partition, pa.int32()), count),
+            pa.array(_joined([c.offsets for c in added])),
+            _timestamps(added),
+            pa.array(np.repeat(np.array(is_append_time, np.int32), counts)),
+        ]
+        if self._has_headers:
+            arrays.append(headers_array(self._headers, self._schema.field("headers").type))
+        self._clear()
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class RawRows:
+    """Rows for audits: every record and every marker, with its producer."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._clear()
+
+    def _clear(self) -> None:
+        self._added: list[tuple[RecordColumns, int | None]] = []
+        self._count = self._bytes = 0
+
+    def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
+        """As `Rows.add`; a control batch is the columns of its marker."""
+        if columns.values:
+            self._added.append((columns, replica))
+            self._count += len(columns.values)
+            self._bytes += _size_bytes(columns)
+        return self._count >= ROWS_MAX or self._bytes >= BYTES_MAX
+
+    def take(self) -> pa.RecordBatch | None:
+        """As `Rows.take`."""
+        if not self._added:
+            return None
+        batches = [columns for columns, _ in self._added]
+        heads = [c.header for c in batches]
+        counts = [len(c.values) for c in batches]
+        markers = [_marker(c) if c.header.is_control else (None, None) for c in batches]
+        offsets = _joined([c.offsets for c in batches])
+
+        def each(values: list[Any], kind: pa.DataType) -> pa.Array:
+            """A value of each batch, for each of its rows."""
+            places = pa.array(np.repeat(np.arange(len(counts)), counts))
+            return pa.array(values, kind).take(places)
+
+        arrays = [
+            each([c.topic for c in batches], pa.string()),
+            each([c.partition for c in batches], pa.int32()),
+            pa.array(offsets),
+            each([h.partition_leader_epoch for h in heads], pa.int32()),
+            _timestamps(batches),
+            each([int(h.is_log_append_time) for h in heads], pa.int32()),
+            each([h.producer_id for h in heads], pa.int64()),
+            each([h.producer_epoch for h in heads], pa.int32()),
+            _sequences(batches, counts, offsets),
+            each([h.is_transactional for h in heads], pa.bool_()),
+            each([h.is_control for h in heads], pa.bool_()),
+            each([kind for kind, _ in markers], pa.string()),
+            each([epoch for _, epoch in markers], pa.int32()),
+            each([h.crc for h in heads], pa.int64()),
+            pa.array([key for c in batches for key in c.keys], pa.binary()),
+            pa.array([value for c in batches for value in c.values], pa.binary()),
+            headers_array(
+                [h for c in batches for h in c.headers or [()] * len(c.values)],
+                self._schema.field("headers").type,
+            ),
+            each([replica for _, replica in self._added], pa.int32()),
+        ]
+        self._clear()
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
+    """A list of name and value for each record; null for one without headers, as in Spark."""
+    if not any(headers):
+        return pa.nulls(len(headers), kind)
+    offsets: list[int | None] = []
+    names: list[str] = []
+    values: list[bytes | None] = []
+    for listed in headers:
+        offsets.append(len(names) if listed else None)
+        for name, value in listed:
+            names.append(name)
+            values.append(value)
+    offsets.append(len(names))
+    inner: Any = kind.value_type
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(values, pa.binary())],
+        fields=[inner.field(0), inner.field(1)],
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs, type=kind)
+
+
+def _size_bytes(columns: RecordColumns) -> int:
+    """What the records take here; a compressed batch says too little."""
+    if not columns.header.compression:
+        return columns.header.size_bytes
+    return sum(len(field) for field in (*columns.keys, *columns.values) if field)
+
+
+def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
+    """Ranges and lists of numbers behind one another."""
+    return np.concatenate(
+        [
+            np.arange(c.start, c.stop, dtype=np.int64)
+            if isinstance(c, range)
+            else np.array(c, np.int64)
+            for c in columns
+        ]
+    )
+
+
+def _timestamps(batches: list[RecordColumns]) -> pa.Array:
+    times_ms = _joined([c.timestamps for c in batches])
+    return pa.array(times_ms * 1000).view(pa.timestamp("us", tz="UTC"))
+
+
+def _sequences(
+    batches: list[RecordColumns], counts: list[int], offsets: np.ndarray[Any, Any]
+) -> pa.Array:
+    """The sequence of each record (after 2^31-1 comes 0); -1 for those without."""
+    bases = np.repeat(np.array([c.header.base_sequence for c in batches], np.int64), counts)
+    firsts = np.repeat(np.array([c.header.base_offset for c in batches], np.int64), counts)
+    sequences = (bases + (offsets - firsts)) & SEQUENCE_MASK
+    return pa.array(np.where(bases < 0, -1, sequences).astype(np.int32))
+
+
+def _marker(columns: RecordColumns) -> tuple[str | None, int | None]:
+    """Kind and coordinator epoch of a control batch; nothing of those that end no transaction."""
+    try:
+        kind, epoch = marker_of(Record(0, 0, columns.keys[0], columns.values[0]))
+    except InvalidRecord:
+        return None, None
+    return ("commit" if kind is ControlType.COMMIT else "abort"), epoch

@@ -1,0 +1,103 @@
+"""What a cluster has to read at this moment: partitions, topic ids, bounds of logs, times.
+
+Runs where Spark plans, for as long as the query lives; every question is asked again until it is
+answered or LOOKUP_MS_MAX is over, so a fail-over is no more than a pause.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...client.admin import EARLIEST, LATEST, Admin
+from ...client.blocking import BlockingAdmin
+from ...client.cluster_view import Snapshot, topic_error
+from ...client.fetch.offset_queries import offsets_for_times
+from .offsets import Known, LogBounds, TopicPartition
+from .options import OptionError, Topics
+
+LOOKUP_MS_MAX = 60_000
+ADMIN_SETTINGS = ("bootstrap.servers", "client.id", "request.timeout.ms")
+
+
+class ClusterLookup:
+    """Questions to one cluster; opened when first asked, closed with `close`."""
+
+    def __init__(self, client: Mapping[str, str], topics: Topics, *, is_committed: bool) -> None:
+        self._config = {name: client[name] for name in ADMIN_SETTINGS if name in client}
+        self._topics, self._is_committed = topics, is_committed
+        self._admin: BlockingAdmin | None = None
+
+    def __getstate__(self) -> dict[str, Any]:  # Spark sends readers to its tasks
+        return {**self.__dict__, "_admin": None}
+
+    def close(self) -> None:
+        """Close the connections; the next question opens them again."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def known(self, *, must_exist: bool = True) -> Known:
+        """The partitions that are wanted, where they begin and end now.
+
+        Raises OptionError for a topic or partition that was named and is not there, unless it need
+        not exist (any more), and the errors of `wire.errors` when no broker answers.
+        """
+        return self._run(lambda admin: self._known(admin, must_exist))
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offset at or after each time; a partition without one is left out."""
+
+        async def ask(admin: Admin) -> dict[TopicPartition, int]:
+            found = await offsets_for_times(
+                admin.view,
+                times_ms,
+                read_committed=self._is_committed,
+                timeout_ms=LOOKUP_MS_MAX,
+            )
+            return {key: each[0] for key, each in found.items() if each is not None}
+
+        return self._run(ask)
+
+    def _run(self, ask: Callable[[Admin], Any]) -> Any:
+        if self._admin is None:
+            self._admin = BlockingAdmin(self._config, timeout_ms=LOOKUP_MS_MAX)
+        return self._admin.run(ask)
+
+    async def _known(self, admin: Admin, must_exist: bool) -> Known:
+        named = self._topics.named()
+        snapshot: Snapshot = await admin.view.retrying(
+            lambda: admin.view.refresh(sorted(named) if named else None),
+            timeout_ms=LOOKUP_MS_MAX,
+        )
+        wanted = [key for key in snapshot.partitions if self._is_wanted(key, snapshot)]
+        self._check_named(wanted, snapshot, must_exist)
+        begins = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
+        ends = await admin.list_offsets(
+            dict.fromkeys(wanted, LATEST), read_committed=self._is_committed
+        )
+        ids = {topic: snapshot.topic_ids.get(topic, b"").hex() for topic, _ in wanted}
+        return Known(
+            {key: LogBounds(begins[key], ends[key]) for key in sorted(wanted)},
+            {topic: topic_id if topic_id.strip("0") else "" for topic, topic_id in ids.items()},
+        )
+
+    def _is_wanted(self, key: TopicPartition, snapshot: Snapshot) -> bool:
+        """Internal topics only by name, as for Kafka's consumers."""
+        if self._topics.pattern and key[0] in snapshot.internal_topics:
+            return False
+        return self._topics.wants(*key)
+
+    def _check_named(
+        self, wanted: list[TopicPartition], snapshot: Snapshot, must_exist: bool
+    ) -> None:
+        for topic in sorted(self._topics.named() - {topic for topic, _ in wanted}):
+            code = snapshot.topic_errors.get(topic, 0)
+            if code and not topic_error(topic, code).retriable:  # as that it may not be read
+                raise topic_error(topic, code)
+            if must_exist:
+                said = str(topic_error(topic, code)) if code else f"topic {topic} has no partitions"
+                raise OptionError(f"{said.rstrip('.')}; create it before it is read")
+        if not must_exist:
+            return
+        if missing := sorted(set(self._topics.partitions) - set(wanted)):
+            topic, partition = missing[0]
+            raise OptionError(f"there is no partition {topic}/{partition} that assign speaks of")

@@ -1,0 +1,270 @@
+"""`format("oncelog")`: Spark reads any Kafka-compatible cluster, committed records only.
+
+    df = (spark.readStream.format("oncelog")
+          .option("kafka.bootstrap.servers", "127.0.0.1:9092")
+          .option("subscribe", "flights").load())
+
+Options and columns are those of Spark's own Kafka source (docs/spark.md lists them). What a query
+reads is decided in offsets.py; this file only asks the cluster and hands on. Spark plans in a
+process that lives as long as the query, and reads in others: nothing is shared but what it pickles.
+"""
+
+import inspect
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ...client.fetch.record_columns import read_columns
+from ..sink.writer import BatchWriter, StreamWriter
+from . import offsets as rules
+from .arrow_rows import PlainRows, RawRows, Rows
+from .cluster_lookup import ClusterLookup
+from .columns import schema_of
+from .log_folders import SegmentFile, read_segment, segments_of
+from .offsets import DataLost, Known, OffsetRange, Position, TopicPartition
+from .options import AtTime, OptionError, Place, SourceOptions, read_options
+from .range_reader import RangeReader
+
+PATIENCE_S = 30.0  # within moments brokers have new metadata, a new leader the high watermark
+log = logging.getLogger(__name__)
+
+
+class OncelogSource(DataSource):
+    """What Spark asks for a schema, readers and writers; see the top of the file."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in `format("oncelog")`."""
+        return "oncelog"
+
+    def schema(self) -> str:
+        """The plain columns, or with `raw` those for audits."""
+        raw = self.options.get("raw", "false").lower() == "true"
+        headers = self.options.get("includeHeaders", "false").lower() == "true"
+        return schema_of(raw=raw, headers=headers)
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        """For `spark.read`."""
+        return BatchReader(read_options(self.options, is_streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> "StreamReader":
+        """For `spark.readStream`."""
+        return StreamReader(read_options(self.options, is_streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`, at least once; with mode append, since a topic cannot be overwritten."""
+        if overwrite:
+            raise OptionError('a topic cannot be overwritten: say .mode("append")')
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """For `df.writeStream`, at least once."""
+        if overwrite:
+            raise OptionError('a topic cannot be overwritten: say .outputMode("append") or update')
+        return StreamWriter(self.options, schema)
+
+
+class Piece(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, what: OffsetRange | SegmentFile) -> None:
+        self.what = what
+
+
+class _Reading:
+    """What batch and stream have in common."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options, self._schema = options, schema
+        self._lookup = ClusterLookup(
+            options.client, options.topics, is_committed=options.is_committed
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece; runs in a task."""
+        schema = _arrow_schema(self._schema)
+        rows: Rows = RawRows(schema) if self._options.is_raw else PlainRows(schema)
+        what: Any = getattr(partition, "what", None)
+        if isinstance(what, SegmentFile):
+            for columns in read_segment(what):
+                if rows.add(columns, what.replica) and (batch := rows.take()) is not None:
+                    yield batch
+        elif isinstance(what, OffsetRange):
+            yield from self._read_range(what, rows)
+        if (batch := rows.take()) is not None:
+            yield batch
+
+    def _read_range(self, wanted: OffsetRange, rows: Rows) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        with RangeReader(
+            options.client, wanted, is_committed=options.is_committed, report=self._report
+        ) as reader:
+            for found in reader:
+                for raw in found:
+                    if not options.is_raw and (
+                        raw.header.is_control or (options.is_committed and raw.is_aborted)
+                    ):
+                        continue
+                    columns = read_columns(raw.topic, raw.partition, raw.data, 0, raw.header)
+                    if rows.add(columns.between(wanted.start, wanted.end)):
+                        batch = rows.take()
+                        if batch is not None:
+                            yield batch
+
+    def _report(self, loss: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"{loss}. With failOnDataLoss=false the query goes on without them")
+        log.warning("data was lost: %s", loss)
+
+    def _resolve(self, place: Place, known: Known, side: str) -> Position:
+        """Where to begin (side "starting") or end ("ending") in each partition."""
+        by_time: Mapping[tuple[str, int], int] = {}
+        name = f"{side}Offsets"
+        if isinstance(place, AtTime):
+            times = place.times_ms
+            name = f"{side}Timestamp" if isinstance(times, int) else f"{side}OffsetsByTimestamp"
+            if isinstance(times, int):
+                times = dict.fromkeys(known.bounds, times)
+            if missing := sorted(known.bounds.keys() ^ times.keys()):
+                raise OptionError(f"{name} and what is read differ in {missing[0]}")
+            by_time = self._lookup.offsets_at(times)
+        return rules.resolve(
+            place,
+            known,
+            by_time,
+            name=name,
+            is_strict_about_times=side == "starting" and self._options.is_strict_about_times,
+            report=self._report,
+        )
+
+    def _pieces(self, start: Position, end: Position, known: Known) -> list[Piece]:
+        ranges = rules.ranges_between(start, end, known, self._report)
+        options = self._options
+        cut = rules.split(
+            ranges,
+            partitions_min=options.partitions_min,
+            records_max=options.records_per_partition_max,
+        )
+        return [Piece(each) for each in cut]
+
+
+class BatchReader(_Reading, DataSourceReader):
+    """A query with a beginning and an end, both decided when it is planned."""
+
+    def partitions(self) -> list[InputPartition]:
+        """What each task reads."""
+        if self._options.logs:
+            return [Piece(each) for each in segments_of(self._options)]
+        try:
+            known = self._lookup.known()
+            start = self._resolve(self._options.starting, known, "starting")
+            end = self._resolve(self._options.ending, known, "ending")
+            for key, begin in start.offsets.items():
+                if end.offsets[key] < begin:
+                    raise OptionError(
+                        f"{key[0]}/{key[1]} ends at {end.offsets[key]} before it begins at {begin}"
+                    )
+            return [*self._pieces(start, end, known)]
+        finally:
+            self._lookup.close()
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A query without an end, in micro-batches."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._initial: Position | None = None  # Spark asks for it more than once
+        self._until: Position | None = None
+        self._newest: Position | None = None
+        self._missed: set[TopicPartition] = set()  # reported, and not waited for again
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins; the same each time it is asked."""
+        if self._initial is None:
+            known = self._lookup.known()
+            found = self._resolve(self._options.starting, known, "starting")
+            self._initial = Position(found.offsets, found.topic_ids, is_initial=True)
+        return self._initial.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What maxOffsetsPerTrigger says."""
+        count = self._options.offsets_per_trigger_max
+        return ReadAllAvailable() if count is None else ReadMaxRows(count)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends where the partitions end now."""
+        known = self._lookup.known(must_exist=False)
+        self._until = known.at({key: bounds.end for key, bounds in known.bounds.items()})
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next micro-batch, not beyond the last stable offsets."""
+        begin = Position.from_json(start)
+        known = self._known_with(begin)
+        self._newest = known.at({key: bounds.end for key, bounds in known.bounds.items()})
+        if self._until is not None:
+            self._until = rules.not_before(self._until, begin, known)
+        count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return rules.latest(begin, known, offsets_max=count, until=self._until).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For Spark's progress reports."""
+        return None if self._newest is None else self._newest.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """What each task reads; the same offsets however often a batch is planned."""
+        stop = Position.from_json(end)
+        begin = Position.from_json(start).before(stop)
+        new = dict.fromkeys(stop.offsets, 0)
+        known = self._known_with(Position({**new, **begin.offsets}, begin.topic_ids))
+        rules.check_identity(stop, known)
+        return [*self._pieces(begin, stop, known)]
+
+    def stop(self) -> None:
+        """Close what asks the cluster."""
+        self._lookup.close()
+
+    def _known_with(self, begin: Position) -> Known:
+        """What the cluster has, once it has all that was read already.
+
+        What is still missing after a while is reported, once: a query that goes on without it does
+        not wait again.
+        """
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            known = self._lookup.known(must_exist=False)
+            rules.check_identity(begin, known)
+            losses = rules.losses(begin, known)
+            self._missed &= losses.keys()
+            new = [key for key in losses if key not in self._missed]
+            if new and time.monotonic() <= deadline_s:
+                time.sleep(0.2)
+                continue
+            for key in new:
+                self._report(losses[key])
+            self._missed |= set(new)
+            return known
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """As Spark will ask for it: times in UTC."""
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # Spark 4.2: UTC unless told otherwise

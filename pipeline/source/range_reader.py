@@ -1,0 +1,198 @@
+"""All batches of a range of offsets, as they stand in the log; runs in Spark's tasks.
+
+Rules of this file. A range is read to its end or an error is raised: never less. It ends where a
+batch reaches beyond its last offset, or where a compacted log has nothing more below a bound that
+is known to lie behind it. An answer without records alone proves nothing: Kafka gives one, without
+an error, when remote storage takes longer than remote.fetch.max.wait.ms (KIP-1018), and while a
+leader knows its high watermark, but not yet where that stands in its files. So such a range is
+asked for until the deadline. What retention takes away meanwhile is reported. Fetches run ahead in
+the client's thread while the caller works on what has come, but never ahead of the range.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+
+from ...client.admin import Admin
+from ...client.cluster_view import ClusterView
+from ...client.fetch.fetcher import Fetcher, wait_for
+from ...client.fetch.offset_queries import EARLIEST, list_offsets
+from ...client.fetch.state import FetchState, RawBatch
+from ...client.loop_thread import LoopThread
+from ...client.settings import Settings, consumer_settings
+from ...client.view_source import open_view
+from ...wire.errors import KafkaError, OffsetOutOfRange, RequestTimedOut
+from .offsets import NO_TOPIC_ID, DataLost, OffsetRange, Report
+
+ANSWER_MS = 500  # between two looks at the clock
+AGAIN_S = 0.05  # a new leader learns the high watermark within moments
+EMPTY_ANSWERS = 2  # before it is asked whether the topic is compacted
+EMPTY_MS = 2_000  # of nothing else, before the rest of a compacted range counts as empty
+
+
+class RangeReader:
+    """Iterates over lists of batches; close it, or use it as a context manager."""
+
+    def __init__(
+        self, client: Mapping[str, str], wanted: OffsetRange, *, is_committed: bool, report: Report
+    ) -> None:
+        isolation = "read_committed" if is_committed else "read_uncommitted"
+        self._settings: Settings = consumer_settings(
+            client, {"isolation_level": isolation, "enable_auto_commit": False}
+        )
+        self._wanted, self._report, self._is_committed = wanted, report, is_committed
+        self._state = FetchState(wanted.topic, wanted.partition, wanted.start)
+        self._view: ClusterView = open_view(None, self._settings)[0]
+        self._thread = LoopThread("oncelog-range")
+        self._fetcher = self._thread.run(self._make())
+        try:
+            self._thread.run(self._open())
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "RangeReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up what is on its way, and end the thread."""
+        if not self._thread.loop.is_closed():
+            try:
+                self._thread.run(self._close())
+            finally:
+                self._thread.close()
+
+    def __iter__(self) -> Iterator[list[RawBatch]]:
+        while batches := self._thread.run(self._next()):
+            yield batches
+
+    async def _make(self) -> Fetcher:
+        return Fetcher(self._view, self._settings)
+
+    async def _open(self) -> None:
+        await self._check_identity()
+        self._ask()
+
+    async def _check_identity(self) -> None:
+        """Raises DataLost when the topic is another one by now: fetches go by its name."""
+        topic, topic_id = self._wanted.topic, self._wanted.topic_id
+        snapshot = await self._view.retrying(
+            lambda: self._view.refresh([topic]), timeout_ms=self._settings.default_api_timeout_ms
+        )
+        now = snapshot.topic_ids.get(topic, b"").hex()
+        if topic_id != NO_TOPIC_ID and now.strip("0") and now != topic_id:
+            raise DataLost(
+                f"topic {topic} was deleted and made anew while it was read (its id was "
+                f"{topic_id}, now it is {now}): begin with another checkpointLocation"
+            )
+
+    async def _close(self) -> None:
+        await self._fetcher.close()
+        await self._view.close()
+
+    def _ask(self) -> None:
+        if self._state.fetch_offset < self._wanted.end:
+            self._fetcher.start([self._state])
+
+    async def _next(self) -> list[RawBatch]:
+        """The batches of the next answer; none when the range is read."""
+        state, end, fetcher = self._state, self._wanted.end, self._fetcher
+        begun_ms = _now_ms()
+        empty_answers, policy = 0, ""
+        while state.position < end:
+            found = self._take()
+            if found:
+                self._ask()
+                return found
+            if fetcher.problems:
+                raise fetcher.problems.pop(0)
+            if fetcher.out_of_range:
+                await self._jump()
+            elif self._bound() >= end and not state.has_data:
+                empty_answers += 1
+                if empty_answers == EMPTY_ANSWERS:
+                    policy = await self._cleanup_policy()
+                if "compact" in policy.split(",") and _now_ms() - begun_ms > EMPTY_MS:
+                    break
+                await asyncio.sleep(AGAIN_S)
+            if _now_ms() - begun_ms > self._settings.default_api_timeout_ms:
+                raise RequestTimedOut(self._what_is_missing(empty_answers, policy))
+            state.high_watermark = state.last_stable_offset = -1
+            fetcher.arrived.clear()
+            self._ask()
+            await wait_for(fetcher.arrived, ANSWER_MS)
+        await self._check_identity()  # it may have become so on the way
+        return []
+
+    def _take(self) -> list[RawBatch]:
+        found: list[RawBatch] = []
+        while self._state.position < self._wanted.end:
+            batch = self._state.take_raw()
+            if batch is None:
+                break
+            found.append(batch)
+        return found
+
+    def _bound(self) -> int:
+        """How far readers are let, by the last answer; -1 before it came."""
+        state = self._state
+        return state.last_stable_offset if self._is_committed else state.high_watermark
+
+    async def _cleanup_policy(self) -> str:
+        """Of the topic; where it is not told, why."""
+        try:
+            configs = await Admin(self._view).describe_configs(self._wanted.topic)
+        except KafkaError as problem:
+            return f"not known ({problem})"
+        return next((c.value or "" for c in configs if c.name == "cleanup.policy"), "not known")
+
+    def _what_is_missing(self, empty_answers: int, policy: str) -> str:
+        state, wanted = self._state, self._wanted
+        said = (
+            f"{state.topic}/{state.partition}: no broker gave what stands at offset "
+            f"{state.position} for {self._settings.default_api_timeout_ms} ms; the range "
+            f"goes to {wanted.end}, and readers are let to {self._bound()}"
+        )
+        if empty_answers < EMPTY_ANSWERS:
+            return said
+        return (
+            f"{said}. {empty_answers} answers held no records and no error. Only a compacted topic "
+            f"has holes, and its cleanup.policy is {policy}, so records are there and are not left "
+            "out: the query stops, and reads them when it is started again. From remote storage "
+            "they may be slow to come: raise remote.fetch.max.wait.ms of the brokers, or "
+            "kafka.default.api.timeout.ms here. If the topic was compacted before, write one more "
+            "record to the partition: it shows where the hole ends"
+        )
+
+    async def _jump(self) -> None:
+        """The offset is not in the log: gone, or not yet known to a new leader."""
+        self._fetcher.out_of_range.clear()
+        await self._check_identity()
+        state, wanted = self._state, self._wanted
+        key = (wanted.topic, wanted.partition)
+        begins = await list_offsets(  # the answer to the fetch does not say
+            self._view,
+            {key: EARLIEST},
+            read_committed=False,
+            timeout_ms=self._settings.default_api_timeout_ms,
+        )
+        first = begins[key]
+        if first <= state.position:
+            await asyncio.sleep(AGAIN_S)
+            return
+        try:
+            self._report(
+                f"{wanted.topic}/{wanted.partition}: offsets {state.position} to "
+                f"{min(first, wanted.end) - 1} were removed while they were to be read, the log "
+                f"begins at {first}; raise retention.ms or retention.bytes"
+            )
+        except DataLost as lost:
+            raise lost from OffsetOutOfRange(f"the log begins at {first}")
+        state.seek(min(first, wanted.end))
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000

@@ -1,0 +1,1 @@
+"""replication/peer: the link between brokers; begin with transport.py."""

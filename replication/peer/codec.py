@@ -1,0 +1,166 @@
+"""Dataclass <-> msgpack for small messages between brokers.
+
+A message is a frozen dataclass of int, bool, str, bytes, float, None, unions of those, tuples
+of one element type, dicts of plain keys, and other such dataclasses. It travels as the list of
+its field values in order; a field with a default may be missing at the end, so a message can
+grow. Every value is checked against its annotation and every length against a bound: a peer
+can be wrong, and must not be able to make us build what it did not send.
+"""
+
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgpack
+
+from ..messages import MalformedPeerMessage
+
+ELEMENTS_MAX = 1_000_000
+_PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
+Message = TypeVar("Message")
+
+
+def encode_message(message: object) -> bytes:
+    """The bytes of a dataclass instance."""
+    packed = msgpack.packb(_plain(message))
+    assert packed is not None  # the stub allows for streaming
+    return packed
+
+
+def decode_message(cls: type[Message], payload: bytes) -> Message:
+    """An instance of cls; raises MalformedPeerMessage with the name of the field at fault."""
+    try:
+        values = msgpack.unpackb(
+            payload,
+            use_list=False,
+            strict_map_key=False,
+            max_array_len=ELEMENTS_MAX,
+            max_map_len=ELEMENTS_MAX,
+        )
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise MalformedPeerMessage(f"{cls.__name__}: not msgpack: {error}") from error
+    return _reader(cls)(values, cls.__name__)
+
+
+def _plain(value: object) -> object:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    names = _names(kind)
+    if names is not None:
+        return [
+            item if type(item := getattr(value, name)) in _PLAIN else _plain(item) for name in names
+        ]
+    if isinstance(value, (tuple, list, frozenset, set)):
+        if _PLAIN.issuperset(map(type, value)):
+            return list(value)
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None for another type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+
+
+_Reader = Callable[[Any, str], Any]
+
+
+@cache
+def _reader(annotation: Any) -> _Reader:
+    """The function that checks and builds a value of this type."""
+    if is_dataclass(annotation) and isinstance(annotation, type):
+        return _dataclass_reader(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        if _PLAIN.issuperset(arguments):
+            return _exact_reader(*arguments)
+        return _union_reader([_reader(argument) for argument in arguments])
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        return _sequence_reader(_reader(arguments[0]), arguments[0])
+    if origin is tuple:
+        return _fixed_reader([_reader(argument) for argument in arguments])
+    if origin is dict:
+        return _dict_reader(_reader(arguments[0]), _reader(arguments[1]))
+    if annotation in _PLAIN:
+        return _exact_reader(annotation)
+    raise TypeError(f"{annotation} cannot travel between brokers")
+
+
+def _exact_reader(*expected: type) -> _Reader:
+    names = " or ".join(kind.__name__ for kind in expected)
+
+    def read(value: Any, where: str) -> Any:
+        if type(value) not in expected:
+            raise MalformedPeerMessage(f"{where}: {type(value).__name__}, not {names}")
+        return value
+
+    return read
+
+
+def _union_reader(readers: list[_Reader]) -> _Reader:
+    def read(value: Any, where: str) -> Any:
+        for reader in readers:
+            try:
+                return reader(value, where)
+            except MalformedPeerMessage:
+                continue
+        raise MalformedPeerMessage(f"{where}: no member of the union fits")
+
+    return read
+
+
+def _sequence_reader(item: _Reader, annotation: Any) -> _Reader:
+    only = {annotation} if annotation in _PLAIN else None
+
+    def read(value: Any, where: str) -> Any:
+        if type(value) is not tuple:
+            raise MalformedPeerMessage(f"{where}: expected an array")
+        if set(map(type, value)) == only:  # as long arrays of numbers are
+            return value
+        return tuple([item(element, where) for element in value])
+
+    return read
+
+
+def _fixed_reader(items: list[_Reader]) -> _Reader:
+    def read(value: Any, where: str) -> Any:
+        if type(value) is not tuple or len(value) != len(items):
+            raise MalformedPeerMessage(f"{where}: expected {len(items)} values")
+        return tuple([item(element, where) for item, element in zip(items, value, strict=True)])
+
+    return read
+
+
+def _dict_reader(key: _Reader, item: _Reader) -> _Reader:
+    def read(value: Any, where: str) -> Any:
+        if type(value) is not dict:
+            raise MalformedPeerMessage(f"{where}: expected a map")
+        return {key(k, where): item(v, where) for k, v in value.items()}
+
+    return read
+
+
+def _dataclass_reader(cls: type) -> _Reader:
+    hints = get_type_hints(cls)
+    members = [(field.name, _reader(hints[field.name])) for field in fields(cls)]
+    required = sum(
+        field.default is MISSING and field.default_factory is MISSING for field in fields(cls)
+    )
+
+    def read(value: Any, where: str) -> Any:
+        if type(value) is not tuple or not required <= len(value) <= len(members):
+            raise MalformedPeerMessage(f"{where}: expected {required} to {len(members)} values")
+        return cls(
+            **{
+                name: reader(element, f"{where}.{name}")
+                for (name, reader), element in zip(members, value, strict=False)
+            }
+        )
+
+    return read

@@ -1,0 +1,86 @@
+"""The requests of one broker that wait for their replies.
+
+Each ends once: with its reply, with PeerUnavailable when its connection breaks or the peer could
+not serve it, or with PeerTimeout. One timer serves all deadlines, since almost every request is
+answered long before its own. Correlation ids start at a random number in each process, so a
+reply meant for our former incarnation finds nobody.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from .handlers import Answered, Body, PeerError, PeerTimeout, PeerUnavailable
+
+
+class _UnderWay(NamedTuple):
+    """Who waits, on which connection, and until when on the clock of the event loop."""
+
+    answered: Answered
+    connection: object
+    peer: int
+    timeout_ms: int
+    deadline: float
+
+
+class RequestsUnderWay:
+    """The requests of one event loop. `connection` is any object; it is compared by identity."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, first_correlation_id: int) -> None:
+        self._loop = loop
+        self._correlation_id = first_correlation_id
+        self._under_way: dict[int, _UnderWay] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._under_way)
+
+    def add(self, answered: Answered, connection: object, peer: int, timeout_ms: int) -> int:
+        """The correlation id of a new request."""
+        self._correlation_id = correlation_id = self._correlation_id + 1
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._under_way[correlation_id] = _UnderWay(
+            answered, connection, peer, timeout_ms, deadline
+        )
+        if self._timer is None or deadline < self._timer.when():
+            self._wake_at(deadline)
+        return correlation_id
+
+    def replied(self, correlation_id: int, connection: object, outcome: Body | PeerError) -> bool:
+        """Hand a reply on. False when nobody waits for it on this connection: it is late."""
+        waiting = self._under_way.get(correlation_id)
+        if waiting is None or waiting.connection is not connection:
+            return False
+        del self._under_way[correlation_id]
+        waiting.answered(outcome)
+        return True
+
+    def end(self, correlation_id: int, error: PeerError) -> None:
+        """End a request that is under way, soon: whoever is told may at once ask again."""
+        waiting = self._under_way.pop(correlation_id)
+        self._loop.call_soon(waiting.answered, error)
+
+    def fail(self, error: PeerUnavailable, connection: object = None) -> None:
+        """End the requests of a connection, or all of them."""
+        ended = [
+            number
+            for number, waiting in self._under_way.items()
+            if connection is None or waiting.connection is connection
+        ]
+        for number in ended:
+            self.end(number, error)
+
+    def _wake_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._deadlines)
+
+    def _deadlines(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        late = [number for number, waiting in self._under_way.items() if waiting.deadline <= now]
+        for number in late:
+            _, _, peer, timeout_ms, _ = self._under_way[number]
+            self.end(number, PeerTimeout(f"broker {peer} did not answer within {timeout_ms} ms"))
+        if self._under_way:
+            self._wake_at(min(waiting.deadline for waiting in self._under_way.values()))

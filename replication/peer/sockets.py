@@ -1,0 +1,73 @@
+"""The ZeroMQ sockets of one broker, opened as the link needs them: one ROUTER to listen on each
+channel, one DEALER for each peer and channel.
+"""
+
+import socket
+from pathlib import Path
+
+import zmq
+
+from .address import PeerSocketError, routing_id, socket_path
+
+RECONNECT_INTERVAL_MS = 15
+RECONNECT_INTERVAL_MAX_MS = 100  # a dead peer should not cost a thousand attempts a minute
+CONTROL_QUEUE_MESSAGES = 4096
+BULK_QUEUE_MESSAGES = 64
+
+
+class PeerSockets:
+    """Opens sockets; whoever asked closes them."""
+
+    def __init__(
+        self, context: zmq.Context, directory: Path, node_id: int, *, max_message_bytes: int
+    ) -> None:
+        self._context = context
+        self._directory = directory
+        self._node_id = node_id
+        self._max_message_bytes = max_message_bytes
+
+    def listen(self, channel: str) -> zmq.Socket:
+        """Where peers connect to. Raises PeerSocketError when another process serves it."""
+        path = socket_path(self._directory, channel, self._node_id)
+        if _is_served(path):  # a stale file of a killed broker is replaced by bind
+            raise PeerSocketError(f"another process serves {path}: does this node run already?")
+        router = self._open(zmq.ROUTER, channel)
+        router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a restarted peer takes its name over at once
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a reply to nobody is an error, not a silence
+        router.bind(f"ipc://{path}")
+        return router
+
+    def dial(self, channel: str, peer: int, events: int) -> tuple[zmq.Socket, zmq.Socket]:
+        """The connection to a peer, made and re-made, and the monitor of its `events`."""
+        path = socket_path(self._directory, channel, peer)
+        dealer = self._open(zmq.DEALER, channel)
+        dealer.setsockopt(zmq.ROUTING_ID, routing_id(self._node_id))
+        # Nothing is queued for a peer that is not there, and what was queued for a connection
+        # that broke is lost with it: no stale request reaches the peer's next incarnation.
+        dealer.setsockopt(zmq.IMMEDIATE, 1)
+        dealer.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL_MS)
+        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_INTERVAL_MAX_MS)
+        monitor = dealer.get_monitor_socket(events)
+        dealer.connect(f"ipc://{path}")
+        return dealer, monitor
+
+    def _open(self, kind: int, channel: str) -> zmq.Socket:
+        sock = self._context.socket(kind)
+        queue_messages = BULK_QUEUE_MESSAGES if channel == "bulk" else CONTROL_QUEUE_MESSAGES
+        sock.setsockopt(zmq.LINGER, 0)
+        sock.setsockopt(zmq.SNDHWM, queue_messages)
+        sock.setsockopt(zmq.RCVHWM, queue_messages)
+        sock.setsockopt(zmq.MAXMSGSIZE, self._max_message_bytes)
+        return sock
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:  # a full backlog, or no socket at all: somebody else's
+            return path.exists()
+        return True

@@ -1,0 +1,1 @@
+"""storage/compaction: which log is compacted next, what stays, and how it is swapped in."""

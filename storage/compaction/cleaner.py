@@ -1,0 +1,203 @@
+"""What stays of a batch when its log is compacted. Pure: bytes in, bytes out.
+
+A record goes when a later one has its key, when its transaction was aborted, when it has no key,
+or when it is a tombstone whose delete horizon has passed. Offsets never change, so a batch that
+loses records keeps its offset range; one that loses all goes, except
+
+- the last batch of each active producer, which stays without records: its header holds the
+  sequence that the next one must continue, and the epoch that fences;
+- the last batch of the range, so that the log is known to reach that far;
+- a marker that data may still need, and the last marker of an active producer.
+
+Tombstones and markers are seen by readers for delete.retention.ms more: the first cleaning that
+could do without one writes `now + delete.retention.ms` into the header of its batch, in the
+place of the base timestamp (KIP-534), and one after that time removes it. What a tombstone
+removes is gone for good by then, also if a crash undoes part of a cleaning: segments are
+replaced from the oldest on, and a tombstone lies behind what it removes.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...wire.record_batch import BatchHeader, Buffer
+from ...wire.records import Record, decode_batch, encode_batch, encode_empty_batch
+from ..segments.transaction_index import AbortedTransaction
+from .transactions import TransactionWalk
+
+KEYS_MAX = 200_000  # about 40 MB
+_DIGEST_BYTES = 16
+
+
+class ActiveProducer(NamedTuple):
+    """A producer whose state must survive; offsets are -1 where there is none."""
+
+    epoch: int
+    last_data_offset: int
+    last_marker_offset: int
+
+
+class KeyMap:
+    """The last offset of each key in a range of the log, in bounded memory.
+
+    Keys are held as digests of 16 bytes, of a function against which nobody can find collisions.
+    `end_offset` is how far (exclusive) the map reaches; records from there on are left alone.
+    """
+
+    __slots__ = ("_offsets", "end_offset", "keys_max")
+
+    def __init__(self, start_offset: int, keys_max: int = KEYS_MAX) -> None:
+        self._offsets: dict[bytes, int] = {}
+        self.end_offset = start_offset
+        self.keys_max = keys_max
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add_batch(self, header: BatchHeader, batch: Buffer) -> bool:
+        """Take in the keys of a batch, all or none; False when there is no room for all.
+
+        A map without any keys takes every batch, so that each cleaning gets on.
+        """
+        start_offset = self.end_offset
+        digests = {
+            _digest(record.key): record.offset
+            for record in decode_batch(batch)
+            if record.key is not None and record.offset >= start_offset
+        }
+        offsets = self._offsets
+        added = sum(digest not in offsets for digest in digests)
+        if offsets and added and len(offsets) + added > self.keys_max:
+            return False
+        offsets.update(digests)
+        self.end_offset = header.next_offset
+        return True
+
+    def skip_to(self, offset: int) -> None:
+        """What lies below `offset` and was not added supersedes nothing."""
+        self.end_offset = max(self.end_offset, offset)
+
+    def is_superseded(self, key: bytes, offset: int) -> bool:
+        """Whether a later record of the range has the same key."""
+        return self._offsets.get(_digest(key), -1) > offset
+
+
+class BatchCleaner:
+    """Decides batch by batch, in the order of offsets, for one cleaning.
+
+    `end_offset` is where the cleaned range ends; `now_ms` is wall clock. Aborted transactions are
+    announced to `walk` before their data comes. `kept_aborts` collects what the transaction index
+    of the rewritten segment must hold; the caller takes it out segment by segment.
+    """
+
+    __slots__ = (
+        "_delete_retention_ms",
+        "_end_offset",
+        "_keys",
+        "_now_ms",
+        "_producers",
+        "kept_aborts",
+        "walk",
+    )
+
+    def __init__(
+        self,
+        keys: KeyMap,
+        producers: Mapping[int, ActiveProducer],
+        *,
+        end_offset: int,
+        delete_retention_ms: int,
+        now_ms: int,
+    ) -> None:
+        self._keys = keys
+        self._producers = producers
+        self._end_offset = end_offset
+        self._delete_retention_ms = delete_retention_ms
+        self._now_ms = now_ms
+        self.walk = TransactionWalk()
+        self.kept_aborts: list[AbortedTransaction] = []
+
+    def clean(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        """What takes the place of a batch: itself, other bytes, or None for nothing."""
+        if header.is_control:
+            return self._clean_marker(header, batch)
+        is_dead = self.walk.is_aborted(header)
+        if header.next_offset > self._keys.end_offset:
+            return batch  # the keys that may supersede it have not been read
+        if header.record_count == 0 or is_dead:
+            kept: list[Record] = []
+        else:
+            records = decode_batch(batch)
+            kept = [record for record in records if self._stays(header, record)]
+            needs_horizon = not header.has_delete_horizon and any(r.value is None for r in kept)
+            if len(kept) == len(records) and not needs_horizon:
+                return batch
+            if kept:
+                horizon = self._horizon(header, is_needed=needs_horizon)
+                return _rewrite(header, kept, horizon)
+        if not self._is_needed_empty(header):
+            return None
+        return batch if header.record_count == 0 else encode_empty_batch(header)
+
+    def _clean_marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        if header.record_count == 0:  # emptied by another cleaner than this one: says nothing
+            return batch if header.next_offset == self._end_offset else None
+        may_go, abort = self.walk.end(header, batch)
+        if abort is not None:
+            self.kept_aborts.append(abort)
+        if not may_go:
+            return batch
+        if not header.has_delete_horizon:
+            horizon = self._horizon(header, is_needed=True)
+            return _rewrite(header, decode_batch(batch), horizon)
+        is_over = self._now_ms >= header.base_timestamp
+        return None if is_over and not self._is_needed_marker(header) else batch
+
+    def _stays(self, header: BatchHeader, record: Record) -> bool:
+        if record.key is None or self._keys.is_superseded(record.key, record.offset):
+            return False
+        if record.value is not None or not header.has_delete_horizon:
+            return True
+        return self._now_ms < header.base_timestamp
+
+    def _horizon(self, header: BatchHeader, *, is_needed: bool) -> int | None:
+        if header.has_delete_horizon:
+            return header.base_timestamp
+        return self._now_ms + self._delete_retention_ms if is_needed else None
+
+    def _is_needed_empty(self, header: BatchHeader) -> bool:
+        producer = self._producers.get(header.producer_id)
+        return header.next_offset == self._end_offset or (
+            producer is not None and producer.last_data_offset == header.last_offset
+        )
+
+    def _is_needed_marker(self, header: BatchHeader) -> bool:
+        if header.next_offset == self._end_offset:
+            return True
+        producer = self._producers.get(header.producer_id)
+        return producer is not None and (
+            producer.last_marker_offset == header.base_offset
+            or (producer.last_data_offset < 0 and producer.epoch == header.producer_epoch)
+        )
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
+
+
+def _rewrite(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:
+    """The batch with these of its records, and the same offsets, sequences and stamps."""
+    return encode_batch(
+        records,
+        base_offset=header.base_offset,
+        leader_epoch=header.partition_leader_epoch,
+        compression=header.compression,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        timestamp_type=int(header.is_log_append_time),
+        delete_horizon_ms=horizon_ms,
+        last_offset_delta=header.last_offset_delta,
+    )

@@ -1,0 +1,197 @@
+"""One cleaning of one log, in steps: the files' side of cleaner.py.
+
+    cleaning = Cleaning(...)                       on the log's own thread
+    for step in cleaning.steps():                  anywhere, a slice of work a step
+        if isinstance(step, CleanedGroup):
+            log.replace_segments(step.base_offset, step.replaced)    on the log's own thread
+
+Steps read inactive segments only and write `.cleaned` files beside them; the live log is touched
+by `replace_segments` alone. A group of segments becomes one; it is swapped in before the next
+is begun, from the oldest on, and each swap leaves a log that says the same to every reader. So
+a cleaning may stop or crash anywhere and what it did stays right. The `.cleaned` files of an
+unfinished group are removed by `close`, or at the next start.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ...wire.record_batch import BatchHeader, Buffer, decode_header
+from ..checkpoint import FaultPoint, no_fault_point, sync_directory
+from ..log_config import LogConfig
+from ..segments.log_file import scan_batches
+from ..segments.segment import SUFFIXES, Segment, segment_path
+from ..segments.segment_swap import CLEANED_SUFFIX
+from ..segments.transaction_index import AbortedTransaction
+from .cleaner import KEYS_MAX, ActiveProducer, BatchCleaner, KeyMap
+from .plan import CleaningPlan, SegmentSummary, group_segments
+from .transactions import TransactionWalk
+
+SLICE_BYTES = 128 << 10  # of small records: some 20 ms of work
+
+
+class CleanedGroup(NamedTuple):
+    """The `.cleaned` files at base_offset are complete and synced, to replace these segments.
+
+    They may end in a gap before `end_offset`, where the next segment begins. So a recovery point
+    below that must not be on the disk any more: after a power cut the gap would count as a hole.
+    """
+
+    base_offset: int
+    end_offset: int
+    replaced: Sequence[Segment]
+
+
+class Cleaning:
+    """Cleans `segments` (all of the log, oldest first, the active one last) as planned.
+
+    `producers` are the active ones as of now. At most `keys_max` keys are held in memory: if the
+    dirty part has more, only its beginning is cleaned; `cleaned_offset` says how far, once the
+    steps are done. Raises OSError, and CorruptMessage or InvalidRecord for batches that cannot be
+    read: such a log cannot be cleaned.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        summaries: Sequence[SegmentSummary],
+        plan: CleaningPlan,
+        config: LogConfig,
+        producers: Mapping[int, ActiveProducer],
+        *,
+        now_ms: int,
+        keys_max: int = KEYS_MAX,
+        fault_point: FaultPoint = no_fault_point,
+    ) -> None:
+        self.plan = plan
+        self._config = config
+        self._now_ms = now_ms
+        self._fault_point = fault_point
+        self._segments = segments
+        self._ends = [segment.base_offset for segment in segments[1:]]
+        self._summaries = summaries
+        self._keys = KeyMap(plan.first_dirty_offset, keys_max)
+        self._cleaner = BatchCleaner(
+            self._keys,
+            producers,
+            end_offset=plan.end_offset,
+            delete_retention_ms=config.delete_retention_ms,
+            now_ms=now_ms,
+        )
+        self._output: Segment | None = None
+        self._slice_bytes = 0
+
+    @property
+    def cleaned_offset(self) -> int:
+        """Where the log is dirty from, after the last step."""
+        return self._keys.end_offset
+
+    def steps(self) -> Iterator[CleanedGroup | None]:
+        """Do the work; None after each slice, and each group when it is to be swapped in."""
+        yield from self._read_keys()
+        count = sum(s.base_offset < self._keys.end_offset for s in self._segments[:-1])
+        summaries, end_offset = self._summaries[:count], self._ends[count - 1] if count else 0
+        for group in group_segments(summaries, end_offset, self._config):
+            yield from self._clean_group(group)
+
+    def close(self) -> None:
+        """Remove what an unfinished group left."""
+        if self._output is not None:
+            self._output.delete()
+            self._output = None
+
+    def _read_keys(self) -> Iterator[None]:
+        """Fill the key map from the dirty part, as far as there is room."""
+        keys, walk = self._keys, TransactionWalk()
+        first_dirty, end_offset = self.plan.first_dirty_offset, self.plan.end_offset
+        for at, segment in enumerate(self._segments[:-1]):
+            if self._ends[at] <= first_dirty or segment.base_offset >= end_offset:
+                continue
+            start_offset = max(segment.base_offset, first_dirty)
+            walk.announce(self._aborted(at, start_offset))
+            found = segment.position_of(start_offset)
+            start = segment.size_bytes if found is None else found[0]
+            for _, header, batch in scan_batches(segment.file, start, segment.size_bytes):
+                if header.is_control:
+                    if header.record_count:
+                        walk.end(header, batch)
+                elif not walk.is_aborted(header) and not keys.add_batch(header, batch):
+                    return
+                keys.skip_to(header.next_offset)
+                if self._fills_slice(batch):
+                    yield None
+            keys.skip_to(self._ends[at])
+
+    def _clean_group(self, numbers: range) -> Iterator[CleanedGroup | None]:
+        group = [self._segments[at] for at in numbers]
+        first = group[0]
+        directory, base_offset = first.directory, first.base_offset
+        for suffix in SUFFIXES:  # what a failed cleaning may have left
+            segment_path(directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
+        self._output = output = Segment(
+            directory, base_offset, self._config, self._now_ms, suffix=CLEANED_SUFFIX
+        )
+        is_changed = len(group) > 1
+        pending: list[tuple[BatchHeader, Buffer]] = []
+        for at, segment in zip(numbers, group, strict=True):
+            self._cleaner.walk.announce(self._aborted(at, segment.base_offset))
+            for _, header, batch in scan_batches(segment.file, 0, segment.size_bytes):
+                cleaned = self._cleaner.clean(header, batch)
+                is_changed = is_changed or cleaned is not batch
+                if cleaned is not None:
+                    pending.append((header, cleaned))
+                if self._fills_slice(batch):
+                    self._write(output, pending)
+                    yield None
+        self._write(output, pending)
+        aborts = self._cleaner.kept_aborts
+        for abort in aborts:
+            output.transaction_index.append(abort)
+        if not is_changed and aborts == first.transaction_index.all():
+            aborts.clear()
+            self.close()
+            return
+        aborts.clear()
+        self._finish(output, group[-1])
+        self._output = None
+        yield CleanedGroup(base_offset, self._ends[numbers[-1]], group)
+
+    def _fills_slice(self, batch: Buffer) -> bool:
+        """Whether the step has done its share once this batch is dealt with."""
+        self._slice_bytes += len(batch)
+        if self._slice_bytes < SLICE_BYTES:
+            return False
+        self._slice_bytes = 0
+        return True
+
+    def _write(self, output: Segment, pending: list[tuple[BatchHeader, Buffer]]) -> None:
+        if not pending:
+            return
+        self._fault_point("cleaner.before-write")
+        output.write(b"".join(batch for _, batch in pending))
+        for header, batch in pending:
+            max_timestamp = decode_header(batch).max_timestamp
+            output.add_batch(len(batch), header.last_offset, max_timestamp)
+        pending.clear()
+
+    def _finish(self, output: Segment, newest: Segment) -> None:
+        """Bring the new segment to the disk, as old as what it replaces."""
+        output.become_inactive()
+        output.write_out()
+        times = os.fstat(newest.file.fd)
+        os.utime(output.file.fd, ns=(times.st_atime_ns, times.st_mtime_ns))
+        self._fault_point("cleaner.before-fsync")
+        output.flush()
+        sync_directory(output.directory)
+        self._fault_point("cleaner.after-fsync")
+
+    def _aborted(self, at: int, start_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap a segment from `start_offset` on."""
+        found: list[AbortedTransaction] = []
+        end_offset = self._ends[at]
+        for segment in self._segments[at:]:
+            transactions, is_complete = segment.transaction_index.collect(start_offset, end_offset)
+            found += transactions
+            if is_complete:
+                break
+        return found

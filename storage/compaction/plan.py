@@ -1,0 +1,121 @@
+"""Which part of a compacted log may be cleaned, and whether it is worth it. Pure.
+
+    log start .. clean .. first dirty offset .. dirty .. end offset .. uncleanable .. log end
+
+The clean part has been through the cleaner: its records are the last ones of their keys as far
+as it reaches. Cleaning reads the keys of the dirty part and rewrites both. The end is the start of
+the segment that holds the smallest of: last stable offset (so high watermark), active segment,
+recovery point, and the first dirty segment with a record younger than min.compaction.lag.ms. Below
+it every transaction is decided, every record committed, and every source synced.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..log_config import INT_MAX, LogConfig
+
+
+class SegmentSummary(NamedTuple):
+    """What planning needs to know of a segment; timestamps -1 where there are none."""
+
+    base_offset: int
+    size_bytes: int
+    offset_index_bytes: int
+    time_index_bytes: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+class CleaningPlan(NamedTuple):
+    """Keys of [first_dirty_offset, end_offset) supersede those below end_offset."""
+
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool  # a dirty record is older than max.compaction.lag.ms
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The share of the cleanable bytes that has not been cleaned yet."""
+        return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
+
+    def is_worth_it(self, config: LogConfig) -> bool:
+        """Whether to clean now: dirty enough, or dirty for too long."""
+        if self.dirty_bytes == 0:
+            return False
+        return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
+
+
+def plan_cleaning(
+    segments: Sequence[SegmentSummary],
+    config: LogConfig,
+    *,
+    cleaned_offset: int | None,
+    log_start_offset: int,
+    log_end_offset: int,
+    last_stable_offset: int,
+    recovery_point: int,
+    now_ms: int,
+) -> CleaningPlan:
+    """What may be cleaned now; `segments` oldest first, the active one last.
+
+    `cleaned_offset` is where the last cleaning ended, None if there was none; one outside of the
+    log is not believed. `now_ms` is wall clock.
+    """
+    first_dirty = log_start_offset
+    if cleaned_offset is not None and log_start_offset <= cleaned_offset <= log_end_offset:
+        first_dirty = cleaned_offset
+    limit = min(last_stable_offset, recovery_point, segments[-1].base_offset)
+    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+    is_overdue = False
+    lag_ms_min = config.min_compaction_lag_ms
+    for segment, end in zip(segments, ends, strict=True):
+        if end <= first_dirty or segment.base_offset >= limit:
+            continue
+        if lag_ms_min > 0 and segment.max_timestamp > now_ms - lag_ms_min:
+            limit = min(limit, segment.base_offset)
+        elif 0 < segment.first_timestamp < now_ms - config.max_compaction_lag_ms:
+            is_overdue = True
+    end_offset = max((s.base_offset for s in segments if s.base_offset <= limit), default=0)
+    clean_bytes = dirty_bytes = 0
+    for segment, end in zip(segments, ends, strict=True):
+        if segment.base_offset >= end_offset:
+            break
+        if end <= first_dirty:
+            clean_bytes += segment.size_bytes
+        else:
+            dirty_bytes += segment.size_bytes
+    return CleaningPlan(first_dirty, end_offset, clean_bytes, dirty_bytes, is_overdue)
+
+
+def group_segments(
+    segments: Sequence[SegmentSummary], end_offset: int, config: LogConfig
+) -> list[range]:
+    """Which neighbours become one segment, as ranges of positions in `segments`.
+
+    So many that the result is surely within the bounds of a segment: bytes, indexes, and 31 bits
+    of relative offsets. `end_offset` is where the last segment ends.
+    """
+    groups: list[range] = []
+    at = 0
+    while at < len(segments):
+        first, end = segments[at], at + 1
+        size_bytes = first.size_bytes
+        offset_index_bytes, time_index_bytes = first.offset_index_bytes, first.time_index_bytes
+        while end < len(segments):
+            segment = segments[end]
+            next_base = segments[end + 1].base_offset if end + 1 < len(segments) else end_offset
+            size_bytes += segment.size_bytes
+            offset_index_bytes += segment.offset_index_bytes
+            time_index_bytes += segment.time_index_bytes
+            if (
+                size_bytes > config.segment_bytes
+                or max(offset_index_bytes, time_index_bytes) > config.segment_index_bytes
+                or next_base - 1 - first.base_offset > INT_MAX
+            ):
+                break
+            end += 1
+        groups.append(range(at, end))
+        at = end
+    return groups

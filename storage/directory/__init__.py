@@ -1,0 +1,1 @@
+"""storage/directory: a broker's data directory: whose it is, what lies in it."""

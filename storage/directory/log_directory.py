@@ -1,0 +1,387 @@
+"""A broker's data directory: whose it is, which partitions lie in it, and how they were left.
+
+    .lock                            held while a broker runs on the directory
+    meta.properties                  cluster, node, directory id, and the boot of the machine
+    <topic>-<partition>/             a partition's log
+    <topic>-<partition>.<hex>-delete/    a deleted one, which waits for its removal
+    <topic>-<partition>.<hex>-stray/     one that is set aside: of a topic that nobody knows
+    three checkpoints                high watermarks, recovery points, log starts by partition
+    .kafka_cleanshutdown             everything was closed and synced; gone while a broker runs
+    unrecovered-logs-checkpoint      those that nobody has opened since an end that was not clean
+
+All names but the last are Kafka's, which opens every log when it starts. A broker of ours opens
+those that its metadata names, and may end before it knows of all.
+
+The checkpoints may lag behind (they are written now and then): an old high watermark is raised
+again by the leader, an old recovery point costs reading, and an old log start may bring back
+records that DeleteRecords hid a moment before all replicas died. None may run ahead of its log:
+before a log is cut, or another one gets its name, what the disk says of it is lowered.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from ...wire.errors import InconsistentTopicId, KafkaError, KafkaStorageError
+from ...wire.steps import Steps, run_to_end
+from ..checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    CorruptCheckpoint,
+    FaultPoint,
+    MetaProperties,
+    OffsetCheckpoint,
+    PartitionMetadata,
+    no_fault_point,
+    sync_directory,
+    write_atomically,
+)
+from ..corrupt_file import CorruptFile
+from ..disk_guard import disk_errors
+from ..log_config import LogConfig
+from ..log_opening import LogOpening
+from ..partition_log import PartitionLog
+from .lock import make_directory, take_lock
+from .partition_offsets import CHECKPOINTS, PartitionOffsets, TopicPartition
+from .removed_partitions import RemovedPartitions
+
+logger = logging.getLogger(__name__)
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+UNRECOVERED = "unrecovered-logs-checkpoint"
+AFTER_A_KILL, AFTER_A_POWER_CUT = 0, 1
+_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
+
+
+class WrongCluster(CorruptFile):
+    """The directory was written by a broker of another cluster, or by another node."""
+
+
+class LogDirectory:
+    """The logs of one broker. Methods raise KafkaStorageError where the disk fails.
+
+    Nothing here is given up because of that: each checkpoint is written whole every time, and a
+    rename or removal that has failed is tried again. A log that fails does so for itself.
+
+    `logs` are those that are open. `found` are the partitions that lay here at the start and have
+    not been opened yet. `clean_shutdown_epoch` is the broker epoch of the run that ended cleanly
+    before this one, None when the last run did not.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cluster_id: str,
+        node_id: int,
+        boot_id: str,
+        new_directory_id: bytes,
+        fault_point: FaultPoint = no_fault_point,
+    ) -> None:
+        """Lock the directory, check that it is ours, and look at what is in it.
+
+        `boot_id` is the machine's; `new_directory_id` is 16 random bytes, used if the directory is
+        new. Raises DirectoryInUse, WrongCluster, CorruptCheckpoint (of meta.properties).
+        """
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._fault_point = fault_point
+        self._removed = RemovedPartitions(path, fault_point)
+        # Ids of topics that are deleted, or placed on other brokers: see `remove_unplaced`.
+        self.known_elsewhere: set[bytes] = set()
+        with self._disk():
+            make_directory(path)
+            self._lock = take_lock(path)
+        try:
+            with self._disk():
+                self.meta = self._check_meta(cluster_id, node_id, boot_id, new_directory_id)
+                self.clean_shutdown_epoch = self._take_clean_shutdown_mark()
+                self.offsets = PartitionOffsets(path, fault_point)
+                self.found = self._scan()
+                self._unrecovered = self._read_unrecovered()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    # -- partitions --------------------------------------------------------------------------
+
+    def opening(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> LogOpening:
+        """What must be known to open a partition's log, as values for another thread.
+
+        Call it, `opened` and `forget` where the logs are served; the other methods about single
+        partitions block, and belong into one thread of their own.
+        """
+        key = (topic, partition)
+        was_here = key in self.found
+        is_recovered = key not in self._unrecovered
+        return LogOpening(
+            self.path / f"{topic}-{partition}",
+            topic,
+            partition,
+            topic_id,
+            config,
+            log_start_offset=self.offsets.of(LOG_START_OFFSETS, key) if was_here else 0,
+            recovery_point=self.offsets.of(RECOVERY_POINTS, key) if was_here else 0,
+            high_watermark=self.offsets.of(HIGH_WATERMARKS, key) if was_here else 0,
+            clean_shutdown=was_here and self.clean_shutdown_epoch is not None and is_recovered,
+            machine_restarted=self.machine_restarted
+            or self._unrecovered.get(key) == AFTER_A_POWER_CUT,
+            now_ms=now_ms,
+            fault_point=self._fault_point,
+        )
+
+    def open(self, opening: LogOpening) -> Steps[PartitionLog]:
+        """The log of a partition, recovered or created (blocks: reads what must be recovered).
+
+        Nobody else may touch it meanwhile. A directory of that name with another topic id belongs
+        to an older topic: it leaves.
+        """
+        topic, partition = opening.topic, opening.partition
+        if (topic, partition) in self._removed.waiting:
+            with self._disk():
+                self._removed.delete(topic, partition)
+        try:
+            return (yield from opening.open())
+        except InconsistentTopicId:
+            self.remove_unplaced(topic, partition)
+            return (yield from opening.as_new().open())
+
+    def opened(self, log: PartitionLog) -> None:
+        """A log is served from now on."""
+        key = (log.topic, log.partition)
+        self.found.discard(key)
+        self.logs[key] = log
+
+    def forget(self, topic: str, partition: int) -> None:
+        """A log is served no longer; `remove` then takes its directory away."""
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.retire()
+        self.found.discard(key)
+        self.offsets.forget(key)
+
+    def remove(self, topic: str, partition: int) -> None:
+        """Take a partition's directory away (blocks); `purge_deleted` frees the space.
+
+        Never fails: a directory that cannot be renamed now waits for `retry_renames`.
+        """
+        with contextlib.suppress(OSError):
+            self._removed.delete(topic, partition)
+
+    def remove_unplaced(self, topic: str, partition: int) -> None:
+        """Take a directory away that the metadata does not place here (blocks).
+
+        It goes for good when its topic is known to have been deleted, or moved; what nobody can
+        know about, of a cluster whose metadata was lost perhaps, is set aside and left to people,
+        as Kafka does. `found` and the offsets stay for `forget`.
+        """
+        path = self.path / f"{topic}-{partition}"
+        try:
+            meta = PartitionMetadata.read(path)
+        except CorruptCheckpoint:
+            meta = None
+        if meta is not None and meta.topic_id in self.known_elsewhere:
+            return self.remove(topic, partition)
+        with self._disk():
+            stray = self._removed.rename(topic, partition, "stray")
+        if stray is not None:
+            logger.warning(
+                "%s is of no topic that this cluster knows: it is %s now. Delete it if nobody "
+                "misses what is in it",
+                path,
+                stray.name,
+            )
+
+    def open_partition(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """Open a log and serve it, all at once (blocks)."""
+        log = run_to_end(self.open(self.opening(topic, partition, topic_id, config, now_ms)))
+        self.lower_offsets([log])
+        self.opened(log)
+        return log
+
+    def delete_partition(self, topic: str, partition: int) -> None:
+        """Serve a log no longer and take its directory away, all at once (blocks)."""
+        self.forget(topic, partition)
+        self.remove(topic, partition)
+
+    def retry_renames(self) -> None:
+        """Try again to rename the directories of deleted partitions for which it failed.
+
+        Call it in the thread that opens logs.
+        """
+        with self._disk():
+            self._removed.retry()
+
+    def purge_deleted(self, now_ms: int) -> int:
+        """Remove deleted partitions, and dropped segments whose delay is over (blocks).
+
+        Returns how many partitions. May run in an executor.
+        """
+        for log in list(self.logs.values()):
+            if log.has_deleted_files and not log.is_failed:
+                log.purge_deleted_files(now_ms)
+        with self._disk():
+            return self._removed.purge()
+
+    def note_recovered(self) -> None:
+        """The logs that are known to belong here are open: what a power cut left there is mended.
+
+        Only now the machine's boot id is written down. A process that is killed before begins
+        again with the suspicion that it had; of logs that nobody has opened it stays.
+        """
+        with self._disk():
+            self._note_unrecovered()
+            if self._written_boot_id != self.meta.boot_id:
+                self._write_meta(self.meta)
+
+    # -- checkpoints and the end ---------------------------------------------------------------
+
+    def collect_offsets(self, name: str) -> Steps[dict[TopicPartition, int]]:
+        """What the checkpoint `name` is to hold now; also of partitions that are not open yet.
+
+        An offset that moves between two steps counts as it was when its turn came.
+        """
+        return self.offsets.collect(name, self.logs)
+
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Put them on the disk (blocks), in the thread that opens logs."""
+        with self._disk():
+            self.offsets.write(name, offsets)
+
+    def lower_offsets(self, logs: Iterable[PartitionLog]) -> None:
+        """Let no checkpoint say more of these logs than they hold, before they are served (blocks).
+
+        One may: of a log that a power cut has shortened, or of a deleted topic of that name. A
+        restart would then believe of what came after that it was synced, committed, or deleted.
+        """
+        with self._disk():
+            self.offsets.lower({(log.topic, log.partition): log for log in logs}, self.logs)
+
+    def write_last(self) -> None:
+        """Write down what logs have in memory, before they are synced and closed (blocks)."""
+        for log in self.logs.values():
+            with contextlib.suppress(KafkaStorageError):  # it has failed then, and `close` sees it
+                log.write_last()
+
+    def close(self, broker_epoch: int) -> None:
+        """Close and sync all logs, and mark the end as clean if all of them could (blocks).
+
+        A log that cannot be closed keeps no other from it; the first error is raised at the end.
+        """
+        problem: KafkaError | None = None
+        try:
+            for log in self.logs.values():
+                try:
+                    log.close()
+                except KafkaStorageError as error:
+                    problem = problem or error
+            for name in CHECKPOINTS:
+                self.write_offsets(name, run_to_end(self.collect_offsets(name)))
+            with self._disk():
+                self._note_unrecovered()
+            if problem is not None:
+                raise problem
+            if not any(log.is_failed for log in self.logs.values()):
+                mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
+                with self._disk():
+                    write_atomically(
+                        self.path / CLEAN_SHUTDOWN, mark.encode(), fault_point=self._fault_point
+                    )
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the lock back without closing anything: the next start recovers."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def _check_meta(
+        self, cluster_id: str, node_id: int, boot_id: str, new_directory_id: bytes
+    ) -> MetaProperties:
+        """Take possession of a new directory, refuse one of somebody else."""
+        meta = MetaProperties.read(self.path)
+        if meta is None:
+            meta = MetaProperties(
+                cluster_id=cluster_id, node_id=node_id, directory_id=new_directory_id, boot_id=None
+            )
+        if (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
+            raise WrongCluster(
+                self.path,
+                f"it belongs to node {meta.node_id} of cluster {meta.cluster_id}, this is node "
+                f"{node_id} of cluster {cluster_id}",
+                "Give this node the directory that is its own, or an empty one",
+            )
+        self.machine_restarted = meta.boot_id is not None and meta.boot_id != boot_id
+        self._written_boot_id = meta.boot_id
+        meta = MetaProperties(
+            cluster_id=cluster_id, node_id=node_id, directory_id=meta.directory_id, boot_id=boot_id
+        )
+        if self._written_boot_id is None:
+            self._write_meta(meta)  # it is new: from here on it is ours
+        return meta
+
+    def _write_meta(self, meta: MetaProperties) -> None:
+        meta.write(self.path, self._fault_point)
+        self._written_boot_id = meta.boot_id
+
+    def _take_clean_shutdown_mark(self) -> int | None:
+        """Read the mark and remove it: from here on only `close` makes the end clean again."""
+        mark = self.path / CLEAN_SHUTDOWN
+        try:
+            content = mark.read_bytes()
+        except FileNotFoundError:
+            return None
+        mark.unlink()
+        sync_directory(self.path)
+        try:
+            return int(json.loads(content)["brokerEpoch"])
+        except (ValueError, KeyError, TypeError):
+            return -1  # Kafka before 3.8 wrote an empty file
+
+    def _scan(self) -> set[TopicPartition]:
+        found = set()
+        for entry in os.scandir(self.path):
+            if not entry.is_dir():
+                continue
+            if self._removed.found(Path(entry.path)):
+                continue
+            if match := _PARTITION_DIRECTORY.fullmatch(entry.name):
+                found.add((match[1], int(match[2])))
+        return found
+
+    def _disk(self) -> AbstractContextManager[None]:
+        return disk_errors(f"The data directory {self.path}")
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        return OffsetCheckpoint(self.path / name, self._fault_point)
+
+    def _read_unrecovered(self) -> dict[TopicPartition, int]:
+        try:
+            return self._checkpoint(UNRECOVERED).read()
+        except CorruptCheckpoint:
+            return dict.fromkeys(self.found, AFTER_A_POWER_CUT)
+
+    def _note_unrecovered(self) -> None:
+        """So that neither a clean end nor the boot id is taken for a word about these logs."""
+        worst = AFTER_A_POWER_CUT if self.machine_restarted else AFTER_A_KILL
+        left = {
+            key: max(worst, self._unrecovered.get(key, AFTER_A_KILL))
+            for key in sorted(self.found)
+            if self.clean_shutdown_epoch is None or key in self._unrecovered
+        }
+        if left != self._unrecovered:
+            self._checkpoint(UNRECOVERED).write(left)
+            self._unrecovered = left

@@ -1,0 +1,105 @@
+"""The three checkpoints of a data directory: an offset for each partition, of which some lie open.
+
+What is known of partitions that are not open is what the files said at the start. One thread
+writes; another one may collect what is to be written.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ...wire.steps import Steps, run_to_end
+from ..checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    CorruptCheckpoint,
+    FaultPoint,
+    OffsetCheckpoint,
+)
+from ..partition_log import PartitionLog
+
+LOGS_A_STEP = 256  # some 0.2 ms
+
+TopicPartition = tuple[str, int]
+# What each holds of a log.
+CHECKPOINTS: dict[str, Callable[[PartitionLog], int]] = {
+    HIGH_WATERMARKS: lambda log: log.high_watermark,
+    RECOVERY_POINTS: lambda log: log.recovery_point,
+    LOG_START_OFFSETS: lambda log: log.log_start_offset,
+}
+
+
+class PartitionOffsets:
+    """By the names of the checkpoints. Methods that write raise OSError."""
+
+    def __init__(self, path: Path, fault_point: FaultPoint) -> None:
+        self._files = {name: OffsetCheckpoint(path / name, fault_point) for name in CHECKPOINTS}
+        self._known = {name: _read(file) for name, file in self._files.items()}
+        # What each file says; None when nobody knows, since a write has failed.
+        self.on_disk: dict[str, Mapping[TopicPartition, int] | None] = {
+            name: dict(offsets) for name, offsets in self._known.items()
+        }
+
+    def of(self, name: str, key: TopicPartition) -> int:
+        """What is known of a partition, 0 if nothing is."""
+        return self._known[name].get(key, 0)
+
+    def forget(self, key: TopicPartition) -> None:
+        """A partition is gone. What the files say of it stays until the next write."""
+        for offsets in self._known.values():
+            offsets.pop(key, None)
+
+    def collect(
+        self, name: str, logs: Mapping[TopicPartition, PartitionLog]
+    ) -> Steps[dict[TopicPartition, int]]:
+        """The offsets as they are now, those of failed logs as they were."""
+        known, offset_of = self._known[name], CHECKPOINTS[name]
+        for number, (key, log) in enumerate(list(logs.items()), 1):
+            if not log.is_failed and logs.get(key) is log:  # nor another one's by now
+                known[key] = offset_of(log)
+            if number % LOGS_A_STEP == 0:
+                yield
+        return dict(known)
+
+    def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace a file (blocks).
+
+        A log may have been found shorter, or deleted, since they were collected: never more than
+        is known of it now.
+        """
+        known = self._known[name]
+        offsets = {
+            key: min(offset, now)
+            for key, offset in offsets.items()
+            if (now := known.get(key)) is not None
+        }
+        self.on_disk[name] = None
+        self._files[name].write(offsets)
+        self.on_disk[name] = offsets
+
+    def lower(
+        self,
+        found: Mapping[TopicPartition, PartitionLog],
+        logs: Mapping[TopicPartition, PartitionLog],
+    ) -> None:
+        """Write the files anew that say more of `found` than these logs hold (blocks).
+
+        What they say of others stays: one that is cut meanwhile must not find its old end there.
+        """
+        for name, offset_of in CHECKPOINTS.items():
+            offsets = {key: offset_of(log) for key, log in found.items()}
+            self._known[name].update(offsets)
+            on_disk = self.on_disk[name]
+            if on_disk is None:  # then nothing is cut before the next write
+                self.write(name, run_to_end(self.collect(name, logs)))
+                continue
+            lower = {key: at for key, at in offsets.items() if at < on_disk.get(key, 0)}
+            if lower:
+                self.write(name, {**on_disk, **lower})
+
+
+def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:
+    try:
+        return file.read()
+    except CorruptCheckpoint:  # it only saves work: everything is recovered without it
+        return {}

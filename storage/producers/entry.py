@@ -1,0 +1,207 @@
+"""One producer as a partition knows it: its epoch, its last five batches, its transaction."""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from itertools import islice
+from typing import NamedTuple
+
+from ...wire.record_batch import BatchHeader
+from .snapshot import ProducerSnapshotEntry
+
+WINDOW_BATCHES = 5  # max.in.flight.requests.per.connection of an idempotent producer (KAFKA-5494)
+SEQUENCE_MAX = 2**31 - 1  # then 0 again
+NO_EPOCH = -1
+NO_OFFSET = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+_DROP_AMONG = 1024
+
+
+class Origin(Enum):
+    """Who asks for an append, and so what is checked."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"  # the group coordinator: batches without sequences
+
+
+def sequence_after(sequence: int, steps: int) -> int:
+    """The sequence `steps` records later: 2^31 - 1 is followed by 0."""
+    return (sequence + steps) & SEQUENCE_MAX
+
+
+class AppendedBatch(NamedTuple):
+    """A batch in the log. Its last sequence and offset lie `last_offset_delta` further on."""
+
+    base_sequence: int
+    last_offset_delta: int
+    base_offset: int
+    timestamp: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of its last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of its last record; -1 if the batch has none (offset commits)."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+
+class ProducerEntry:
+    """State of one producer id; -1 stands for "none".
+
+    `next_sequence` is the only one that its epoch may go on with; 0 when it has no batch.
+    `last_timestamp` is of the last batch or marker, as written; `last_seen_ms` is our wall clock
+    when it came. `last_marker_offset` is known only for markers taken in since the last load.
+    `ongoing_index` is known (not 0) only of a transaction that opened while this replica led: an
+    index of the coordinator's Raft log at which it was ongoing.
+    """
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_marker_offset",
+        "last_seen_ms",
+        "last_timestamp",
+        "next_sequence",
+        "ongoing_index",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = NO_EPOCH
+        self.coordinator_epoch = -1
+        self.last_timestamp = NO_TIMESTAMP
+        self.last_seen_ms = 0
+        self.transaction_first_offset = NO_OFFSET
+        self.last_marker_offset = NO_OFFSET
+        self.ongoing_index = 0
+        self.batches: list[AppendedBatch] = []  # the newest last
+        self.next_sequence = 0
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, -1 without batches in this epoch."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        """The offset of the last record, -1 without batches in this epoch."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def find(self, base_sequence: int, last_offset_delta: int) -> AppendedBatch | None:
+        """The batch of the window with exactly these sequences."""
+        for batch in self.batches:
+            if batch[0] == base_sequence and batch[1] == last_offset_delta:
+                return batch
+        return None
+
+    def append(self, batch: AppendedBatch) -> None:
+        """Put a batch into the window; the sixth pushes the oldest out."""
+        batches = self.batches
+        batches.append(batch)
+        if len(batches) > WINDOW_BATCHES:
+            del batches[0]
+        base_sequence, last_offset_delta, _, timestamp = batch
+        self.last_timestamp = timestamp
+        self.next_sequence = (
+            0
+            if base_sequence == NO_SEQUENCE
+            else (base_sequence + last_offset_delta + 1) & SEQUENCE_MAX
+        )
+
+    def clear_window(self) -> None:
+        """Forget all batches: a new epoch begins with sequence 0."""
+        self.batches.clear()
+        self.next_sequence = 0
+
+    def is_idle(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether it may be forgotten: silent for so long, and with no open transaction."""
+        return (
+            self.transaction_first_offset == NO_OFFSET
+            and now_ms - self.last_seen_ms >= expiration_ms
+        )
+
+    def newest_offset(self) -> int:
+        """The highest offset in the log that is known to be this producer's."""
+        return max(self.last_data_offset, self.last_marker_offset)
+
+    def to_snapshot(self) -> ProducerSnapshotEntry:
+        """What a snapshot keeps of it."""
+        last = self.batches[-1] if self.batches else None
+        return ProducerSnapshotEntry(
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            last_sequence=last.last_sequence if last else NO_SEQUENCE,
+            last_offset=last.last_offset if last else NO_OFFSET,
+            offset_delta=last.last_offset_delta if last else 0,
+            timestamp=self.last_timestamp,
+            coordinator_epoch=self.coordinator_epoch,
+            current_transaction_first_offset=self.transaction_first_offset,
+        )
+
+    @classmethod
+    def from_snapshot(cls, snapshot: ProducerSnapshotEntry, now_ms: int) -> "ProducerEntry":
+        """The producer of a snapshot, with a window of one batch, seen at `now_ms`."""
+        entry = cls(snapshot.producer_id)
+        entry.epoch = snapshot.producer_epoch
+        entry.coordinator_epoch = snapshot.coordinator_epoch
+        entry.transaction_first_offset = snapshot.current_transaction_first_offset
+        if snapshot.last_offset >= 0:
+            last_sequence, delta = snapshot.last_sequence, snapshot.offset_delta
+            has_sequence = last_sequence != NO_SEQUENCE
+            base_sequence = (last_sequence - delta) & SEQUENCE_MAX if has_sequence else NO_SEQUENCE
+            base_offset = snapshot.last_offset - delta
+            entry.append(AppendedBatch(base_sequence, delta, base_offset, snapshot.timestamp))
+        entry.last_timestamp = snapshot.timestamp
+        entry.last_seen_ms = now_ms
+        return entry
+
+
+def drop_longest_idle(entries: dict[int, ProducerEntry]) -> None:
+    """Make room: of some entries, in turn, the longest idle go; never one with a transaction.
+
+    To look at all would take too long for an append. The others move to the end of the line.
+    """
+    some = [entries.pop(producer_id) for producer_id in list(islice(entries, _DROP_AMONG))]
+    idle = [entry for entry in some if entry.transaction_first_offset == NO_OFFSET]
+    idle.sort(key=ProducerEntry.newest_offset)
+    dropped = {entry.producer_id for entry in idle[: len(some) // 16 + 1]}
+    entries.update((e.producer_id, e) for e in some if e.producer_id not in dropped)
+
+
+def refill_windows(
+    entries: Mapping[int, ProducerEntry], headers: Iterable[tuple[int, BatchHeader]]
+) -> None:
+    """Complete windows of one batch from the log below, given as (base offset, header), rising.
+
+    What a window holds, and what belongs to another epoch, is passed over.
+    """
+    older: dict[int, list[AppendedBatch]] = {}
+    for base_offset, header in headers:
+        entry = entries.get(header.producer_id)
+        if (
+            entry is None
+            or not entry.batches
+            or header.producer_epoch != entry.epoch
+            or header.base_sequence == NO_SEQUENCE
+            or base_offset >= entry.batches[0].base_offset
+        ):
+            continue
+        batches = older.setdefault(header.producer_id, [])
+        batches.append(
+            AppendedBatch(
+                header.base_sequence, header.last_offset_delta, base_offset, header.max_timestamp
+            )
+        )
+        del batches[:-WINDOW_BATCHES]
+    for producer_id, batches in older.items():
+        entry = entries[producer_id]
+        entry.batches[:0] = batches
+        del entry.batches[:-WINDOW_BATCHES]

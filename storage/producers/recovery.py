@@ -1,0 +1,151 @@
+"""Producer state made again from snapshots and batches: when a log is opened, and after a cut.
+
+Producer state is the newest snapshot below plus a replay of the headers after it. A snapshot
+holds only the last batch of a producer, so the windows of five are filled up from the batches
+before it: Kafka does not, and a retry that crosses a clean restart fails there.
+
+What takes long here is a generator (see wire/steps.py).
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from ...wire.control_record import ControlType, decode_marker
+from ...wire.record_batch import CONTROL_BIT, BatchHeader
+from ...wire.steps import Steps
+from ..segments.log_file import Buffer, scan_headers
+from ..segments.segment import Segment
+from ..segments.segment_list import SegmentList
+from ..segments.transaction_index import AbortedTransaction
+from .open_transactions import CompletedTransaction
+from .snapshot_files import SnapshotFiles
+from .state import ProducerStateTable
+
+# How far back the windows of five batches are refilled: more than five batches in flight of
+# several producers at once. A producer whose last batches lie further back has no retry waiting.
+REFILL_BYTES_MAX = 8 << 20
+REFILL_BATCHES_MAX = 4096
+_REFILL_STEP_BYTES = 64 << 10
+HEADERS_A_STEP = 128  # some 0.3 ms
+
+
+def load_producers(
+    segments: SegmentList, snapshots: SnapshotFiles, end_offset: int, now_ms: int
+) -> Steps[ProducerStateTable]:
+    """Producer state as it is at `end_offset`: the newest snapshot, and the batches after it.
+
+    A snapshot below the log start serves as well (Kafka drops it): what a producer wrote last is
+    worth knowing after its records were deleted.
+    """
+    producers = ProducerStateTable(min(segments.first.base_offset, end_offset))
+    newest = snapshots.newest(at_most=end_offset)
+    if newest is not None:
+        yield from producers.loading_entries(newest[1], newest[0], now_ms)
+        if len(producers):
+            headers = yield from _headers_before(segments, newest[0])
+            yield
+            producers.refill_windows(headers)
+
+    def replay(segment: Segment, position: int, header: BatchHeader) -> None:
+        read = partial(segment.file.read, position, header.size_bytes)
+        completed = take_in(producers, header, header.base_offset, read, now_ms)
+        if completed is not None:
+            producers.complete_transaction(completed)
+
+    yield from walk_headers(segments, producers.end_offset, end_offset, replay)
+    producers.skip_to(end_offset)
+    return producers
+
+
+def take_in(
+    producers: ProducerStateTable,
+    header: BatchHeader,
+    base_offset: int,
+    batch: Buffer | Callable[[], Buffer],
+    now_ms: int,
+) -> CompletedTransaction | None:
+    """Tell the producer state of a batch that lies in the log; `batch` is read for a marker only.
+
+    A control batch without records is what compaction left of a marker: it says nothing any more.
+    Returns the transaction that it ended, which the caller completes after it has noted an
+    aborted one in the transaction index.
+    """
+    if not header.attributes & CONTROL_BIT:
+        producers.append(header, base_offset, now_ms)
+        return None
+    if header.record_count == 0:
+        producers.skip_to(base_offset + header.last_offset_delta + 1)
+        return None
+    control_type, coordinator_epoch = decode_marker(batch() if callable(batch) else batch)
+    return producers.append_marker(
+        header.producer_id,
+        header.producer_epoch,
+        coordinator_epoch,
+        is_aborted=control_type is ControlType.ABORT,
+        offset=base_offset,
+        timestamp=header.max_timestamp,
+        now_ms=now_ms,
+    )
+
+
+def aborted_entry(completed: CompletedTransaction) -> AbortedTransaction:
+    """What the transaction index keeps of an aborted transaction."""
+    return AbortedTransaction(
+        completed.producer_id,
+        completed.first_offset,
+        completed.last_offset,
+        completed.last_stable_offset,
+    )
+
+
+def walk_headers(
+    segments: SegmentList,
+    start_offset: int,
+    end_offset: int,
+    take: Callable[[Segment, int, BatchHeader], object],
+) -> Steps[None]:
+    """Call `take` with (segment, position, header) of each batch that begins in a range."""
+    count = 0
+    for segment in segments.from_floor(start_offset):
+        if segment.base_offset >= end_offset:
+            return
+        found = segment.position_of(start_offset)
+        if found is None:
+            continue
+        for position, header in scan_headers(segment.file, found[0], segment.size_bytes):
+            if header.base_offset >= end_offset:
+                return
+            if header.base_offset >= start_offset:
+                take(segment, position, header)
+                count += 1
+                if count % HEADERS_A_STEP == 0:
+                    yield
+
+
+def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[int, BatchHeader]]]:
+    """The data batches with producer ids shortly before `end_offset`, within the two bounds.
+
+    Oldest first, as (base offset, header). It goes back from index entry to index entry.
+    """
+    pieces: list[list[tuple[int, BatchHeader]]] = []
+    bytes_left, batches_left = REFILL_BYTES_MAX, REFILL_BATCHES_MAX
+    for segment in reversed(list(segments)):
+        if segment.base_offset >= end_offset:
+            continue
+        found = segment.position_of(end_offset)
+        end = segment.size_bytes if found is None else found[0]
+        while end > 0 and bytes_left > 0 and batches_left > 0:
+            start = segment.indexed_position_before(end - min(_REFILL_STEP_BYTES, bytes_left))
+            headers = [header for _, header in scan_headers(segment.file, start, end)]
+            bytes_left -= end - start
+            batches_left -= len(headers)
+            pieces.append(
+                [
+                    (header.base_offset, header)
+                    for header in headers
+                    if header.producer_id >= 0 and not header.attributes & CONTROL_BIT
+                ]
+            )
+            end = start
+            yield
+    return [each for piece in reversed(pieces) for each in piece]

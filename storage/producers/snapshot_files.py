@@ -1,0 +1,84 @@
+"""The .snapshot files of a partition: producer state as it was at an offset.
+
+One is written whenever a segment begins (named by its base offset, so that the segment can be
+recovered by itself) and one at the log end when the log is closed or opened. A snapshot that
+cannot be read is deleted and an older one serves: the log is replayed from further back.
+"""
+
+import os
+from collections.abc import Container, Iterable
+from pathlib import Path
+
+from ..checkpoint import write_atomically
+from .snapshot import CorruptSnapshot, ProducerSnapshotEntry
+from .snapshot import decode_entries as decode_snapshot
+
+SUFFIX = ".snapshot"
+
+
+class SnapshotFiles:
+    """The snapshots in a partition's directory, by offset. Methods raise OSError."""
+
+    __slots__ = ("_directory", "_offsets", "unsynced")
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        stems = [name[: -len(SUFFIX)] for name in os.listdir(directory) if name.endswith(SUFFIX)]
+        self._offsets = {int(stem) for stem in stems if stem.isdecimal()}
+        self.unsynced: list[Path] = []  # written since a flush took them
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where there are snapshots, rising."""
+        return sorted(self._offsets)
+
+    def path(self, offset: int) -> Path:
+        """The file of the snapshot at `offset`."""
+        return self._directory / f"{offset:020d}{SUFFIX}"
+
+    def write(self, offset: int, content: bytes) -> None:
+        """Write what `snapshot.encode` made; a flush of the log brings it to the disk."""
+        path = self.path(offset)
+        write_atomically(path, content, fsync=False)
+        self._offsets.add(offset)
+        self.unsynced.append(path)
+
+    def newest(self, at_most: int) -> tuple[int, Iterable[ProducerSnapshotEntry]] | None:
+        """The last readable snapshot at or below an offset, as (offset, entries)."""
+        for offset in reversed(self.offsets):
+            if offset <= at_most and (entries := self._read(offset)) is not None:
+                return offset, entries
+        return None
+
+    def remove_unreadable(self) -> None:
+        """Delete what a power cut has left of snapshots that were not synced.
+
+        A killed process leaves none: a snapshot gets its name when it is written whole.
+        """
+        for offset in self.offsets:
+            self._read(offset)
+
+    def remove(self, offsets: Iterable[int]) -> None:
+        """Delete the snapshots at these offsets, where there are any."""
+        gone = self._offsets.intersection(offsets)
+        self._offsets -= gone
+        for offset in gone:
+            self.path(offset).unlink(missing_ok=True)
+
+    def remove_between(self, base_offsets: Container[int]) -> None:
+        """Delete all but the last two of those that stand at no segment's beginning."""
+        self.remove([offset for offset in self.offsets if offset not in base_offsets][:-2])
+
+    def remove_above(self, offset: int) -> None:
+        """Delete the snapshots of what lies above the end of the log."""
+        self.remove([at for at in self._offsets if at > offset])
+
+    def _read(self, offset: int) -> Iterable[ProducerSnapshotEntry] | None:
+        """What a snapshot says; one that cannot be read is deleted."""
+        path = self.path(offset)
+        try:
+            return decode_snapshot(path.read_bytes(), path)
+        except CorruptSnapshot:
+            path.unlink()
+            self._offsets.discard(offset)
+            return None

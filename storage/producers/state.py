@@ -1,0 +1,397 @@
+"""What a partition knows of its producers: duplicates, gaps, fences, open transactions.
+
+The theory (KIP-98, 360, 447, 890). A producer numbers its records within an epoch; the leader
+keeps its last five batches (max.in.flight), so that a batch sent again is answered with its first
+offset and a gap is refused. A higher epoch fences the lower ones. A transaction is open from its
+first batch in this partition until its marker; readers of committed data stop below the first
+open one, and below the first whose marker is not yet replicated.
+
+The table is a fold over the log. `check` and `check_marker` judge what a client or a coordinator
+wants to append and change nothing; `append` and `append_marker` take in what has been written, on
+leaders, followers and in recovery alike, and refuse nothing. A marker goes in three steps:
+
+    completed = table.append_marker(...)                 # after its bytes are written
+    transaction index.append(...)                        # if it aborts, with
+                                                         # completed.last_stable_offset
+    table.complete_transaction(completed)                # from here readers may pass
+
+Where it differs from Kafka, on purpose: windows are refilled to five batches after a restart; an
+idle producer is one from which this broker has appended nothing for producer.id.expiration.ms of
+its own clock (Kafka: the client's timestamps); the number of producers is bounded, the longest idle
+are dropped first, never with an open transaction.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from ...wire.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from ...wire.record_batch import BatchHeader
+from ...wire.steps import Steps
+from .entry import (
+    NO_EPOCH,
+    NO_OFFSET,
+    AppendedBatch,
+    Origin,
+    ProducerEntry,
+    drop_longest_idle,
+    refill_windows,
+)
+from .open_transactions import CompletedTransaction, OpenTransactions
+from .snapshot import ProducerSnapshotEntry
+from .snapshot_cut import SnapshotCut
+from .verdicts import (
+    ACCEPTED,
+    Accepted,
+    Duplicate,
+    MarkerAlreadyWritten,
+    check_marker_is_due,
+    judge_marker,
+)
+from .verification_guard import VerificationGuards
+
+__all__ = [
+    "ACCEPTED",
+    "Accepted",
+    "CompletedTransaction",
+    "Duplicate",
+    "MarkerAlreadyWritten",
+    "Origin",
+    "ProducerStateTable",
+]
+
+PRODUCERS_MAX = 100_000
+_TRANSACTIONAL, _ENTRIES_A_STEP = 0x10, 256
+
+
+class ProducerStateTable:
+    """The producers of one partition. Not for two threads.
+
+    `end_offset` is the offset up to which (exclusive) the log has been taken in. `now_ms`
+    arguments are wall clock.
+    """
+
+    __slots__ = ("_entries", "_guards", "_transactions", "cut", "end_offset", "producers_max")
+
+    def __init__(self, end_offset: int = 0, *, producers_max: int = PRODUCERS_MAX) -> None:
+        self.end_offset = end_offset
+        self.producers_max = producers_max
+        self._entries: dict[int, ProducerEntry] = {}
+        self.cut: SnapshotCut | None = None  # that is being encoded
+        self._transactions = OpenTransactions()
+        self._guards = VerificationGuards(producers_max)
+
+    # -- judging -----------------------------------------------------------------------------
+
+    def check(
+        self, header: BatchHeader, *, origin: Origin = Origin.CLIENT, guard: int | None = None
+    ) -> Duplicate | Accepted:
+        """Judge a data batch with a producer id before it is appended on the leader.
+
+        `guard` is what `begin_verification` gave this request, if it did. An offset commit
+        (origin COORDINATOR) has no sequence: its epoch and its guard are judged.
+        Raises InvalidProducerEpoch (fenced), OutOfOrderSequenceNumber (a gap would lose records,
+        or a duplicate older than five batches), InvalidTxnState (no verified transaction, or a
+        plain batch inside an open one). The order of the checks is part of the protocol: a fenced
+        producer learns that it is fenced, whatever else is wrong (KAFKA-19690).
+        """
+        producer_id = header.producer_id
+        epoch = header.producer_epoch
+        entry = self._entries.get(producer_id)
+        is_transactional = header.attributes & _TRANSACTIONAL
+        first_sequence = header.base_sequence
+        is_client = origin is Origin.CLIENT
+        known_epoch = NO_EPOCH if entry is None else entry.epoch
+        open_since = NO_OFFSET if entry is None else entry.transaction_first_offset
+
+        if epoch == known_epoch and entry is not None and is_client:
+            expected = entry.next_sequence
+            # A batch in sequence is none of those in the window.
+            if first_sequence != expected and (
+                batch := entry.find(first_sequence, header.last_offset_delta)
+            ):
+                return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
+        elif epoch < known_epoch:
+            raise InvalidProducerEpoch(
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen "
+                f"epoch {known_epoch}"
+            )
+        if is_transactional and (open_since == NO_OFFSET or epoch != known_epoch):
+            self._guards.check_guard(producer_id, guard)
+        if is_client:
+            if self._guards:
+                self._guards.check_sequence(
+                    producer_id,
+                    first_sequence,
+                    begins_unknown_transaction=bool(is_transactional) and known_epoch == NO_EPOCH,
+                )
+            if epoch != known_epoch:
+                if first_sequence != 0 and known_epoch != NO_EPOCH:
+                    raise OutOfOrderSequenceNumber(
+                        f"Producer {producer_id} begins epoch {epoch} with sequence "
+                        f"{first_sequence} instead of 0 (epoch so far {known_epoch})"
+                    )
+            elif entry is not None and first_sequence != entry.next_sequence:
+                raise OutOfOrderSequenceNumber(
+                    f"Out of order sequence number for producer {producer_id}: {first_sequence} "
+                    f"(incoming), {entry.last_sequence} (last in the log)"
+                )
+        if not is_transactional and open_since != NO_OFFSET:
+            raise InvalidTxnState(
+                f"Expected a transactional write from producer {producer_id}: it has a transaction "
+                f"open since offset {open_since}"
+            )
+        return ACCEPTED
+
+    def check_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        transaction_version: int = 0,
+        prepare_index: int = 0,
+    ) -> MarkerAlreadyWritten | Accepted:
+        """Judge an end-of-transaction marker before it is appended on the leader.
+
+        `prepare_index`: where the coordinator's Raft log has the decision, 0 where that is not
+        known. Raises InvalidProducerEpoch, TransactionCoordinatorFenced or InvalidTxnState; all
+        end the sending. The retry destroys the producer's verification guard, as the marker would.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return ACCEPTED
+        verdict = judge_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
+        check_marker_is_due(entry, prepare_index)
+        if verdict is not ACCEPTED:
+            self.drop_guard(producer_id)
+        return verdict
+
+    # -- verification guards -----------------------------------------------------------------
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        *,
+        now_ms: int,
+        supports_epoch_bump: bool = False,
+    ) -> int | None:
+        """A guard, if the coordinator must be asked before this transactional batch is appended.
+
+        None when the transaction is known to be open here. The guard goes into `check` after the
+        coordinator has said yes; any data or marker of the producer in between destroys it, so
+        a late yes opens nothing (KIP-890). While it lives, the lowest sequence seen in the epoch
+        must be appended first: a higher one would make it a gap for ever.
+        `supports_epoch_bump`: the request is of a TV2 client (Produce v12 and later).
+        """
+        entry = self._entries.get(producer_id)
+        if (
+            entry is not None
+            and entry.transaction_first_offset != NO_OFFSET
+            and entry.epoch == producer_epoch
+        ):
+            return None
+        return self._guards.begin(
+            producer_id, producer_epoch, base_sequence, now_ms, supports_epoch_bump
+        )
+
+    def verified(self, producer_id: int, guard: int, ongoing_index: int) -> None:
+        """The coordinator's yes to a question that was asked with this guard.
+
+        `ongoing_index`: an index of its Raft log at which the transaction was ongoing, or 0.
+        """
+        verification = self._guards.get(producer_id)
+        if verification is not None and verification.guard == guard:
+            verification.ongoing_index = ongoing_index
+
+    def drop_guard(self, producer_id: int) -> None:
+        """A marker that need not be written ends what is being verified all the same."""
+        self._guards.pop(producer_id, None)
+
+    # -- taking in what was written ----------------------------------------------------------
+
+    def append(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        """Take in a data batch that has been written at `base_offset` (not a control batch).
+
+        A batch without producer id only moves `end_offset`.
+        """
+        last_offset_delta = header.last_offset_delta
+        last_offset = base_offset + last_offset_delta
+        self.end_offset = last_offset + 1
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        if self.cut is not None:
+            self.cut.keep(producer_id)
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._add(ProducerEntry(producer_id))
+        verification = self._guards.pop(producer_id, None) if self._guards else None
+        epoch = header.producer_epoch
+        if epoch != entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        entry.append(
+            AppendedBatch(
+                header.base_sequence, last_offset_delta, base_offset, header.max_timestamp
+            )
+        )
+        entry.last_seen_ms = now_ms
+        if header.attributes & _TRANSACTIONAL and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = base_offset
+            entry.ongoing_index = 0 if verification is None else verification.ongoing_index
+            self._transactions.begin(producer_id, base_offset)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        is_aborted: bool,
+        offset: int,
+        timestamp: int,
+        now_ms: int,
+    ) -> CompletedTransaction | None:
+        """Take in a marker that has been written at `offset`.
+
+        Returns the transaction it ends, None when the producer had none open here: then the
+        marker only fences. Call `complete_transaction` with it, see the top of this file.
+        """
+        self.end_offset = offset + 1
+        self._guards.pop(producer_id, None)
+        if self.cut is not None:
+            self.cut.keep(producer_id)
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._add(ProducerEntry(producer_id))
+        first_offset = entry.transaction_first_offset
+        if producer_epoch != entry.epoch:
+            entry.epoch = producer_epoch
+            entry.clear_window()
+        entry.coordinator_epoch = coordinator_epoch
+        entry.transaction_first_offset = NO_OFFSET
+        entry.last_timestamp = timestamp
+        entry.last_marker_offset = offset
+        entry.last_seen_ms = now_ms
+        if first_offset == NO_OFFSET:
+            return None
+        last_stable_offset = self._transactions.stable_offset_without(first_offset, offset)
+        return CompletedTransaction(
+            producer_id, first_offset, offset, is_aborted, last_stable_offset
+        )
+
+    def complete_transaction(self, completed: CompletedTransaction) -> None:
+        """Let a transaction count as ended; readers pass it once its marker is committed."""
+        self._transactions.complete(completed)
+
+    def skip_to(self, end_offset: int) -> None:
+        """Move `end_offset` up over what concerns no producer."""
+        self.end_offset = max(self.end_offset, end_offset)
+
+    # -- the last stable offset --------------------------------------------------------------
+
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """Forget the ended transactions whose markers lie below `high_watermark`."""
+        self._transactions.advance_high_watermark(high_watermark)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is open or whose marker is not committed."""
+        return self._transactions.first_unstable_offset
+
+    @property
+    def first_ongoing_offset(self) -> int | None:
+        """Where the first transaction begins that has no marker yet."""
+        return self._transactions.first_ongoing_offset
+
+    def ongoing(self) -> list[tuple[int, int]]:
+        """The transactions without marker as (first offset, producer id), in rising order."""
+        return self._transactions.ongoing()
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """What readers of committed data may read up to (exclusive).
+
+        A log start offset above it (DeleteRecords inside a transaction) is the caller's concern.
+        """
+        self.advance_high_watermark(high_watermark)
+        first_unstable = self.first_unstable_offset
+        return high_watermark if first_unstable is None else min(first_unstable, high_watermark)
+
+    # -- limits ------------------------------------------------------------------------------
+
+    def expiring(self, now_ms: int, expiration_ms: int) -> Steps[int]:
+        """Forget producers and guards idle for `expiration_ms`; returns how many producers.
+
+        Never one with an open transaction. Its next batch is taken with any sequence (KIP-360).
+        """
+        forgotten = 0
+        for count, producer_id in enumerate(list(self._entries), 1):
+            entry = self._entries.get(producer_id)
+            if entry is not None and entry.is_idle(now_ms, expiration_ms):
+                del self._entries[producer_id]
+                forgotten += 1
+            if count % _ENTRIES_A_STEP == 0:
+                yield
+        self._guards.expire(now_ms, expiration_ms)
+        return forgotten
+
+    def _add(self, entry: ProducerEntry) -> ProducerEntry:
+        if len(self._entries) >= self.producers_max:
+            drop_longest_idle(self._entries)
+        self._entries[entry.producer_id] = entry
+        return entry
+
+    # -- snapshots, truncation ---------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        """What is known of a producer; to be read only."""
+        return self._entries.get(producer_id)
+
+    def entries(self) -> list[ProducerEntry]:
+        """All producers, by id; to be read only."""
+        return [self._entries[producer_id] for producer_id in sorted(self._entries)]
+
+    def clear(self, end_offset: int) -> None:
+        """Start over: all that is known is forgotten, the log from `end_offset` on comes next."""
+        self._entries.clear()
+        self.cut = None
+        self._transactions.load(())
+        self._guards.clear()
+        self.end_offset = end_offset
+
+    def begin_snapshot(self) -> SnapshotCut:
+        """The entries as of now; it is `cut` until the table is cleared or cut again."""
+        cut = self.cut = SnapshotCut(self._entries, self.end_offset)
+        return cut
+
+    def snapshot_entries(self) -> list[ProducerSnapshotEntry]:
+        """What a snapshot at `end_offset` holds, by producer id."""
+        return [entry.to_snapshot() for entry in self.entries()]
+
+    def loading_entries(
+        self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, now_ms: int
+    ) -> Steps[None]:
+        """Start over from a snapshot taken at `end_offset`."""
+        self.clear(end_offset)
+        ongoing = []
+        for count, entry in enumerate(entries, 1):
+            self._entries[entry.producer_id] = ProducerEntry.from_snapshot(entry, now_ms)
+            if entry.current_transaction_first_offset != NO_OFFSET:
+                ongoing.append((entry.current_transaction_first_offset, entry.producer_id))
+            if count % _ENTRIES_A_STEP == 0:
+                yield
+        self._transactions.load(ongoing)
+
+    def refill_windows(self, headers: Iterable[tuple[int, BatchHeader]]) -> None:
+        """Complete the windows of five after `loading_entries`, from the log below the snapshot.
+
+        `headers` are (base offset, header) in rising order, say of the last two segments.
+        """
+        refill_windows(self._entries, headers)

@@ -1,0 +1,203 @@
+"""A file of equal-sized entries in rising order: the body of all three indexes of a segment.
+
+No descriptor is held open and nothing is mapped: a partition has many segments, and a file that
+is cut under a mapping kills the process. New entries wait in a tail of a few hundred; a search
+that does not end in the tail opens the file and reads the one block it needs.
+
+The entries of the tail are lost in a crash, and wait there while the disk is full. That costs
+nothing: indexes are derived, and the segments that were open at a crash are indexed again by
+recovery.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from ..disk_guard import OUT_OF_RESOURCES
+
+TAIL_BYTES_MAX = 4096
+_BLOCK_BYTES = 4096
+
+EntryKey: TypeAlias = Callable[[bytes | bytearray, int], int]
+
+
+class EntryFile:
+    """Entries of `entry_bytes` each; `count` of them. Methods raise OSError.
+
+    With `tail_bytes_max=0` each entry is in the file when `append` returns, if there is room.
+    """
+
+    __slots__ = ("_tail", "_tail_bytes_max", "count", "entry_bytes", "path")
+
+    def __init__(
+        self, path: Path, entry_bytes: int, *, tail_bytes_max: int = TAIL_BYTES_MAX, create: bool
+    ) -> None:
+        self.path = path
+        self.entry_bytes = entry_bytes
+        self._tail_bytes_max = tail_bytes_max
+        if create:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        self.count = self.bytes_on_disk() // entry_bytes
+        # (how many entries lie before the tail, the tail)
+        self._tail: tuple[int, bytearray] = (self.count, bytearray())
+
+    def bytes_on_disk(self) -> int:
+        """The length of the file, 0 when there is none."""
+        try:
+            return os.stat(self.path).st_size
+        except FileNotFoundError:
+            return 0
+
+    @property
+    def has_full_tail(self) -> bool:
+        """Whether the next append writes the tail out."""
+        return len(self._tail[1]) + self.entry_bytes > self._tail_bytes_max
+
+    def append(self, entry: bytes) -> None:
+        """Add an entry at the end."""
+        tail = self._tail[1]
+        tail += entry
+        self.count += 1
+        if len(tail) > self._tail_bytes_max:
+            try:
+                self.write_out()
+            except OSError as problem:
+                if problem.errno in OUT_OF_RESOURCES:
+                    return  # it waits in memory until there is room
+                self.count -= 1
+                del tail[-self.entry_bytes :]
+                raise
+
+    def entry(self, number: int) -> bytes:
+        """The bytes of one entry, 0 <= number < count."""
+        before, tail = self._tail
+        if number >= before:
+            at = (number - before) * self.entry_bytes
+            return bytes(tail[at : at + self.entry_bytes])
+        return self.entries(number, number + 1)
+
+    def entries(self, first: int, end: int) -> bytes:
+        """The bytes of the entries from `first` to before `end`."""
+        before, tail = self._tail
+        parts = []
+        if first < before:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                wanted = (min(end, before) - first) * self.entry_bytes
+                parts.append(os.pread(fd, wanted, first * self.entry_bytes))
+            finally:
+                os.close(fd)
+            first = before
+        if first < end:
+            at = (first - before) * self.entry_bytes
+            parts.append(bytes(tail[at : at + (end - first) * self.entry_bytes]))
+        return b"".join(parts)
+
+    def count_up_to(self, target: int, key: EntryKey) -> int:
+        """How many entries have a key of at most `target`; keys rise with the entry number.
+
+        `key` reads the key of the entry that begins at a position of a buffer.
+        """
+        before, tail = self._tail
+        entry_bytes = self.entry_bytes
+        if tail and (before == 0 or key(tail, 0) <= target):
+            return before + _bisect(tail, len(tail) // entry_bytes, entry_bytes, target, key)
+        if not before:
+            return 0
+        block_entries = max(_BLOCK_BYTES // entry_bytes, 1)
+        low, high = 0, (before - 1) // block_entries  # the last block whose first key fits
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while low < high:
+                middle = (low + high + 1) // 2
+                first = os.pread(fd, entry_bytes, middle * block_entries * entry_bytes)
+                if key(first, 0) <= target:
+                    low = middle
+                else:
+                    high = middle - 1
+            in_block = min(block_entries, before - low * block_entries)
+            block = os.pread(fd, in_block * entry_bytes, low * block_entries * entry_bytes)
+        finally:
+            os.close(fd)
+        return low * block_entries + _bisect(block, in_block, entry_bytes, target, key)
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` entries only."""
+        if count >= self.count:
+            return
+        before, tail = self._tail
+        if count >= before:
+            self._tail = (before, tail[: (count - before) * self.entry_bytes])
+        else:
+            self._tail = (count, bytearray())
+            os.truncate(self.path, count * self.entry_bytes)
+        self.count = count
+
+    def drop_torn_entry(self) -> None:
+        """Cut the file behind its last whole entry."""
+        if self.bytes_on_disk() % self.entry_bytes:
+            os.truncate(self.path, self.count * self.entry_bytes)
+
+    def write_out(self) -> None:
+        """Put the tail into the file, and leave nothing behind it. Does not sync."""
+        before, tail = self._tail
+        if not tail and self.bytes_on_disk() == self.count * self.entry_bytes:
+            return
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(fd, tail, before * self.entry_bytes)
+            os.ftruncate(fd, self.count * self.entry_bytes)
+        finally:
+            os.close(fd)
+        self._tail = (self.count, bytearray())
+
+    def flush(self) -> None:
+        """Bring all entries to the disk (blocks)."""
+        self.close()
+        with suppress(FileNotFoundError):  # no entry yet
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+
+    def close(self) -> None:
+        """Write what is in memory; the object stays usable."""
+        if self._tail[1] or os.path.exists(self.path):
+            self.write_out()
+
+    def rename_to(self, path: Path) -> None:
+        """Give the file, if there is one, another name. Atomic; the directory is not synced."""
+        self.write_out()
+        if os.path.exists(self.path):
+            os.rename(self.path, path)
+        self.path = path
+
+    def delete(self) -> None:
+        """Remove the file if there is one."""
+        self._tail = (0, bytearray())
+        self.count = 0
+        self.path.unlink(missing_ok=True)
+
+
+def _write_all(fd: int, data: bytes | bytearray, position: int) -> None:
+    view = memoryview(bytes(data))
+    while view:
+        written = os.pwrite(fd, view, position)
+        view = view[written:]
+        position += written
+
+
+def _bisect(
+    buffer: bytes | bytearray, count: int, entry_bytes: int, target: int, key: EntryKey
+) -> int:
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if key(buffer, middle * entry_bytes) <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,148 @@
+"""A .log file: record batches one after another, and how to walk over them.
+
+The walks read headers only (61 bytes a batch), a chunk at a time; nothing is decoded.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ...wire.errors import CorruptMessage
+from ...wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, decode_header
+
+__all__ = ["Buffer", "LogFile", "scan_batches", "scan_headers"]
+
+# Small batches share a read of this size; for large ones it is little more than the header.
+SCAN_CHUNK_BYTES = 16_384
+RECOVERY_CHUNK_BYTES = 1 << 20
+_SYNC_FILE_RANGE_WRITE = 2
+
+
+class LogFile:
+    """An open file that closes with its last reference.
+
+    So a flush or a read in another thread may still use a file which retention or truncation has
+    removed from the log a moment ago; no lock, and no descriptor that means another file by then.
+    """
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.fd = -1
+        self.path = path
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    def size_on_disk(self) -> int:
+        """The length of the file in bytes."""
+        return os.fstat(self.fd).st_size
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to `count` bytes from `position`; fewer only at the end of the file."""
+        data = os.pread(self.fd, count, position)
+        if len(data) == count or not data:
+            return data
+        parts = [data]  # a signal or a size above 2 GiB may cut a read short
+        have = len(data)
+        while have < count and (data := os.pread(self.fd, count - have, position + have)):
+            parts.append(data)
+            have += len(data)
+        return b"".join(parts)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """All bytes of `data`, or OSError with some of them possibly written."""
+        written = os.pwrite(self.fd, data, position)
+        if written != len(data):
+            rest = memoryview(data)[written:]
+            while rest:
+                position += written
+                written = os.pwrite(self.fd, rest, position)
+                rest = rest[written:]
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to `size_bytes`."""
+        os.ftruncate(self.fd, size_bytes)
+
+    def flush(self) -> None:
+        """Bring the bytes to the disk (blocks)."""
+        os.fdatasync(self.fd)
+
+    def drop_cache(self) -> None:
+        """Let the next reads come from the disk, where that can be told (not on macOS)."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def start_write_back(self, position: int, count: int) -> None:
+        """Let the kernel begin to write these bytes out, where it can be told so (Linux)."""
+        if _sync_file_range is not None and count > 0:
+            _sync_file_range(self.fd, position, count, _SYNC_FILE_RANGE_WRITE)
+
+
+def _find_sync_file_range() -> Callable[..., int] | None:
+    try:
+        function = ctypes.CDLL(None).sync_file_range
+    except AttributeError:
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return function
+
+
+_sync_file_range = _find_sync_file_range()
+
+
+def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches between two positions, as (position, header); `start` must begin a batch.
+
+    Ends before a batch that does not lie whole below `end`. CorruptMessage when a header cannot
+    be one; no checksum is looked at.
+    """
+    chunk, chunk_start = b"", start
+    position = start
+    while position + HEADER_BYTES <= end:
+        if position + HEADER_BYTES > chunk_start + len(chunk):
+            chunk, chunk_start = (
+                file.read(position, min(SCAN_CHUNK_BYTES, end - position)),
+                position,
+            )
+            if len(chunk) < HEADER_BYTES:
+                return
+        header = decode_header(chunk, position - chunk_start)
+        if position + header.size_bytes > end:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def scan_batches(
+    file: LogFile, start: int, end: int, chunk_bytes: int = RECOVERY_CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Whole batches between two positions with their bytes: (position, header, batch).
+
+    Ends before a batch that does not lie whole below `end`; CorruptMessage when a header cannot
+    be one or the CRC does not fit.
+    """
+    chunk, chunk_start = memoryview(b""), start
+    position = start
+    while position + HEADER_BYTES <= end:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = memoryview(file.read(position, min(chunk_bytes, end - position)))
+            chunk_start, at = position, 0
+        header = decode_header(chunk, at)
+        size_bytes = header.size_bytes
+        if position + size_bytes > end:
+            return
+        if at + size_bytes > len(chunk):
+            chunk = memoryview(
+                file.read(position, min(max(chunk_bytes, size_bytes), end - position))
+            )
+            chunk_start, at = position, 0
+            if len(chunk) < size_bytes:
+                raise CorruptMessage(f"{file.path} ends inside a batch at {position}")
+        check_crc(chunk, at, header)
+        yield position, header, chunk[at : at + size_bytes]
+        position += size_bytes

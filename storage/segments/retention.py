@@ -1,0 +1,99 @@
+"""Which segments have served their time, and how files leave the disk."""
+
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+from ..disk_guard import OUT_OF_RESOURCES
+from ..log_config import LogConfig
+from .index import NO_TIMESTAMP
+from .segment import Segment
+from .segment_list import SegmentList
+
+DELETED_SUFFIX = ".deleted"
+SEGMENTS_AT_ONCE = 4  # some 0.5 ms, of renames for the most part
+
+
+def segments_past_retention(
+    segments: SegmentList,
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> list[Segment]:
+    """The oldest few that may go, oldest first; the active one among them if it holds data.
+
+    A segment goes when all of it lies below the log start offset, or (cleanup.policy=delete)
+    when the log is too large without it or its newest record too old. Never one that reaches
+    above the high watermark: what is not committed yet is not ours to drop.
+    """
+    deletable: list[Segment] = []
+    excess_bytes = segments.size_bytes - config.retention_bytes
+    by_size = config.is_deleted_by_retention and config.retention_bytes >= 0
+    by_age = config.is_deleted_by_retention and config.retention_ms >= 0
+    for segment in segments:
+        newer = segments.after(segment)
+        end_offset = log_end_offset if newer is None else newer.base_offset
+        if high_watermark < end_offset or (newer is None and segment.size_bytes == 0):
+            break
+        is_below_start = newer is not None and newer.base_offset <= log_start_offset
+        is_too_much = by_size and excess_bytes >= segment.size_bytes
+        if not (is_below_start or is_too_much or (by_age and _is_too_old(segment, config, now_ms))):
+            break
+        excess_bytes -= segment.size_bytes
+        deletable.append(segment)
+        if len(deletable) == SEGMENTS_AT_ONCE:
+            break
+    return deletable
+
+
+def _is_too_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
+    newest_ms = segment.max_timestamp
+    if newest_ms == NO_TIMESTAMP:  # records without timestamps: the file's own time
+        newest_ms = segment.last_modified_ms()
+    return now_ms - newest_ms > config.retention_ms
+
+
+class DeletedFiles:
+    """Files that left the log and wait for their end on disk (file.delete.delay.ms)."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, Path]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def retire(self, segment: Segment, due_ms: int) -> None:
+        """Rename a segment's files to .deleted, so that no restart takes them for part of the log.
+
+        The .log first: with its name the segment goes, and all the rest follows. When that has no
+        room for a new name nothing has happened.
+        """
+        log, *indexes = segment.paths()
+        self._rename(log, due_ms)
+        for path in indexes:
+            try:
+                self._rename(path, due_ms)
+            except OSError as problem:
+                if problem.errno not in OUT_OF_RESOURCES:
+                    raise
+                path.unlink(missing_ok=True)
+
+    def _rename(self, path: Path, due_ms: int) -> None:
+        retired = path.with_name(path.name + DELETED_SUFFIX)
+        with suppress(FileNotFoundError):  # a .txnindex that never was
+            path.rename(retired)
+            self._waiting.append((due_ms, retired))
+
+    def unlink_due(self, now_ms: int) -> int:
+        """Remove what has waited long enough; returns how many files."""
+        count = 0
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            self._waiting[0][1].unlink(missing_ok=True)  # if it fails: again next time
+            self._waiting.popleft()
+            count += 1
+        return count

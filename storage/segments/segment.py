@@ -1,0 +1,399 @@
+"""One segment: a .log file of record batches with its three indexes.
+
+The file is named by its base offset. Batches lie in it as they came, one after another, offsets
+rising; every offset fits into 31 bits above the base offset, since the indexes store it so.
+
+Index entries are a function of the bytes of the .log file alone, whoever wrote them (leader,
+follower, or recovery): a batch gets an entry when more than index.interval.bytes lie between
+its start and the start of the batch that got the last one. An entry holds the batch's last offset
+and its position; beside it the time index gets the largest timestamp so far. A segment that is
+closed gets one more time entry, so that retention finds its largest timestamp; it is taken back
+when the segment is opened for appending again.
+"""
+
+import os
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from ...wire.errors import CorruptMessage
+from ...wire.record_batch import HEADER_BYTES, BatchHeader
+from ...wire.steps import Steps
+from ..disk_guard import OUT_OF_RESOURCES
+from ..log_config import INT_MAX, LogConfig
+from .index import NO_TIMESTAMP, CorruptIndex, KeptEntries, OffsetIndex, TimeIndex
+from .log_file import Buffer, LogFile, scan_batches, scan_headers
+from .transaction_index import TransactionIndex
+
+REMEDY = "It is rebuilt when the broker starts again"
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+
+
+def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
+    """The file of a segment: twenty digits of its base offset, and the suffix."""
+    return directory / f"{base_offset:020d}{suffix}"
+
+
+def _jitter_ms(directory: Path, base_offset: int, config: LogConfig) -> int:
+    """How much earlier a segment rolls by time: another figure for each partition and segment."""
+    bound_ms = min(config.segment_jitter_ms, config.segment_ms)
+    return crc32(f"{directory.name}/{base_offset}".encode()) % bound_ms if bound_ms else 0
+
+
+class KeptBatches(NamedTuple):
+    """What stays of a segment that is cut, see `Segment.kept_below`."""
+
+    size_bytes: int
+    next_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    offset_index: KeptEntries
+    time_index: KeptEntries
+    transactions: int
+
+
+class Segment:
+    """The appendable, readable part of a log from `base_offset` on.
+
+    Methods raise OSError; the log above turns that into its own failure. `created_ms` is wall
+    clock; it stands in for the first timestamp where records have none.
+    """
+
+    __slots__ = (
+        "_index_bytes_max",
+        "_index_interval_bytes",
+        "_jitter_ms",
+        "_lacks_index",
+        "_last_indexed_position",
+        "_max_timestamp",
+        "_suffix",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "first_batch_timestamp",
+        "next_offset",
+        "offset_index",
+        "offset_of_max_timestamp",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+        "written_back_bytes",
+    )
+
+    @staticmethod
+    def remove_files(directory: Path, base_offset: int) -> None:
+        """Remove what may be left of a segment that was here before."""
+        for suffix in SUFFIXES:
+            segment_path(directory, base_offset, suffix).unlink(missing_ok=True)
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        suffix: str = "",
+    ) -> None:
+        """Open the files, creating those that are missing. Reads nothing: see `resume`.
+
+        `suffix` comes behind every name: of a segment that is not part of its log yet.
+        """
+        self.directory = directory
+        self.base_offset = base_offset
+        self._suffix = suffix
+        paths = self.paths()
+        self.file = LogFile(paths[0])
+        self.size_bytes = self.file.size_on_disk()
+        self._index_bytes_max = config.segment_index_bytes
+        self._lacks_index = not all(path.exists() for path in paths[1:3])
+        self._open_indexes()
+        self.next_offset = base_offset  # of the active segment only; others: the next one's base
+        self.first_batch_timestamp: int | None = None
+        self._max_timestamp: int | None = NO_TIMESTAMP if self.size_bytes == 0 else None
+        self.offset_of_max_timestamp = base_offset
+        self.created_ms = now_ms
+        self._index_interval_bytes = config.index_interval_bytes
+        self._last_indexed_position = 0
+        self.written_back_bytes = self.size_bytes  # the kernel was told to write these out
+        self._jitter_ms = _jitter_ms(directory, base_offset, config)
+
+    def _open_indexes(self) -> None:
+        _, offset_path, time_path, transaction_path = self.paths()
+        self.offset_index = OffsetIndex(offset_path, self.base_offset, self._index_bytes_max)
+        self.time_index = TimeIndex(time_path, self.base_offset, self._index_bytes_max)
+        self.transaction_index = TransactionIndex(transaction_path, self.base_offset)
+
+    # -- appending ---------------------------------------------------------------------------
+
+    def should_roll(
+        self, config: LogConfig, batch_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Whether a batch belongs into a new segment: by size, by time, or by full indexes."""
+        size_bytes = self.size_bytes
+        if (
+            size_bytes > config.segment_bytes - batch_bytes
+            or last_offset - self.base_offset > INT_MAX
+        ):
+            return True
+        if size_bytes == 0:
+            return False
+        first_timestamp = self.first_batch_timestamp
+        if first_timestamp is None:
+            first_timestamp = self._find_first_timestamp()
+        if first_timestamp > NO_TIMESTAMP:
+            waited_ms = max_timestamp - first_timestamp
+        else:
+            waited_ms = now_ms - self.created_ms
+        return (
+            waited_ms > config.segment_ms - self._jitter_ms
+            or self.offset_index.is_full
+            or self.time_index.is_full
+        )
+
+    def write(self, records: Buffer) -> None:
+        """Put bytes behind the last batch; `add_batch` then says what they were.
+
+        Of a write that fails nothing stays: a batch of it, whole behind others that took the place
+        of those before it, would be taken for one of the log after a restart.
+        """
+        try:
+            self.file.write_at(self.size_bytes, records)
+        except OSError:
+            self.file.truncate(self.size_bytes)
+            raise
+
+    def add_batch(self, batch_bytes: int, last_offset: int, max_timestamp: int) -> None:
+        """Take the next batch of the bytes written into the indexes and the segment's state."""
+        position = self.size_bytes
+        if position == 0:
+            self.first_batch_timestamp = max_timestamp
+        largest_timestamp = self.max_timestamp
+        if max_timestamp > largest_timestamp:
+            self._max_timestamp = largest_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if position - self._last_indexed_position > self._index_interval_bytes:
+            if self.offset_index.has_full_tail:
+                try:
+                    self.write_out()
+                except OSError as problem:
+                    if problem.errno not in OUT_OF_RESOURCES:
+                        raise
+            self.time_index.append(largest_timestamp, self.offset_of_max_timestamp)
+            self.offset_index.append(last_offset, position)
+            self._last_indexed_position = position
+        self.size_bytes = position + batch_bytes
+        self.next_offset = last_offset + 1
+
+    def become_inactive(self) -> None:
+        """Close the segment for appending: the last time entry, and no space taken in advance."""
+        if self.max_timestamp > NO_TIMESTAMP:
+            self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
+        if self.file.size_on_disk() > self.size_bytes:
+            self.file.truncate(self.size_bytes)
+        self.write_out()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment, NO_TIMESTAMP when it has none."""
+        if self._max_timestamp is None:
+            self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
+        return self._max_timestamp
+
+    def position_of(self, offset: int) -> tuple[int, int, int] | None:
+        """Where the batch that holds `offset`, or the first one after it, lies.
+
+        Returns (position, size in bytes, base offset); None when all batches lie below.
+        """
+        for position, header in self.headers_near(offset):
+            if header.last_offset >= offset:
+                return position, header.size_bytes, header.base_offset
+        return None
+
+    def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from the last indexed one on that may hold `offset`, as `scan_headers`.
+
+        CorruptMessage where the index leads beyond it: a reader would miss what lies between.
+        """
+        last_offset, start = self.offset_index.lookup(offset)
+        headers = scan_headers(self.file, start, self.size_bytes) if start >= 0 else iter(())
+        if start:
+            first = next(headers, None)
+            if first is None or first[1].last_offset > last_offset:
+                path = self.offset_index.path
+                raise CorruptMessage(f"{path}: no batch up to {last_offset} begins at {start}")
+            return chain((first,), headers)
+        return headers
+
+    # -- opening, cutting, closing -----------------------------------------------------------
+
+    def rewind_to(self, offset: int) -> None:
+        """Be as after the last indexed batch below `offset`: recovery adds what follows again.
+
+        Raises CorruptIndex or CorruptMessage when there is no such batch where the index says.
+        """
+        self.transaction_index.truncate_to(offset)
+        self.offset_index.truncate_to(offset)
+        size_on_disk = self.file.size_on_disk()
+        self.offset_index.truncate_to_position(size_on_disk)
+        last_offset, position = self.offset_index.last_entry
+        self.size_bytes, self.next_offset = 0, self.base_offset
+        if self.offset_index.entry_count:
+            batches = scan_batches(self.file, position, size_on_disk, HEADER_BYTES)
+            _, header, _ = next(batches, (0, None, None))
+            if header is None or header.last_offset != last_offset:
+                path = self.offset_index.path
+                raise CorruptIndex(path, f"no batch ends with {last_offset}", REMEDY)
+            self.size_bytes, self.next_offset = position + header.size_bytes, last_offset + 1
+        self.time_index.truncate_to(self.next_offset)
+        self._last_indexed_position = position
+        self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
+
+    def checking(self) -> Steps[None]:
+        """CorruptIndex or CorruptTransactionIndex unless the indexes can be right."""
+        if self._lacks_index and self.size_bytes:
+            raise CorruptIndex(self.offset_index.path, "it was missing", REMEDY)
+        self.offset_index.check()
+        self.time_index.check()
+        yield from self.transaction_index.checking()
+
+    def drop_torn_entries(self) -> None:
+        """Cut off the part of an entry that a process wrote last when it was killed."""
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.drop_torn_entry()
+
+    def start_over(self) -> None:
+        """Empty the indexes and the state, keep the .log: recovery adds its batches again."""
+        indexes = [path for path in self.paths()[1:] if path.exists()]
+        if any(path.stat().st_size for path in indexes):  # those of a new partition are empty
+            for path in indexes:
+                path.unlink()
+            self._open_indexes()
+        self.size_bytes = 0
+        self.next_offset = self.base_offset
+        self.first_batch_timestamp = None
+        self._max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        self._last_indexed_position = 0
+
+    def kept_below(self, offset: int) -> KeptBatches:
+        """What stays when every batch that reaches `offset` or lies above is cut off.
+
+        Its end is that of the last batch left, as after a restart: below `offset` when a batch
+        spans it, or when compaction left a gap there. All that may lack a descriptor is done here,
+        where nothing has changed yet; O(index.interval.bytes).
+        """
+        found = self.position_of(offset)
+        end, end_offset = (self.size_bytes, offset) if found is None else (found[0], found[2])
+        offset_index = self.offset_index.kept_below(min(offset, end_offset))
+        last_offset, position = offset_index.last_entry
+        next_offset = last_offset + 1 if offset_index.entry_count else self.base_offset
+        time_index = self.time_index.kept_below(next_offset)  # not the entry of a close, see above
+        newest_ms, newest_offset = time_index.last_entry
+        next_offset, read_to = self.base_offset, position
+        for at, header in scan_headers(self.file, position, end):
+            if header.max_timestamp > newest_ms:
+                newest_ms, newest_offset = header.max_timestamp, header.last_offset
+            next_offset, read_to = header.last_offset + 1, at + header.size_bytes
+        if read_to != end:
+            raise CorruptIndex(self.offset_index.path, f"no batch begins at {read_to}", REMEDY)
+        transactions = self.transaction_index.count_below(min(offset, end_offset))
+        return KeptBatches(
+            end, next_offset, newest_ms, newest_offset, offset_index, time_index, transactions
+        )
+
+    def truncate(self, kept: KeptBatches) -> None:
+        """Cut all else off, and be ready for appending behind it."""
+        if kept.size_bytes < self.size_bytes:
+            self.file.truncate(kept.size_bytes)
+        self.size_bytes, self.next_offset = kept.size_bytes, kept.next_offset
+        self._max_timestamp = kept.max_timestamp
+        self.offset_of_max_timestamp = kept.offset_of_max_timestamp
+        self.offset_index.cut(kept.offset_index)
+        self.time_index.cut(kept.time_index)
+        self.transaction_index.cut(kept.transactions)
+        self._last_indexed_position = kept.offset_index.last_entry[1]
+        self.written_back_bytes = min(self.written_back_bytes, kept.size_bytes)
+        if kept.size_bytes == 0:
+            self.first_batch_timestamp = None
+
+    def move_to(self, base_offset: int, now_ms: int) -> None:
+        """Begin at another offset, while it is empty. Takes no descriptor.
+
+        With the .log file's new name it has happened. An index that keeps its old one is missed by
+        the next start, and made anew.
+        """
+        log = segment_path(self.directory, base_offset, SUFFIXES[0])
+        os.rename(self.file.path, log)
+        self.file.path, self.created_ms = log, now_ms
+        self.base_offset = self.next_offset = self.offset_of_max_timestamp = base_offset
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        for index, path in zip(indexes, self.paths()[1:], strict=True):
+            try:
+                index.move_to(path, base_offset)
+            except OSError as problem:
+                if problem.errno not in OUT_OF_RESOURCES:
+                    raise
+
+    def take_final_names(self) -> None:
+        """The files are part of the log now: they have been renamed."""
+        self._suffix = ""
+        self.file.path, *paths = self.paths()
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        for index, path in zip(indexes, paths, strict=True):
+            index.renamed(path)
+
+    def indexed_position_before(self, position: int) -> int:
+        """The start of a batch at or before a position: the nearest one that has an entry."""
+        return self.offset_index.lookup_position(position)[1] if position > 0 else 0
+
+    def offset_before(self, position: int) -> int:
+        """An offset of that batch; the base offset when there is no entry."""
+        return self.offset_index.lookup_position(position)[0]
+
+    def flush(self) -> None:
+        """Bring every file of a segment that nobody appends to yet to the disk (blocks)."""
+        self.file.flush()
+        self.time_index.flush()
+        self.offset_index.flush()
+        self.transaction_index.flush()
+
+    def write_out(self) -> None:
+        """Put index entries that are in memory into their files.
+
+        The others go first: where the offset index ends on the disk, it has all it needs.
+        """
+        self.transaction_index.close()
+        self.time_index.close()
+        self.offset_index.close()
+
+    def delete(self) -> None:
+        """Remove the files at once; a reader in another thread may still read what it holds."""
+        for path in self.paths():
+            path.unlink(missing_ok=True)
+
+    def paths(self) -> list[Path]:
+        """The files of the segment, whether or not they exist."""
+        return [
+            segment_path(self.directory, self.base_offset, suffix + self._suffix)
+            for suffix in SUFFIXES
+        ]
+
+    def preallocate(self, segment_bytes: int) -> None:
+        """Take the whole space on disk now (topic config preallocate)."""
+        if segment_bytes > self.size_bytes:
+            os.posix_fallocate(self.file.fd, 0, segment_bytes)
+
+    def last_modified_ms(self) -> int:
+        """When the .log file was last written, by the file system's clock."""
+        return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
+
+    def _find_first_timestamp(self) -> int:
+        for _, header in scan_headers(self.file, 0, self.size_bytes):
+            self.first_batch_timestamp = header.max_timestamp
+            return header.max_timestamp
+        return NO_TIMESTAMP

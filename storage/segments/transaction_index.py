@@ -1,0 +1,204 @@
+"""The aborted transactions whose markers lie in a segment (`.txnindex`).
+
+Kafka's bytes, 34 an entry, big endian: int16 version 0, int64 producer id, int64 first offset,
+int64 last offset (the abort marker's), int64 last stable offset as it was with this transaction
+complete. Entries are in the order of the markers, so last offsets rise; last stable offsets do
+not fall. A read_committed fetch needs the entries that overlap it: those with
+last offset >= fetch offset, up to the first one whose last stable offset reaches the upper end.
+
+The file exists only once there is an entry. An entry is in the file when `append` returns, or waits
+in memory for room; it is in the file before a snapshot says that nothing below needs to be read.
+"""
+
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ...wire.steps import Steps
+from ..corrupt_file import CorruptFile
+from .entry_file import EntryFile
+
+ENTRY_BYTES = 34
+_VERSION = 0
+_BLOCK_ENTRIES = 128  # some 4 kB
+_ENTRY = struct.Struct(">hqqqq")
+_LAST_OFFSET = struct.Struct(">q")
+_REMEDY = "It is made again from the log: at once where a reader met it, or by the next start"
+
+
+class CorruptTransactionIndex(CorruptFile):
+    """A transaction index that cannot be right; readers of aborted data must not go on."""
+
+
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction: its records lie in [first_offset, last_offset] (both inclusive)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def encode(transactions: Iterable[AbortedTransaction]) -> bytes:
+    """The bytes of a whole index."""
+    return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
+
+
+class TransactionIndex:
+    """The index of one segment; `base_offset` is the segment's."""
+
+    __slots__ = ("_blocks", "_file", "_last_offset", "base_offset")
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self._file = EntryFile(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
+        self.base_offset = base_offset
+        # Of full blocks, by number: the lowest first offset and the last stable offset at the end.
+        # While one transaction stays open the latter does not rise, and a reader below would read
+        # all that was aborted since, with each fetch.
+        self._blocks: dict[int, tuple[int, int]] = {}
+        self._last_offset = -1  # of what was appended last, as far as that is known
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, or would be."""
+        return self._file.path
+
+    @property
+    def entry_count(self) -> int:
+        """How many aborted transactions are noted."""
+        return self._file.count
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Note an aborted transaction; its marker must lie above all those noted before."""
+        if transaction.last_offset <= self._last_offset:
+            raise ValueError(f"{self.path}: {transaction} after a marker at {self._last_offset}")
+        self._file.append(encode([transaction]))
+        self._last_offset = transaction.last_offset
+        if self._file.count % _BLOCK_ENTRIES == 0:
+            with suppress(OSError, CorruptTransactionIndex):  # then when it is read
+                self._block(self._block_count - 1)
+
+    def collect(
+        self, fetch_offset: int, upper_offset: int
+    ) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions that overlap [fetch_offset, upper_offset), in marker order.
+
+        The flag says that no later segment can hold more of them: an entry's last stable offset
+        reached `upper_offset`.
+        """
+        if not self._file.count:
+            return [], False
+        found = []
+        start = self._file.count_up_to(fetch_offset - 1, _last_offset)
+        for number in range(start // _BLOCK_ENTRIES, self._block_count):
+            first_offset, stable_offset = self._blocks.get(number, (-1, -1))
+            if first_offset >= upper_offset > stable_offset:
+                continue
+            for transaction in self._block(number):
+                if transaction.last_offset < fetch_offset:
+                    continue
+                if transaction.first_offset < upper_offset:
+                    found.append(transaction)
+                if transaction.last_stable_offset >= upper_offset:
+                    return found, True
+        return found, False
+
+    def all(self) -> list[AbortedTransaction]:
+        """Every entry, in marker order."""
+        return [each for number in range(self._block_count) for each in self._block(number)]
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the transactions whose markers lie at `offset` or above."""
+        self.cut(self.count_below(offset))
+
+    def count_below(self, offset: int) -> int:
+        """How many transactions have their markers below `offset`."""
+        return self._file.count_up_to(offset - 1, _last_offset) if self._file.count else 0
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` entries only. Takes no descriptor."""
+        self._file.cut(count)
+        self._last_offset = -1
+        full = count // _BLOCK_ENTRIES
+        self._blocks = {n: block for n, block in self._blocks.items() if n < full}
+
+    def drop_torn_entry(self) -> None:
+        """Cut off what a killed process left of its last entry."""
+        self._file.drop_torn_entry()
+
+    def checking(self) -> Steps[None]:
+        """Raise CorruptTransactionIndex unless the file could be one of this segment."""
+        length = self._file.bytes_on_disk()
+        if length % ENTRY_BYTES:
+            problem = f"its {length} bytes are no multiple of {ENTRY_BYTES}"
+            raise CorruptTransactionIndex(self.path, problem, _REMEDY)
+        previous = self.base_offset - 1
+        for number in range(self._block_count):
+            previous = self._check_order(self._block(number), previous)
+            yield
+
+    def flush(self) -> None:
+        """Bring the entries to the disk (blocks)."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write out what waits for room."""
+        self._file.close()
+
+    def renamed(self, path: Path) -> None:
+        """The file has another name."""
+        self._file.path = path
+
+    def rename_to(self, path: Path) -> None:
+        """Give the file, if there is one, another name."""
+        self._file.rename_to(path)
+
+    def move_to(self, path: Path, base_offset: int) -> None:
+        """Be the index of another segment; while there is no entry."""
+        self.base_offset = base_offset
+        self._file.rename_to(path)
+
+    def delete(self) -> None:
+        """Remove the file if there is one."""
+        self._file.delete()
+        self._last_offset = -1
+        self._blocks.clear()
+
+    @property
+    def _block_count(self) -> int:
+        return -(-self._file.count // _BLOCK_ENTRIES)
+
+    def _block(self, number: int) -> list[AbortedTransaction]:
+        """Read some entries, and remember of a full block what `collect` asks first."""
+        first = number * _BLOCK_ENTRIES
+        data = self._file.entries(first, min(first + _BLOCK_ENTRIES, self._file.count))
+        block = [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
+        self._check_order(block, self.base_offset - 1)
+        if len(block) == _BLOCK_ENTRIES and number not in self._blocks:
+            self._blocks[number] = (
+                min(transaction.first_offset for transaction in block),
+                block[-1].last_stable_offset,
+            )
+        return block
+
+    def _check_order(self, block: list[AbortedTransaction], previous: int) -> int:
+        """Whether its markers rise, from above `previous` on; the last of them."""
+        for transaction in block:
+            _, first_offset, last_offset, _ = transaction
+            if not previous < last_offset >= first_offset:
+                problem = f"{transaction} is out of order"
+                raise CorruptTransactionIndex(self.path, problem, _REMEDY)
+            previous = last_offset
+        return previous
+
+    def _decode(self, data: bytes, position: int) -> AbortedTransaction:
+        version, *fields = _ENTRY.unpack_from(data, position)
+        if version != _VERSION:
+            raise CorruptTransactionIndex(self.path, f"an entry has version {version}", _REMEDY)
+        return AbortedTransaction(*fields)
+
+
+def _last_offset(buffer: bytes | bytearray, position: int) -> int:
+    return _LAST_OFFSET.unpack_from(buffer, position + 18)[0]

@@ -1,0 +1,228 @@
+"""Places in logs: damaged data, new leaders with other logs (KIP-320), what may be committed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from oncelog.client import Consumer, OffsetAndMetadata
+from oncelog.client.cluster_view import Broker, ClusterView, Partition, Snapshot
+from oncelog.client.failures import LogTruncated, PartitionNotAssigned
+from oncelog.client.fetch import fetcher as fetcher_module
+from oncelog.client.fetch.epoch_queries import EpochEnd
+from oncelog.client.fetch.fetcher import Fetcher
+from oncelog.client.fetch.state import FetchState
+from oncelog.client.settings import consumer_settings
+from oncelog.wire.errors import CorruptMessage, ErrorCode
+from oncelog.wire.records import Record, encode_batch
+
+KEY = ("t", 0)
+
+
+def batch(base: int, count: int = 2, epoch: int = 0) -> bytes:
+    rows = [Record(base + i, 1, None, b"%d" % (base + i)) for i in range(count)]
+    return encode_batch(rows, base_offset=base, leader_epoch=epoch)
+
+
+@pytest.mark.parametrize("take", ["take", "take_columns", "take_raw"])
+def test_a_damaged_batch_is_never_passed_over(take):
+    damaged = bytearray(batch(2))
+    damaged[-1] ^= 1
+    state = FetchState("t", 0, 0)
+    state.load(batch(0) + bytes(damaged) + batch(4), None)
+
+    def step() -> Any:
+        if take == "take":
+            return state.take(10, read_committed=False)
+        if take == "take_columns":
+            return state.take_columns(read_committed=False)
+        return state.take_raw()
+
+    step()
+    with pytest.raises(CorruptMessage):
+        step()
+    assert (state.position, state.fetch_offset, state.has_data) == (2, 2, False)
+    state.load(batch(2) + batch(4), None)  # it was damaged on its way
+    step()
+    assert state.position == 4
+
+
+# --- another leader
+
+
+def test_a_place_is_checked_when_another_leader_is_known():
+    state = FetchState("t", 0, 0)
+    assert not state.needs_check(9), "nothing is known of what was before it"
+    state.load(batch(0, epoch=3), None, 3)
+    assert not state.needs_check(3)
+    assert state.needs_check(4)
+    assert not state.is_truncated(3, 2, 4)
+    assert not state.needs_check(4)
+    assert state.needs_check(5)
+    state.seek(1, 3)
+    assert state.needs_check(3), "a committed offset with its epoch"
+
+
+def test_what_was_only_fetched_ahead_is_fetched_again():
+    state = FetchState("t", 0, 0)
+    state.load(batch(0, epoch=1), None, 1)
+    assert len(state.take(10, read_committed=False)) == 2
+    state.load(batch(2, epoch=2), None, 2)
+    assert not state.is_truncated(1, 5, 3), "epoch 2 is not known there"
+    assert (state.fetch_offset, state.fetch_epoch, state.has_data) == (2, 1, False)
+    assert state.needs_check(3)
+    assert not state.is_truncated(1, 5, 3)
+    assert not state.needs_check(3)
+
+
+def test_what_was_given_out_and_is_gone_is_a_truncation():
+    for known_epoch, end_offset in ((2, 1), (1, 2), (1, 50), (-1, -1)):
+        state = FetchState("t", 0, 0)
+        state.load(batch(0, epoch=2), None, 2)
+        state.take(10, read_committed=False)
+        assert state.is_truncated(known_epoch, end_offset, 3)
+
+
+class Peer:
+    """One leader for one partition; answers what it is told to."""
+
+    def __init__(self, monkeypatch, reset: str) -> None:
+        self.view = ClusterView("127.0.0.1:1")
+        self.view.snapshot.brokers[1] = Broker(1, "127.0.0.1", 1)
+        self.lead(epoch=1)
+        self.consumer = Consumer(self.view, auto_offset_reset=reset)
+        self.log: list[bytes] = [batch(0, epoch=1)]
+        self.ends: dict[int, EpochEnd] = {}
+        self.asked: list[tuple[int, int]] = []
+        monkeypatch.setattr(fetcher_module, "epoch_ends", self.epoch_ends)
+        monkeypatch.setattr(Fetcher, "_fetch", self.fetch)
+
+    def lead(self, epoch: int) -> None:
+        self.view.snapshot.partitions[KEY] = Partition(
+            topic="t", partition=0, leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,)
+        )
+
+    async def fetch(self, leader: int, states: list[FetchState]) -> None:
+        for state in states:
+            for each in self.log:
+                if int.from_bytes(each[:8], "big") == state.fetch_offset:
+                    epoch = self.view.snapshot.partitions[KEY].leader_epoch
+                    state.load(each, None, epoch)
+                    return
+        await asyncio.sleep(0.01)
+
+    async def epoch_ends(self, view, leader, asked):
+        (place,) = asked.values()
+        self.asked.append(place)
+        return {KEY: self.ends[place[0]]}
+
+
+@pytest.mark.parametrize(
+    ("end", "position"),
+    [(EpochEnd(0, 1, 1), 1), (EpochEnd(0, 0, 50), 2), (EpochEnd(0, 1, 2), 2)],
+)
+def test_after_a_truncation_the_reader_goes_on_where_the_logs_part(monkeypatch, end, position):
+    async def main():
+        peer = Peer(monkeypatch, "earliest")
+        async with peer.consumer as consumer:
+            consumer.assign({KEY: 0})
+            assert len(await consumer.poll(1_000)) == 2
+            assert consumer._positions.given_out() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
+            peer.lead(epoch=3)
+            peer.ends = {1: end, 0: EpochEnd(0, 0, 99)}
+            assert await consumer.poll(100) == []
+            assert (1, 3) in peer.asked
+            assert consumer.position(*KEY) == position
+            peer.log = [batch(position, epoch=3)]
+            rows = await consumer.poll(1_000)
+            assert [r.offset for r in rows] == [position, position + 1]
+
+    asyncio.run(main())
+
+
+def test_without_a_reset_a_truncation_is_told_until_the_program_seeks(monkeypatch):
+    async def main():
+        peer = Peer(monkeypatch, "none")
+        async with peer.consumer as consumer:
+            consumer.assign({KEY: 0})
+            await consumer.poll(1_000)
+            peer.lead(epoch=3)
+            peer.ends = {1: EpochEnd(0, 1, 1)}
+            for _ in range(2):
+                with pytest.raises(LogTruncated, match=r"read up to offset 2 .* up to 1") as caught:
+                    await consumer.poll(5_000)
+                assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+            peer.log = [batch(1, epoch=3)]
+            consumer.seek(*KEY, 1)
+            assert [r.offset for r in await consumer.poll(1_000)] == [1, 2]
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_is_behind_does_not_bring_an_old_leader_back():
+    def snapshot(epoch: int, topic_id: bytes | None) -> Snapshot:
+        made = Snapshot()
+        made.partitions[KEY] = Partition(
+            topic="t", partition=0, leader=epoch, leader_epoch=epoch, replicas=(1,), isr=(1,)
+        )
+        if topic_id is not None:
+            made.topic_ids["t"] = topic_id
+        return made
+
+    for theirs, expected in ((b"a", 5), (b"b", 4), (None, 4)):
+        late = snapshot(4, theirs)
+        late.keep_newer(snapshot(5, b"a"))
+        assert late.partitions[KEY].leader_epoch == expected
+    newer = snapshot(6, b"a")
+    newer.keep_newer(snapshot(5, b"a"))
+    assert newer.partitions[KEY].leader_epoch == 6
+
+
+# --- bounds
+
+
+def test_nothing_is_fetched_while_enough_waits(monkeypatch):
+    async def main():
+        settings = consumer_settings({"bootstrap.servers": "x:1"}, {"fetch_max_bytes": 500})
+        peer = Peer(monkeypatch, "none")
+        fetcher = Fetcher(peer.view, settings)
+        full, other = FetchState("t", 1, 0), FetchState("t", 0, 0)
+        full.load(batch(0, 200), None)
+        assert full.buffered_bytes > 1_000
+        fetcher.start([full, other])
+        assert not fetcher._tasks
+        full.is_paused = True  # what is not asked for keeps nobody waiting
+        fetcher.start([full, other])
+        assert fetcher._tasks
+        await fetcher.close()
+
+    asyncio.run(main())
+
+
+# --- what may be committed
+
+
+def test_what_the_program_still_works_on_is_not_committed_for_it(monkeypatch):
+    async def main():
+        peer = Peer(monkeypatch, "none")
+        async with peer.consumer as consumer:
+            consumer.assign({KEY: 0})
+            await consumer.poll(1_000)
+            positions = consumer._positions
+            assert positions.settled() == {KEY: OffsetAndMetadata(0)}
+            assert positions.given_out() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
+            await consumer.poll(20)
+            assert positions.settled() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
+            consumer.seek(*KEY, 1)
+            assert positions.settled() == {KEY: OffsetAndMetadata(1)}
+
+    asyncio.run(main())
+
+
+def test_a_call_about_a_partition_that_is_not_read_is_refused_with_a_sentence():
+    consumer = Consumer("127.0.0.1:1")
+    for call in (consumer.position, lambda *key: consumer.seek(*key, 0)):
+        with pytest.raises(PartitionNotAssigned, match="t/0 is not assigned"):
+            call(*KEY)
+    with pytest.raises(PartitionNotAssigned):
+        consumer.pause(KEY)

@@ -1,0 +1,72 @@
+"""What members tell one another, as Kafka's clients write it."""
+
+import contextlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.client.group_admin import assigned_partitions
+from oncelog.client.groups.protocol import (
+    Subscription,
+    decode_assignment,
+    decode_sticky,
+    decode_subscription,
+    encode_assignment,
+    encode_sticky,
+    encode_subscription,
+)
+from oncelog.wire.primitives import MalformedFrame
+
+names = st.text("abc.-_", min_size=1, max_size=8)
+places = st.sets(st.tuples(names, st.integers(0, 2**31 - 1)), max_size=6).map(
+    lambda found: tuple(sorted(found))
+)
+
+
+@given(st.sets(names, max_size=4), places, st.integers(-1, 99), st.binary(max_size=9))
+def test_subscriptions_come_back(topics, owned, generation, user_data):
+    told = Subscription(tuple(sorted(topics)), owned, generation, user_data)
+    assert decode_subscription(encode_subscription(told)) == told
+
+
+@given(places)
+def test_assignments_come_back(partitions):
+    data = encode_assignment(partitions)
+    assert decode_assignment(data) == partitions == assigned_partitions(data)
+
+
+@given(places, st.integers(-1, 99))
+def test_sticky_user_data_comes_back(owned, generation):
+    assert decode_sticky(encode_sticky(owned, generation)) == (owned, generation)
+    assert decode_sticky(b"\0\0") == ((), -1)
+
+
+def test_older_and_newer_versions_are_read():
+    topics = b"\0\0\0\1\0\1t"
+    nothing = b"\xff\xff\xff\xff"
+    assert decode_subscription(b"\0\0" + topics + nothing) == Subscription(("t",))
+    owned = b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\5"
+    version_1 = decode_subscription(b"\0\1" + topics + nothing + owned)
+    assert version_1 == Subscription(("t",), (("t", 5),))
+    version_9 = decode_subscription(b"\0\x09" + topics + nothing + owned + b"\0\0\0\7" + b"more")
+    assert version_9 == Subscription(("t",), (("t", 5),), 7)
+    assert decode_assignment(b"") == ()
+
+
+def test_aiokafka_reads_ours():
+    from aiokafka.coordinator.protocol import (
+        ConsumerProtocolMemberAssignment,
+        ConsumerProtocolMemberMetadata,
+    )
+
+    told = encode_subscription(Subscription(("t", "u"), (("t", 1),), 3, b"x"))
+    assert list(ConsumerProtocolMemberMetadata.decode(told).subscription) == ["t", "u"]
+    given_ = ConsumerProtocolMemberAssignment.decode(encode_assignment([("t", 1), ("t", 2)]))
+    assert [(t, list(ps)) for t, ps in given_.assignment] == [("t", [1, 2])]
+
+
+@given(st.binary(max_size=40))
+def test_nonsense_is_an_error_and_nothing_else(data):
+    for decode in (decode_subscription, decode_assignment):
+        with contextlib.suppress(MalformedFrame):
+            decode(data)

@@ -1,0 +1,18 @@
+"""Puts a record into an accumulator, as a producer does."""
+
+from oncelog.client.produce.accumulator import Accumulator
+from oncelog.client.produce.delivery import Delivery
+from oncelog.wire.batch_builder import RECORD_BYTES_EXTRA
+
+
+def put(
+    batches: Accumulator, value: bytes, *, partition: int = 0, timestamp: int = 1, now_ms: int = 0
+) -> Delivery:
+    """One record of topic t without a key."""
+    record = (("t", partition), None, value, (), timestamp, len(value) + RECORD_BYTES_EXTRA)
+    delivery = batches.add(*record)
+    if delivery is None:
+        batches.begin(("t", partition), now_ms)
+        delivery = batches.add(*record)
+    assert delivery is not None
+    return delivery

@@ -1,0 +1,128 @@
+"""A producer's states: every pair of states, and every pair of state and call."""
+
+import pytest
+
+from oncelog.client.failures import IllegalProducerState, as_abortable, as_fatal
+from oncelog.client.transactions.producer_state import (
+    ALLOWED,
+    CALLS,
+    Call,
+    ProducerIdentity,
+    ProducerState,
+)
+from oncelog.wire.errors import ErrorCode, KafkaError, ProducerFenced, RequestTimedOut
+
+S = ProducerState
+# As written down in the protocol's description, not taken from the code.
+STEPS = {
+    (S.UNINITIALIZED, S.INITIALIZING),
+    (S.INITIALIZING, S.READY),
+    (S.INITIALIZING, S.UNINITIALIZED),
+    (S.INITIALIZING, S.ABORTABLE_ERROR),
+    (S.READY, S.UNINITIALIZED),
+    (S.READY, S.INITIALIZING),
+    (S.READY, S.IN_TRANSACTION),
+    (S.IN_TRANSACTION, S.COMMITTING_TRANSACTION),
+    (S.IN_TRANSACTION, S.ABORTING_TRANSACTION),
+    (S.IN_TRANSACTION, S.ABORTABLE_ERROR),
+    (S.COMMITTING_TRANSACTION, S.READY),
+    (S.COMMITTING_TRANSACTION, S.ABORTABLE_ERROR),
+    (S.ABORTING_TRANSACTION, S.READY),
+    (S.ABORTING_TRANSACTION, S.INITIALIZING),
+    (S.ABORTABLE_ERROR, S.ABORTING_TRANSACTION),
+    (S.ABORTABLE_ERROR, S.UNINITIALIZED),
+    *((state, S.FATAL_ERROR) for state in S if state is not S.FATAL_ERROR),
+}
+FITTING = {
+    Call.INIT: "UNINITIALIZED",
+    Call.BEGIN: "READY",
+    Call.SEND: "IN_TRANSACTION",
+    Call.SEND_OFFSETS: "IN_TRANSACTION",
+    Call.PREPARE: "IN_TRANSACTION",
+    Call.COMMIT: "IN_TRANSACTION COMMITTING_TRANSACTION",
+    Call.ABORT: "IN_TRANSACTION ABORTABLE_ERROR ABORTING_TRANSACTION",
+}
+
+
+@pytest.mark.parametrize("before", list(S))
+@pytest.mark.parametrize("after", list(S))
+def test_a_producer_moves_only_as_the_table_says(before, after):
+    identity = ProducerIdentity()
+    identity.state = before
+    assert (after in ALLOWED[before]) == ((before, after) in STEPS)
+    if (before, after) in STEPS:
+        identity.move_to(after)
+        assert identity.state is after
+    else:
+        with pytest.raises(AssertionError):
+            identity.move_to(after)
+        assert identity.state is before
+
+
+@pytest.mark.parametrize("state", list(S))
+@pytest.mark.parametrize("call", list(Call))
+def test_a_call_is_taken_only_in_its_states(call, state):
+    identity = ProducerIdentity()
+    identity.state = state
+    assert (state in CALLS[call]) == (state.name in FITTING[call].split())
+    if state in CALLS[call]:
+        identity.require(call)
+    else:
+        with pytest.raises(IllegalProducerState, match=f"{call.value}.*{state.name}"):
+            identity.require(call)
+
+
+@pytest.mark.parametrize("call", list(Call))
+def test_in_an_error_state_calls_raise_what_led_to_it(call):
+    fatal, abortable = as_fatal(ProducerFenced()), as_abortable(RequestTimedOut("late"))
+    identity = ProducerIdentity()
+    identity.move_to(S.FATAL_ERROR, fatal)
+    with pytest.raises(ProducerFenced) as caught:
+        identity.require(call)
+    assert caught.value is fatal and caught.value.fatal
+    identity.state, identity.problem = S.ABORTABLE_ERROR, abortable
+    if call is Call.ABORT:
+        identity.require(call)
+    else:
+        with pytest.raises(RequestTimedOut) as caught:
+            identity.require(call)
+        assert caught.value.abortable
+
+
+def test_the_problem_goes_with_the_state():
+    identity = ProducerIdentity()
+    identity.move_to(S.INITIALIZING)
+    identity.move_to(S.ABORTABLE_ERROR, as_abortable(RequestTimedOut()))
+    identity.move_to(S.ABORTING_TRANSACTION)
+    assert identity.problem is None
+
+
+def test_an_error_says_what_it_means():
+    error = ProducerFenced()
+    assert (error.code, error.retriable) == (ErrorCode.PRODUCER_FENCED, False)
+    assert (error.abortable, error.fatal) == (False, False)
+    assert as_fatal(error).fatal and not KafkaError.fatal
+    assert str(error).endswith(".")
+
+
+def test_sequences_count_by_partition_and_wrap():
+    identity = ProducerIdentity()
+    identity.move_to(S.INITIALIZING)
+    identity.initialized(5, 0)
+    assert identity.take_sequences("t", 0, 10) == 0
+    assert identity.take_sequences("t", 0, 5) == 10
+    assert identity.take_sequences("t", 1, 5) == 0
+    identity.take_sequences("t", 0, 2**31 - 1 - 15)
+    assert identity.take_sequences("t", 0, 3) == 2**31 - 1
+    assert identity.take_sequences("t", 0, 1) == 2
+
+
+def test_a_new_epoch_counts_from_zero_and_the_same_one_goes_on():
+    identity = ProducerIdentity()
+    identity.move_to(S.INITIALIZING)
+    identity.initialized(5, 0)
+    identity.take_sequences("t", 0, 10)
+    identity.renew(5, 0)
+    assert identity.take_sequences("t", 0, 1) == 10
+    identity.renew(5, 1)
+    assert identity.take_sequences("t", 0, 1) == 0

@@ -1,0 +1,346 @@
+"""A producer's transactions against a scripted coordinator: which requests go out, and when an
+epoch is raised (KIP-360, KIP-890, KAFKA-14053, KAFKA-17754)."""
+
+import asyncio
+from collections import deque
+
+import pytest
+
+from oncelog.client.failures import IllegalProducerState, as_abortable, as_fatal
+from oncelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.client.settings import producer_settings
+from oncelog.client.transactions.producer_state import ProducerIdentity, ProducerState
+from oncelog.client.transactions.requests import Session
+from oncelog.client.transactions.session import TransactionSession
+from oncelog.wire.errors import (
+    InvalidProducerEpoch,
+    KafkaError,
+    ProducerFenced,
+    RequestTimedOut,
+    TopicAuthorizationFailed,
+    TransactionAbortable,
+)
+
+S = ProducerState
+PLACE = ("t", 0)
+LOST = "lost"  # the first answer does not come; the repeated request succeeds
+
+
+class Coordinator:
+    """Stands for `TransactionRequests`; `script` says what each request meets, by its name."""
+
+    transactional_id = "id"
+
+    def __init__(self, *, is_v2: bool, can_raise_epoch: bool = True) -> None:
+        self.is_v2, self.can_raise_epoch = is_v2, can_raise_epoch
+        self.lost_answers = 0
+        self.asked: list[str] = []
+        self.script: dict[str, deque[object]] = {}
+        self.epoch = 0
+        self.ongoing: tuple[int, int] | None = None
+
+    def plan(self, name: str, *outcomes: object) -> None:
+        self.script[name] = deque(outcomes)
+
+    def _meet(self, name: str) -> None:
+        self.asked.append(name)
+        outcomes = self.script.get(name)
+        outcome = outcomes.popleft() if outcomes else None
+        if outcome == LOST:
+            self.lost_answers += 1
+        elif isinstance(outcome, BaseException):
+            raise outcome
+
+    async def init_producer_id(self, deadline_ms, *, current=(-1, -1), **_) -> Session:
+        self._meet("init" if current == (-1, -1) else "raise epoch")
+        self.epoch += current != (-1, -1)
+        if self.ongoing is not None:
+            self.epoch = self.ongoing[1] + 1
+            return Session(7, self.epoch, self.ongoing)
+        return Session(7, self.epoch)
+
+    async def add_partitions(self, producer, partitions, deadline_ms) -> None:
+        self._meet("add")
+
+    async def add_offsets(self, producer, group_id, deadline_ms) -> None:
+        self._meet("add offsets")
+
+    async def commit_offsets(self, producer, group, offsets, deadline_ms, *, is_v2) -> None:
+        self._meet("offsets")
+
+    async def end(self, producer, deadline_ms, *, is_commit, is_v2) -> tuple[int, int]:
+        self._meet("commit" if is_commit else "abort")
+        self.epoch += is_v2
+        return 7, self.epoch
+
+
+class Sending:
+    """Stands for the sender."""
+
+    def __init__(self) -> None:
+        self.on_their_way = False
+        self.at_flush = lambda: None
+
+    async def flush(self) -> None:
+        self.at_flush()
+
+    async def abandon(self, problem: KafkaError) -> bool:
+        return self.on_their_way
+
+
+class Stage:
+    """A session that has begun its first transaction."""
+
+    def __init__(self, *, is_v2: bool, **settings) -> None:
+        self.coordinator, self.sending = Coordinator(is_v2=is_v2), Sending()
+        self.identity = ProducerIdentity()
+        known = producer_settings(None, {"transactional_id": "id", **settings})
+        self.session = TransactionSession(self.coordinator, self.identity, known)
+
+    def run(self, *steps: str) -> list[str]:
+        """Run the steps; the requests they led to."""
+
+        async def main() -> None:
+            for step in steps:
+                await getattr(self, step)()
+
+        self.coordinator.asked.clear()
+        asyncio.run(main())
+        return list(self.coordinator.asked)
+
+    async def init(self) -> None:
+        await self.session.init(keep_prepared=False)
+
+    async def begin(self) -> None:
+        await self.session.begin()
+
+    async def write(self) -> None:
+        self.session.want(*PLACE)
+        scope = self.session.scope
+        assert scope is not None
+        if scope.has_unadded:
+            await self.session.add_wanted()
+        if scope.may_leave(PLACE):
+            scope.sent()
+
+    async def offsets(self) -> None:
+        await self.session.send_offsets({PLACE: OffsetAndMetadata(1)}, GroupMetadata("g"))
+
+    async def commit(self) -> None:
+        await self.session.commit(self.sending)
+
+    async def abort(self) -> None:
+        await self.session.abort(self.sending)
+
+    @property
+    def state(self) -> ProducerState:
+        return self.identity.state
+
+
+@pytest.fixture(params=[False, True], ids=["v1", "v2"])
+def stage(request) -> Stage:
+    made = Stage(is_v2=request.param)
+    made.run("init")
+    return made
+
+
+def is_v2(stage: Stage) -> bool:
+    return stage.coordinator.is_v2
+
+
+def test_a_plain_transaction(stage):
+    asked = stage.run("begin", "write", "write", "offsets", "offsets", "commit")
+    if is_v2(stage):
+        assert asked == ["offsets", "offsets", "commit"]
+        assert stage.identity.producer_epoch == 1
+    else:
+        assert asked == ["add", "add offsets", "offsets", "offsets", "commit"]
+        assert stage.identity.producer_epoch == 0
+    assert stage.state is S.READY
+    assert stage.run("begin", "commit", "begin", "abort") == [], "empty ones are told to nobody"
+
+
+def test_a_commit_whose_answer_was_lost_taints_the_epoch_of_v1(stage):
+    stage.coordinator.plan("commit", LOST)
+    stage.run("begin", "write", "commit")
+    asked = stage.run("begin", "write", "commit")
+    expected = [] if is_v2(stage) else ["raise epoch", "add"]
+    assert asked == [*expected, "commit"]
+    assert "raise epoch" not in stage.run("begin", "write", "commit"), "once is enough"
+
+
+@pytest.mark.parametrize("name", ["add", "add offsets", "offsets"])
+def test_so_does_any_other_request_without_an_answer(name):
+    stage = Stage(is_v2=False)
+    stage.run("init")
+    stage.coordinator.plan(name, LOST)
+    stage.run("begin", "write", "offsets", "commit")
+    assert stage.run("begin")[0] == "raise epoch"
+
+
+def test_a_lost_produce_is_aborted_by_a_new_epoch_under_v1(stage):
+    stage.run("begin", "write")
+    stage.session.uncertain()
+    asked = stage.run("abort")
+    assert asked == (["abort"] if is_v2(stage) else ["raise epoch"])
+    assert stage.state is S.READY
+    assert stage.identity.producer_epoch == 1
+    assert stage.run("begin") == []
+
+
+def test_so_are_batches_on_their_way(stage):
+    stage.run("begin", "write")
+    stage.sending.on_their_way = True
+    assert stage.run("abort") == (["abort"] if is_v2(stage) else ["raise epoch"])
+
+
+def test_without_v3_of_init_producer_id_an_abort_has_to_do():
+    stage = Stage(is_v2=False)
+    stage.coordinator.can_raise_epoch = False
+    stage.run("init", "begin", "write")
+    stage.session.uncertain()
+    assert stage.run("abort") == ["abort"]
+
+
+def test_a_commit_that_was_not_decided_in_time_may_only_be_repeated(stage):
+    stage.coordinator.plan("commit", RequestTimedOut("no answer"))
+    with pytest.raises(RequestTimedOut) as caught:
+        stage.run("begin", "write", "commit")
+    assert caught.value.retriable and not (caught.value.abortable or caught.value.fatal)
+    assert stage.state is S.COMMITTING_TRANSACTION
+    with pytest.raises(IllegalProducerState, match="COMMITTING"):
+        stage.run("abort")
+    assert stage.run("commit") == ["commit"]
+    assert stage.state is S.READY
+
+
+def test_an_abort_that_was_not_decided_in_time_may_only_be_repeated(stage):
+    stage.coordinator.plan("abort", RequestTimedOut("no answer"))
+    with pytest.raises(RequestTimedOut):
+        stage.run("begin", "write", "abort")
+    with pytest.raises(IllegalProducerState, match="ABORTING"):
+        stage.run("commit")
+    stage.run("abort")
+    assert stage.state is S.READY
+    assert stage.identity.producer_epoch == 1
+
+
+def test_a_new_epoch_that_does_not_come_leaves_the_abort_open():
+    stage = Stage(is_v2=False)
+    stage.run("init", "begin", "write")
+    stage.session.uncertain()
+    stage.coordinator.plan("raise epoch", RequestTimedOut("no answer"))
+    with pytest.raises(RequestTimedOut):
+        stage.run("abort")
+    assert stage.state is S.ABORTABLE_ERROR
+    assert stage.run("abort") == ["raise epoch"]
+    assert stage.state is S.READY
+
+
+def test_a_new_epoch_before_the_next_begin_is_asked_for_until_it_is_there():
+    stage = Stage(is_v2=False)
+    stage.coordinator.plan("commit", LOST)
+    stage.run("init", "begin", "write", "commit")
+    stage.coordinator.plan("raise epoch", RequestTimedOut("no answer"))
+    with pytest.raises(RequestTimedOut):
+        stage.run("begin")
+    assert stage.state is S.READY
+    assert stage.run("begin") == ["raise epoch"]
+
+
+@pytest.mark.parametrize("name", ["add", "offsets", "commit"])
+def test_who_is_fenced_is_told_so_for_ever(name):
+    stage = Stage(is_v2=False)
+    stage.coordinator.plan(name, as_fatal(ProducerFenced()))
+    with pytest.raises(ProducerFenced):
+        stage.run("init", "begin", "write", "offsets", "commit")
+    assert stage.state is S.FATAL_ERROR
+    for call in ("begin", "commit", "abort", "init"):
+        with pytest.raises(ProducerFenced) as caught:
+            stage.run(call)
+        assert caught.value.fatal
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("add", TopicAuthorizationFailed()),
+        ("offsets", TransactionAbortable()),
+        ("commit", TransactionAbortable()),
+    ],
+)
+def test_after_an_abortable_error_the_producer_aborts_and_goes_on(name, problem):
+    stage = Stage(is_v2=False)
+    stage.coordinator.plan(name, as_abortable(problem))
+    with pytest.raises(type(problem)) as caught:
+        stage.run("init", "begin", "write", "offsets", "commit")
+    assert caught.value.abortable
+    assert stage.state is S.ABORTABLE_ERROR
+    with pytest.raises(type(problem)):
+        stage.run("commit")
+    assert stage.run("abort") == ["raise epoch"]
+    assert stage.run("begin", "write", "commit") == ["add", "commit"]
+
+
+def test_a_batch_that_fails_while_it_is_flushed_stops_the_commit(stage):
+    stage.run("begin", "write")
+    problem = InvalidProducerEpoch()
+    stage.sending.at_flush = lambda: stage.session.failed(problem)
+    with pytest.raises(InvalidProducerEpoch) as caught:
+        stage.run("commit")
+    assert caught.value.abortable
+    assert stage.state is S.ABORTABLE_ERROR
+
+
+def test_an_abort_that_the_coordinator_calls_abortable_takes_a_new_epoch(stage):
+    stage.coordinator.plan("abort", as_abortable(TransactionAbortable()))
+    assert stage.run("begin", "write", "abort")[-2:] == ["abort", "raise epoch"]
+    assert stage.state is S.READY
+
+
+def test_an_init_that_fails_may_be_repeated_unless_it_is_fatal():
+    stage = Stage(is_v2=True)
+    stage.coordinator.plan("init", RequestTimedOut(), as_fatal(ProducerFenced()))
+    with pytest.raises(RequestTimedOut):
+        stage.run("init")
+    assert stage.state is S.UNINITIALIZED
+    with pytest.raises(ProducerFenced):
+        stage.run("init")
+    assert stage.state is S.FATAL_ERROR
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_a_prepared_transaction_that_was_kept_is_this_producers_to_end(is_v2, end):
+    stage = Stage(is_v2=is_v2, transaction_two_phase_commit_enable=True)
+    stage.coordinator.ongoing = (7, 4)
+    kept = asyncio.run(stage.session.init(keep_prepared=True))
+    assert kept == stage.session.kept and (kept.producer_id, kept.producer_epoch) == (7, 4)
+    assert stage.state is S.IN_TRANSACTION and not stage.session.should_abort
+    with pytest.raises(IllegalProducerState, match="takes nothing more"):
+        stage.session.want(*PLACE)
+    assert stage.run(end) == [end]
+    assert stage.state is S.READY and stage.session.kept is None
+    assert stage.identity.producer_epoch == 5 + is_v2
+
+
+def test_a_prepared_transaction_takes_nothing_more_and_may_be_ended():
+    stage = Stage(is_v2=True, transaction_two_phase_commit_enable=True)
+    stage.run("init", "begin", "write")
+    token = asyncio.run(stage.session.prepare(stage.sending))
+    assert (token.producer_id, token.producer_epoch, token.is_empty) == (7, 0, False)
+    assert not stage.session.should_abort, "it waits for the holder of the token"
+    for call in ("write", "offsets"):
+        with pytest.raises(IllegalProducerState, match="takes nothing more"):
+            stage.run(call)
+    assert stage.run("commit") == ["commit"]
+
+
+def test_a_cancelled_call_leaves_doubt_and_no_wrong_state():
+    stage = Stage(is_v2=False)
+    stage.run("init", "begin", "write")
+    stage.coordinator.plan("offsets", asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        stage.run("offsets")
+    assert stage.state is S.IN_TRANSACTION
+    assert stage.run("abort") == ["raise epoch"]

@@ -1,0 +1,163 @@
+"""Configurations: what changes, who may have them, and what takes effect at once."""
+
+import pytest
+
+from oncelog.coordinator.metadata.commands import (
+    APPEND,
+    BROKER_RESOURCE,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC_RESOURCE,
+    AlterConfigs,
+    ConfigOperation,
+    ResourceConfigs,
+)
+from oncelog.coordinator.metadata.results import Item
+from oncelog.wire.errors import ErrorCode
+
+from ..metadata_cluster import MetadataCluster
+
+
+@pytest.fixture
+def cluster() -> MetadataCluster:
+    cluster = MetadataCluster()
+    cluster.topic(configs={"retention.ms": "5", "cleanup.policy": "delete"})
+    return cluster
+
+
+def alter(
+    cluster: MetadataCluster,
+    *operations: ConfigOperation,
+    name: str = "t",
+    kind: int = TOPIC_RESOURCE,
+    replaces_all: bool = False,
+    validate_only: bool = False,
+) -> Item:
+    resource = ResourceConfigs(kind, name, operations, replaces_all)
+    (item,) = cluster.do(AlterConfigs((resource,), validate_only)).items
+    assert (item.name, item.resource_type) == (name, kind)
+    assert (item.error == 0) != bool(item.message)
+    return item
+
+
+def test_keys_are_set_and_deleted(cluster: MetadataCluster) -> None:
+    alter(
+        cluster,
+        ConfigOperation("retention.ms", DELETE),
+        ConfigOperation("segment.bytes", SET, "1000000"),
+    )
+    configs = cluster.state.topics["t"].configs
+    assert configs == {"segment.bytes": "1000000", "cleanup.policy": "delete"}
+
+
+def test_lists_are_appended_to_and_subtracted_from(cluster: MetadataCluster) -> None:
+    alter(cluster, ConfigOperation("cleanup.policy", APPEND, "compact,delete"))
+    assert cluster.state.topics["t"].configs["cleanup.policy"] == "delete,compact"
+    alter(cluster, ConfigOperation("cleanup.policy", SUBTRACT, "delete"))
+    assert cluster.state.topics["t"].configs["cleanup.policy"] == "compact"
+    alter(cluster, ConfigOperation("cleanup.policy", DELETE))
+    alter(cluster, ConfigOperation("cleanup.policy", APPEND, "compact", "delete"))
+    assert cluster.state.topics["t"].configs["cleanup.policy"] == "delete,compact"
+
+
+def test_the_old_way_replaces_everything(cluster: MetadataCluster) -> None:
+    alter(cluster, ConfigOperation("segment.bytes", SET, "1000000"), replaces_all=True)
+    assert cluster.state.topics["t"].configs == {"segment.bytes": "1000000"}
+
+
+def test_validate_only_and_no_change_change_nothing(cluster: MetadataCluster) -> None:
+    before = cluster.state.snapshot()
+    alter(cluster, ConfigOperation("segment.bytes", SET, "9"), validate_only=True)
+    alter(cluster, ConfigOperation("retention.ms", SET, "5"))
+    assert cluster.state.snapshot() == before
+
+
+def test_brokers_have_configs_one_by_one_and_all_together(cluster: MetadataCluster) -> None:
+    operation = ConfigOperation("log.cleaner.threads", SET, "2")
+    alter(cluster, operation, name="1", kind=BROKER_RESOURCE)
+    alter(cluster, operation, name="", kind=BROKER_RESOURCE)
+    assert cluster.state.broker_configs == {
+        "1": {"log.cleaner.threads": "2"},
+        "": {"log.cleaner.threads": "2"},
+    }
+    remove = ConfigOperation("log.cleaner.threads", DELETE)
+    alter(cluster, remove, name="1", kind=BROKER_RESOURCE)
+    assert list(cluster.state.broker_configs) == [""]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "key", "error"),
+    [
+        ("none", TOPIC_RESOURCE, "a", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("9", BROKER_RESOURCE, "a", ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ("01", BROKER_RESOURCE, "a", ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ("one", BROKER_RESOURCE, "a", ErrorCode.INVALID_REQUEST),
+        ("-1", BROKER_RESOURCE, "a", ErrorCode.INVALID_REQUEST),
+        ("²", BROKER_RESOURCE, "a", ErrorCode.INVALID_REQUEST),
+        ("9" * 5000, BROKER_RESOURCE, "a", ErrorCode.INVALID_REQUEST),
+        ("1", BROKER_RESOURCE, "min.insync.replicas", ErrorCode.INVALID_CONFIG),
+        ("1", BROKER_RESOURCE, "unclean.leader.election.enable", ErrorCode.INVALID_CONFIG),
+        ("t", 8, "a", ErrorCode.UNSUPPORTED_VERSION),
+        ("t", 0, "a", ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_resources_that_cannot_be_configured_so(
+    cluster: MetadataCluster, name: str, kind: int, key: str, error: ErrorCode
+) -> None:
+    before = cluster.state.snapshot()
+    assert alter(cluster, ConfigOperation(key, SET, "1"), name=name, kind=kind).error == error
+    assert cluster.state.snapshot() == before
+
+
+def test_a_resource_that_is_named_twice_is_refused(cluster: MetadataCluster) -> None:
+    resource = ResourceConfigs(TOPIC_RESOURCE, "t", (ConfigOperation("a", SET, "1"),))
+    items = cluster.do(AlterConfigs((resource, resource))).items
+    assert [item.error for item in items] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize(("name", "kind"), [("t", TOPIC_RESOURCE), ("", BROKER_RESOURCE)])
+def test_a_lower_min_isr_empties_the_elr_at_once(
+    cluster: MetadataCluster, name: str, kind: int
+) -> None:
+    cluster.die(3, 2)
+    assert cluster.partition().elr == (2,)
+    alter(cluster, ConfigOperation("min.insync.replicas", SET, "1"), name=name, kind=kind)
+    partition = cluster.partition()
+    assert partition.elr == () and partition.leader_epoch == 0
+    assert cluster.state.min_insync_replicas(cluster.state.topics["t"]) == 1
+
+
+@pytest.mark.parametrize(("name", "kind"), [("t", TOPIC_RESOURCE), ("", BROKER_RESOURCE)])
+def test_allowing_unclean_elections_elects_at_once(
+    cluster: MetadataCluster, name: str, kind: int
+) -> None:
+    cluster.die(3, 2, 1)
+    cluster.start(3)
+    assert cluster.partition().leader == -1
+    key = "unclean.leader.election.enable"
+    alter(cluster, ConfigOperation(key, SET, "true"), name=name, kind=kind)
+    assert (cluster.partition().leader, cluster.partition().isr) == (3, (3,))
+
+
+def test_an_election_with_a_lower_min_isr_leaves_nobody_else_eligible(
+    cluster: MetadataCluster,
+) -> None:
+    cluster.die(3, 2, 1)
+    assert cluster.partition().elr == (1, 2)
+    alter(cluster, ConfigOperation("min.insync.replicas", SET, "1"))
+    assert cluster.partition().elr == (1, 2)
+    cluster.start(2)  # may now commit alone
+    assert (cluster.partition().isr, cluster.partition().elr) == ((2,), ())
+
+
+def test_the_topics_own_value_comes_before_the_clusters(cluster: MetadataCluster) -> None:
+    topic = cluster.state.topics["t"]
+    assert cluster.state.min_insync_replicas(topic) == 2
+    operation = ConfigOperation("min.insync.replicas", SET, "3")
+    alter(cluster, operation, name="", kind=BROKER_RESOURCE)
+    assert cluster.state.min_insync_replicas(topic) == 3
+    alter(cluster, ConfigOperation("min.insync.replicas", SET, "1"))
+    assert cluster.state.min_insync_replicas(topic) == 1
+    alter(cluster, ConfigOperation("min.insync.replicas", SET, "nonsense"))
+    assert cluster.state.min_insync_replicas(topic) == 1

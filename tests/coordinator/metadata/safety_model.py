@@ -1,0 +1,239 @@
+"""Do elections ever lose what was acknowledged? Faults around `model_cluster`, and a judge.
+
+Nodes die, are only thought dead, come back at once or late, alone or all together, and now and
+then one loses power and with it a random part of its log, or all lose it whose logs are synced.
+A node's data directory is replaced by an empty one. Proposals arrive late, twice, and just
+after something happened to whom they are about.
+
+The judge: whoever takes up leading holds everything that any leader's high watermark ever passed.
+
+Loss of data is limited as the guarantee is: one node at a time, with min.insync.replicas of two
+or more, while somebody else in the ISR or ELR still has what the node had.
+"""
+
+from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.coordinator.metadata.commands import (
+    BROKER_RESOURCE,
+    PREFERRED,
+    SET,
+    AlterConfigs,
+    AlterPartitionReassignments,
+    BeginControlledShutdown,
+    ConfigOperation,
+    ElectLeaders,
+    FenceBroker,
+    Reassignment,
+    ResourceConfigs,
+    UnfenceBroker,
+)
+
+from .model_cluster import PARTITIONS, TOPIC, ModelCluster, Node, Rules, Violation
+
+
+class SafetyModel(ModelCluster):
+    """One run."""
+
+    def __init__(self, seed: int, *, nodes: int = 4, rules: Rules | None = None) -> None:
+        super().__init__(seed, nodes=nodes, rules=rules)
+        self.progress = [
+            (self.produce, 20),
+            (self.fetch, 120),
+            (self.learn, 60),
+            (self.propose, 25),
+            (self.deliver, 25),
+            (self.notice, 8),
+            (self.come_back, 12),
+            (self.unfence, 20),
+        ]
+        self.faults = [
+            (self.die, 2),
+            (self.lose_power, 1),
+            (self.lose_directory, 0.3),
+            (self.everything_dies, 0.1),
+            (self.everything_loses_power, 0.3),
+            (self.flicker, 1),
+            (self.suspect, 1),
+            (self.interfere, 3),
+            (self.replay, 3),
+            (self.depose, 2),
+            (self.set_min_isr, 1),
+            (self.shut_down, 0.3),
+            (self.prefer, 1),
+            (self.reassign, 1),
+        ]
+
+    def run(self, steps: int) -> None:
+        for node in self.nodes.values():
+            self.learn(node, len(self.log))
+        # Swarm testing: each run has its own mixture, so some have much of one fault and no other.
+        faults = [(a, w * self.random.choice((0, 0.3, 1, 4))) for a, w in self.faults]
+        if self.rules.faults is not None:
+            faults = [(a, self.rules.faults.get(a.__name__, 0)) for a, _ in self.faults]
+        actions, weights = zip(*self.progress, *faults, strict=True)
+        for action in self.random.choices(actions, weights, k=steps):
+            action()
+        self.heal()
+
+    # -- what happens to ISR changes
+
+    def interfere(self) -> None:
+        """Something happens to a proposed member just before the proposal arrives."""
+        if not self.in_flight:
+            return
+        command = self.random.choice(self.in_flight[-8:])
+        node_id, _ = self.random.choice(command.changes[0].isr)
+        node = self.nodes[node_id]
+        fault = self.random.random()
+        if fault < 0.5:
+            self.flicker(node)
+        elif node.is_alive:
+            self.commit(FenceBroker(node_id, node.broker_epoch))
+        self.hear(command, self.commit(command))
+        if node.is_alive and self.random.random() < 0.5:
+            self.commit(UnfenceBroker(node_id, node.broker_epoch))
+
+    def replay(self) -> None:
+        """A copy of a proposal arrives that everybody has forgotten; at a bad moment."""
+        known = [
+            command
+            for command in self.sent[-40:]
+            if command.changes[0].leader_epoch
+            == self.partitions()[command.changes[0].partition].leader_epoch
+        ]
+        if known:
+            command = self.random.choice(known)
+            self.commit(command)
+            if self.random.random() < 0.3:
+                self.depose(self.partitions()[command.changes[0].partition])
+
+    def depose(self, partition: Partition | None = None) -> None:
+        """The leader of a partition dies, or is thought dead, and that is noticed."""
+        partition = partition or self.random.choice(self.partitions())
+        leader = self.nodes.get(partition.leader)
+        if leader is not None:
+            if self.random.random() < 0.5:
+                self.die(leader)
+            epoch = self.state.brokers[leader.node_id].broker_epoch
+            self.commit(FenceBroker(leader.node_id, epoch))
+
+    # -- life and death
+
+    def die(self, node: Node | None = None) -> None:
+        node = node or self.some_alive()
+        if node is not None:
+            node.is_alive = False
+            node.terms = [None] * PARTITIONS
+
+    def everything_dies(self) -> None:
+        for node in self.nodes.values():
+            self.die(node)
+
+    def flicker(self, node: Node | None = None) -> None:
+        """Dead and back, and serving, before anything else happens; often without its log."""
+        node = node or self.some_alive()
+        if node is not None:
+            if self.random.random() < 0.7:
+                self.lose_power(node)
+            self.die(node)
+            self.restart(node)
+            self.commit(UnfenceBroker(node.node_id, node.broker_epoch))
+
+    def lose_power(self, node: Node | None = None) -> None:
+        node = node or self.random.choice(list(self.nodes.values()))
+        if self.may_lose_data(node):
+            node.logs = [log[: self.random.randint(0, len(log))] for log in node.logs]
+            self.die(node)
+            node.lost = "records"
+            node.boot += 1
+
+    def lose_directory(self) -> None:
+        node = self.random.choice(list(self.nodes.values()))
+        if self.may_lose_data(node):
+            node.logs = [[] for _ in node.logs]
+            self.die(node)
+            node.lost = "directory"
+            node.directory += 1
+
+    def may_lose_data(self, node: Node) -> bool:
+        """Another node has what this one holds, and has not lost anything itself."""
+        return (
+            self.min_isr() >= 2
+            and not any(other.lost for other in self.nodes.values())
+            and all(
+                {node.node_id} != {*partition.isr, *partition.elr}
+                for partition in self.partitions()
+            )
+        )
+
+    def everything_loses_power(self) -> None:
+        """All nodes at once, whose logs are on the disks up to their ends."""
+        if all(node.lost != "records" for node in self.nodes.values()):
+            self.everything_dies()
+            for node in self.nodes.values():
+                node.boot += 1
+
+    def notice(self) -> None:
+        dead = [
+            node
+            for node in self.nodes.values()
+            if not node.is_alive and not self.state.brokers[node.node_id].is_fenced
+        ]
+        if dead:
+            node_id = self.random.choice(dead).node_id
+            self.commit(FenceBroker(node_id, self.state.brokers[node_id].broker_epoch))
+
+    def suspect(self) -> None:
+        node = self.some_alive()
+        if node is not None:
+            self.commit(FenceBroker(node.node_id, node.broker_epoch))
+
+    def come_back(self) -> None:
+        """Perhaps before anyone has noticed."""
+        dead = [node for node in self.nodes.values() if not node.is_alive]
+        if dead:
+            self.restart(self.random.choice(dead))
+
+    def shut_down(self) -> None:
+        node = self.some_alive()
+        if node is not None:
+            self.commit(BeginControlledShutdown(node.node_id, node.broker_epoch))
+
+    # -- administration
+
+    def min_isr(self) -> int:
+        return self.state.min_insync_replicas(self.state.topics[TOPIC])
+
+    def set_min_isr(self) -> None:
+        value = self.random.choice((1, 2, 2, 3))
+        if value < 2 and any(node.lost for node in self.nodes.values()):
+            return
+        operation = ConfigOperation("min.insync.replicas", SET, str(value))
+        self.commit(AlterConfigs((ResourceConfigs(BROKER_RESOURCE, "", (operation,)),)))
+
+    def prefer(self) -> None:
+        self.commit(ElectLeaders(PREFERRED))
+
+    def reassign(self) -> None:
+        index = self.random.randrange(PARTITIONS)
+        replicas = None
+        if self.random.random() < 0.7:
+            replicas = tuple(self.random.sample(sorted(self.nodes), 3))
+        self.commit(AlterPartitionReassignments((Reassignment(TOPIC, index, replicas),)))
+
+    def heal(self) -> None:
+        """Everybody comes back and learns all: each partition has a leader with all the data."""
+        for node in self.nodes.values():
+            if not node.is_alive:
+                self.restart(node)
+            self.commit(UnfenceBroker(node.node_id, node.broker_epoch))
+        for node in self.nodes.values():
+            broker = self.state.brokers[node.node_id]
+            if broker.is_shutting_down:
+                self.commit(FenceBroker(node.node_id, node.broker_epoch))
+                self.commit(UnfenceBroker(node.node_id, node.broker_epoch))
+        for node in self.nodes.values():
+            self.learn(node, len(self.log))
+        for index, partition in enumerate(self.partitions()):
+            if partition.leader < 0:
+                raise Violation(f"nobody leads {partition}, though all nodes are alive")
+            self.judge(self.nodes[partition.leader], index)

@@ -1,0 +1,62 @@
+"""Replicas are spread; racks are respected; the same input gives the same placement."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.coordinator.metadata.placement import Place, place
+from oncelog.wire.errors import InvalidReplicationFactor
+
+brokers = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "c"]), st.booleans()), min_size=1, max_size=7
+).map(lambda drawn: [Place(10 + i, rack, fenced) for i, (rack, fenced) in enumerate(drawn)])
+
+
+@settings(deadline=None)
+@given(brokers, st.integers(1, 40), st.integers(1, 8), st.integers(0, 10_000), st.booleans())
+def test_every_placement_is_lawful(
+    places: list[Place], count: int, factor: int, start: int, has_racks: bool
+) -> None:
+    if not has_racks:
+        places = [place._replace(rack=None) for place in places]
+    live = {place.node_id for place in places if not place.is_fenced}
+    rack_of = {place.node_id: place.rack for place in places}
+    if factor > len(places) or not live:
+        with pytest.raises(InvalidReplicationFactor):
+            place(places, partition_count=count, replication_factor=factor, start=start)
+        return
+    placed = place(places, partition_count=count, replication_factor=factor, start=start)
+    assert len(placed) == count
+    reversed_input = list(reversed(places))
+    assert placed == place(
+        reversed_input, partition_count=count, replication_factor=factor, start=start
+    )
+    for replicas in placed:
+        assert len(set(replicas)) == len(replicas) == factor
+        assert replicas[0] in live
+        assert len(live & set(replicas)) == min(factor, len(live)), "fenced only without a choice"
+        racks = {rack_of[node] for node in live}
+        if has_racks and factor <= len(racks):
+            assert len({rack_of[node] for node in replicas}) == factor
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders.get(node, 0) for node in live) <= 1
+
+
+def test_a_dead_leaders_partitions_fall_on_all_the_others() -> None:
+    places = [Place(node, None, False) for node in (1, 2, 3, 4)]
+    placed = place(places, partition_count=24, replication_factor=3, start=0)
+    assert Counter(r[1] for r in placed if r[0] == 1) == {2: 2, 3: 2, 4: 2}
+    assert Counter(node for replicas in placed for node in replicas) == dict.fromkeys(
+        range(1, 5), 18
+    )
+
+
+def test_topics_of_one_partition_go_round() -> None:
+    places = [Place(node, None, False) for node in (1, 2, 3)]
+    leaders = [
+        place(places, partition_count=1, replication_factor=2, start=start)[0][0]
+        for start in range(6)
+    ]
+    assert leaders == [1, 2, 3, 1, 2, 3]

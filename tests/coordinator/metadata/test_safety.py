@@ -1,0 +1,181 @@
+"""No election loses acknowledged data; and the model that says so finds the bugs one plants."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from oncelog.coordinator.metadata import cluster_tables, elections
+from oncelog.coordinator.metadata.rules import brokers as rules_brokers
+from oncelog.coordinator.metadata.rules import configs, partitions
+
+from . import model_cluster
+from .model_cluster import Rules, Violation
+from .safety_model import SafetyModel
+
+STEPS = 600
+
+
+@pytest.mark.parametrize("start", range(0, 160, 20))
+def test_whoever_leads_holds_all_that_was_acknowledged(start: int) -> None:
+    acknowledged = 0
+    for seed in range(start, start + 20):
+        model = SafetyModel(seed, nodes=3 + seed % 3)
+        model.run(STEPS)
+        acknowledged += sum(map(len, model.committed))
+    assert acknowledged > 100, "runs in which nothing is acknowledged prove nothing"
+
+
+@pytest.mark.chaos
+def test_whoever_leads_holds_all_that_was_acknowledged_in_many_runs() -> None:
+    for seed in range(1_000, 21_000):
+        SafetyModel(seed, nodes=3 + seed % 3).run(STEPS)
+
+
+Plant = Callable[[pytest.MonkeyPatch], Rules | None]
+
+
+def broker_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-903: a node that lost its log between its fetch and the ISR change gets in."""
+    original = partitions._why_ineligible
+
+    def lenient(tables, node, broker_epoch):
+        broker = tables.brokers.get(node)
+        return original(tables, node, broker.broker_epoch if broker else broker_epoch)
+
+    monkeypatch.setattr(partitions, "_why_ineligible", lenient)
+
+
+def partition_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-497: a second copy of an old ISR change brings back a member that lags."""
+    original = partitions._judge
+
+    def lenient(tables, sender, partition, change):
+        change = type(change)(
+            change.topic_id,
+            change.partition,
+            change.leader_epoch,
+            partition.partition_epoch,
+            change.isr,
+        )
+        return original(tables, sender, partition, change)
+
+    monkeypatch.setattr(partitions, "_judge", lenient)
+
+
+def pending_members_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Rules:
+    """KIP-497: the controller may have admitted, and may elect, whom the leader still ignores."""
+    return Rules(counts_pending=False)
+
+
+def a_small_isr_commits(monkeypatch: pytest.MonkeyPatch) -> Rules:
+    """KIP-966: the high watermark moves below min.insync.replicas, past the eligible replicas."""
+    return Rules(strict_min_isr=False)
+
+
+def a_return_is_not_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that was away for 90 ms, with its power, stays in the ISR."""
+    original = rules_brokers._withdraw
+
+    def lenient(tables, node_id, **arguments):
+        return iter(()) if "lost_power" in arguments else original(tables, node_id)
+
+    monkeypatch.setattr(rules_brokers, "_withdraw", lenient)
+
+
+def lost_power_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that lost its unsynced log remains eligible."""
+    original = rules_brokers._withdraw
+    monkeypatch.setattr(rules_brokers, "_withdraw", lambda t, node_id, **_: original(t, node_id))
+
+
+def an_empty_directory_counts_as_lost_power(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node with an empty disk, the last to register after a power cut, leads."""
+    original = rules_brokers._withdraw
+
+    def lenient(tables, node_id, *, lost_power=False, lost_directory=False):
+        return original(tables, node_id, lost_power=lost_power or lost_directory)
+
+    monkeypatch.setattr(rules_brokers, "_withdraw", lenient)
+
+
+def an_empty_directory_stays_last_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that lost power, and then its disk, leads when all others have lost power."""
+    original = cluster_tables.ClusterTables._enter
+
+    def lenient(tables, key, old, new):
+        old = old and replace(old, last_known_elr=())
+        original(tables, key, old, replace(new, last_known_elr=()))
+
+    monkeypatch.setattr(cluster_tables.ClusterTables, "_enter", lenient)
+
+
+def the_eligible_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-966: the ELR must be emptied when the ISR is large enough to commit without it."""
+    original = elections._eligible
+
+    def lenient(before, replicas, isr, min_isr, untrusted, emptied):
+        elr, last_known = original(before, replicas, isr, min_isr, untrusted, emptied)
+        gone = (*isr, untrusted, emptied)
+        return elr or tuple(n for n in before.elr if n in replicas and n not in gone), last_known
+
+    monkeypatch.setattr(elections, "_eligible", lenient)
+
+
+def who_leaves_a_large_isr_is_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-966: only below min.insync.replicas does the high watermark wait for who left."""
+    original = elections._eligible
+
+    def lenient(before, replicas, isr, min_isr, untrusted, emptied):
+        return original(before, replicas, isr, len(replicas) + 1, untrusted, emptied)
+
+    monkeypatch.setattr(elections, "_eligible", lenient)
+
+
+def a_smaller_min_isr_has_no_effect_on_the_elr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a lower minimum the ISR commits again, and the ELR is out of date."""
+    monkeypatch.setattr(configs, "settle_each", lambda *arguments: iter(()))
+
+
+def dropped_replicas_leave_the_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica dropped and added again is admitted for what it fetched before, and deletes it."""
+    monkeypatch.setattr(elections, "_drops_a_replica", lambda *arguments: False)
+
+
+def elections_are_unclean(monkeypatch: pytest.MonkeyPatch) -> Rules:
+    """Not a bug but a choice, and the model must see what it costs."""
+    return Rules(unclean=True)
+
+
+# Each with the faults that bring it to light; None: the mixture of the runs above.
+PLANTS: list[tuple[Plant, dict[str, float] | None]] = [
+    (broker_epochs_are_not_compared, {"interfere": 10, "depose": 3}),
+    (partition_epochs_are_not_compared, {"replay": 10}),
+    (pending_members_do_not_count, {"depose": 4, "die": 1}),
+    (a_small_isr_commits, None),
+    (a_return_is_not_a_death, None),
+    (lost_power_is_ignored, None),
+    (an_empty_directory_counts_as_lost_power, {"lose_directory": 2, "everything_loses_power": 2}),
+    (an_empty_directory_stays_last_known, {"lose_directory": 2, "everything_loses_power": 2}),
+    (the_eligible_stay_eligible, None),
+    (who_leaves_a_large_isr_is_eligible, None),
+    (a_smaller_min_isr_has_no_effect_on_the_elr, None),
+    (dropped_replicas_leave_the_leader_epoch, {"reassign": 10, "prefer": 10, "flicker": 2}),
+    (elections_are_unclean, None),
+]
+
+
+@pytest.mark.parametrize(("plant", "faults"), PLANTS, ids=[p.__name__ for p, _ in PLANTS])
+def test_the_model_finds_a_planted_bug(
+    plant: Plant, faults: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = plant(monkeypatch) or Rules()
+    rules.faults = faults
+    monkeypatch.setattr(model_cluster, "check_partition", lambda *arguments: None)
+    nodes = 5 if plant is dropped_replicas_leave_the_leader_epoch else 3
+    for seed in range(500):
+        try:
+            SafetyModel(seed, nodes=nodes, rules=rules).run(2 * STEPS)
+        except Violation:
+            return
+    pytest.fail(f"500 runs did not notice that {plant.__name__}: {plant.__doc__}")

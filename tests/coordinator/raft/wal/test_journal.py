@@ -1,0 +1,254 @@
+"""The write-ahead log against a simple model, through crashes at any point."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.coordinator.raft import CorruptJournal, ForeignJournal
+from oncelog.coordinator.raft.wal.disk import DirectoryDisk
+from oncelog.coordinator.raft.wal.journal import Journal
+from oncelog.coordinator.raft.wal.records import GroupState, encode_record
+from oncelog.coordinator.raft.wal.recovery import recover
+
+from ....simulation.virtual_world import VirtualDisk
+
+GROUPS = (0, 1)
+SEGMENT_BYTES = 4_096
+
+
+class Model:
+    """What a group's log should be."""
+
+    def __init__(self) -> None:
+        self.term, self.voted_for, self.is_voter = 0, -1, False
+        self.base = (0, 0)
+        self.entries: dict[int, tuple[bytes, int]] = {}
+        self.end = 0
+
+    def copy(self) -> "Model":
+        other = Model()
+        other.__dict__ |= self.__dict__ | {"entries": dict(self.entries)}
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and self.__dict__ == other.__dict__
+
+
+def open_journal(disk) -> tuple[Journal, dict[int, Model]]:
+    recovered = recover(disk, node_id=1, voters=(1, 2, 3))
+    journal = Journal(disk, recovered, node_id=1, voters=(1, 2, 3), segment_bytes=SEGMENT_BYTES)
+    models = {}
+    for g in GROUPS:
+        journal.add_group(g)
+        model = models[g] = Model()
+        if (group := recovered.groups.get(g)) is not None:
+            state = group.state
+            model.term, model.voted_for, model.is_voter = (
+                state.term,
+                state.voted_for,
+                state.is_voter,
+            )
+            model.base, model.end = (state.base_index, state.base_term), state.end_index
+            model.entries = {index: (command, term) for command, index, term in group.log()}
+    return journal, models
+
+
+def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
+    """One random change, to the journal and to the model."""
+    choice = rng.random()
+    if choice < 0.6:
+        model.end += 1
+        entry = rng.randbytes(rng.choice([1, 30, 700])), model.term
+        model.entries[model.end] = entry
+        journal.append_entry(g, model.end, entry[1], entry[0])
+    elif choice < 0.7:
+        model.term += 1
+        model.voted_for = rng.choice([-1, 1, 2])
+        journal.append_term(g, model.term, model.voted_for)
+    elif choice < 0.8 and model.end > model.base[0]:
+        first = rng.randrange(model.base[0] + 1, model.end + 1)
+        for index in range(first, model.end + 1):
+            del model.entries[index]
+        model.end = first - 1
+        journal.append_truncate(g, first)
+    elif choice < 0.9 and model.end > model.base[0]:
+        index = rng.randrange(model.base[0] + 1, model.end + 1)
+        model.base = index, model.entries[index][1]
+        model.entries = {i: e for i, e in model.entries.items() if i > index}
+        journal.append_base(g, *model.base)
+    elif choice < 0.95:
+        index = model.end + rng.randrange(1, 5)
+        model.base, model.end, model.entries = (index, model.term), index, {}
+        journal.append_reset(g, *model.base)
+    elif choice < 0.97:
+        model.is_voter = True
+        journal.append_voter(g)
+    else:
+        journal.seal()
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32), power=st.booleans())
+def test_recovery_gives_the_log_of_a_finished_commit(seed: int, power: bool) -> None:
+    """After any crash: the last synced state, or a later one if its frame got to the disk."""
+    rng = random.Random(seed)
+    disk = VirtualDisk(rng)
+    journal, models = open_journal(disk)
+    for _ in range(4):
+        possible = [{g: models[g].copy() for g in GROUPS}]
+        for _ in range(rng.randrange(1, 12)):
+            for _ in range(rng.randrange(1, 12)):
+                g = rng.choice(GROUPS)
+                change(journal, g, models[g], rng)
+            batch = journal.take()
+            if batch is None:  # the lots gave no change
+                continue
+            journal.write(batch)
+            journal.finish(batch)
+            possible = [{g: models[g].copy() for g in GROUPS}]
+            journal.delete(journal.deletable())
+        for _ in range(rng.randrange(8)):  # written, and then the crash comes
+            g = rng.choice(GROUPS)
+            change(journal, g, models[g], rng)
+            possible.append({g: models[g].copy() for g in GROUPS})
+        if (batch := journal.take()) is not None:
+            for frame in batch.frames:
+                if frame.position == 0:
+                    disk.ensure_segment(frame.segment, SEGMENT_BYTES)
+            last = batch.frames[-1]
+            journal.write(batch._replace(frames=batch.frames[:-1])) if batch.frames[1:] else None
+            disk.write(last.segment, last.position, b"".join(last.records)[: rng.randrange(99)])
+        disk.crash(power=power)
+        journal, models = open_journal(disk)
+        assert models in possible
+        journal2, again = open_journal(disk)
+        assert again == models, "a second recovery finds the same"
+        journal = journal2
+
+
+def test_segments_are_deleted_when_snapshots_cover_them(tmp_path: Path) -> None:
+    """Oldest first, never the current one, and what is left can be read."""
+    disk = DirectoryDisk(tmp_path)
+    disk.open()
+    journal, _ = open_journal(disk)
+    for index in range(1, 200):
+        journal.append_entry(0, index, 1, b"x" * 100)
+        batch = journal.take()
+        assert batch is not None
+        journal.write(batch)
+        journal.finish(batch)
+    many = len(disk.segments())
+    assert many > 4
+    assert journal.deletable() == []
+    journal.append_base(0, 190, 1)
+    batch = journal.take()
+    assert batch is not None
+    journal.write(batch)
+    numbers = journal.deletable()
+    assert numbers == disk.segments()[: len(numbers)]
+    assert len(numbers) > 2
+    journal.delete(numbers)
+    _, models = open_journal(disk)
+    assert sorted(models[0].entries) == list(range(191, 200))
+    disk.close()
+
+
+def test_a_missing_segment_is_noticed(tmp_path: Path) -> None:
+    """In the middle, at the beginning."""
+    disk = DirectoryDisk(tmp_path)
+    disk.open()
+    journal, _ = open_journal(disk)
+    for index in range(1, 200):
+        journal.append_entry(0, index, 1, b"x" * 100)
+    batch = journal.take()
+    assert batch is not None
+    journal.write(batch)
+    for number in (disk.segments()[1], disk.segments()[0]):
+        Path(disk.segment_name(number)).rename(tmp_path / "aside")
+        with pytest.raises(CorruptJournal, match="missing"):
+            open_journal(disk)
+        (tmp_path / "aside").rename(disk.segment_name(number))
+    open_journal(disk)
+    disk.close()
+
+
+def test_a_sealed_log_proves_that_its_last_frame_was_synced(tmp_path: Path) -> None:
+    """Damage to the last commit looks like a torn tail, unless a seal follows it."""
+    disk = DirectoryDisk(tmp_path)
+    disk.open()
+    journal, _ = open_journal(disk)
+    journal.append_entry(0, 1, 1, b"x" * 100)
+    for seal in (False, True):
+        if seal:
+            journal.seal()
+        batch = journal.take()
+        assert batch is not None
+        journal.write(batch)
+    path = Path(disk.segment_name(1))
+    damaged = bytearray(path.read_bytes())
+    damaged[damaged.index(b"xxxx")] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptJournal):
+        open_journal(disk)
+    disk.close()
+
+
+def test_another_node_or_other_voters_are_refused(tmp_path: Path) -> None:
+    """The directory tells whose it is."""
+    disk = DirectoryDisk(tmp_path)
+    disk.open()
+    journal, _ = open_journal(disk)
+    journal.append_voter(0)
+    batch = journal.take()
+    assert batch is not None
+    journal.write(batch)
+    with pytest.raises(ForeignJournal, match="belongs to node 1, and this is node 2"):
+        recover(disk, node_id=2, voters=(1, 2, 3))
+    with pytest.raises(ForeignJournal, match="membership is fixed"):
+        recover(disk, node_id=1, voters=(1, 2, 3, 4))
+    disk.close()
+
+
+def test_a_directory_has_one_user(tmp_path: Path) -> None:
+    """A second process is refused with a sentence, and may have it later."""
+    first, second = DirectoryDisk(tmp_path), DirectoryDisk(tmp_path)
+    first.open()
+    with pytest.raises(BlockingIOError, match="in use by another process"):
+        second.open()
+    first.close()
+    second.open()
+    second.close()
+
+
+def test_what_a_newer_version_wrote_is_refused() -> None:
+    """An unknown record is not skipped."""
+    disk = VirtualDisk(random.Random(1))
+    journal, _ = open_journal(disk)
+    journal.append_voter(0)
+    journal._put(encode_record(77, 0, 0, 0))
+    batch = journal.take()
+    assert batch is not None
+    journal.write(batch)
+    with pytest.raises(CorruptJournal, match="newer version"):
+        open_journal(disk)
+
+
+def test_the_head_of_a_segment_repeats_every_group() -> None:
+    """So that a group that is silent for long keeps its vote when old segments go."""
+    disk = VirtualDisk(random.Random(1))
+    journal, _ = open_journal(disk)
+    journal.append_term(1, 7, 3)
+    journal.append_voter(1)
+    for index in range(1, 300):
+        journal.append_entry(0, index, 1, b"x" * 100)
+    journal.append_base(0, 299, 1)
+    batch = journal.take()
+    assert batch is not None
+    journal.write(batch)
+    journal.delete(journal.deletable())
+    assert len(disk.segments()) == 1
+    recovered = recover(disk, node_id=1, voters=(1, 2, 3))
+    assert recovered.groups[1].state == GroupState(7, 3, 0, 0, 0, True)

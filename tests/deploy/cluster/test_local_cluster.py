@@ -1,0 +1,163 @@
+"""The launcher against real nodes: what it claims has happened."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from oncelog.deploy.cli import main
+from oncelog.deploy.cluster import ports
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.node_process import NodeProcess
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(3, data=tmp_path_factory.mktemp("cluster") / "data") as running:
+        running.ask(lambda admin: admin.create_topic("orders", partitions=3, replication_factor=3))
+        running.wait_for_isr("orders", 3)
+        yield running
+
+
+@pytest.fixture
+def whole(cluster):
+    yield cluster
+    cluster.heal()
+    cluster.wait_for_isr("orders", 3)
+
+
+def run(*arguments: str, cluster: Cluster | None = None) -> int:
+    return main.run([*arguments, *(["--data", str(cluster.data)] if cluster else [])])
+
+
+def nodes_with(text: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "oncelog.node" in command and any(text in part for part in command):
+            found.append(process)
+    return found
+
+
+def test_a_killed_node_is_gone_and_its_port_refuses(whole):
+    leader = whole.leader("orders", 0)
+    pid = whole.node(leader).find().pid
+    assert whole.kill("leader:orders/0") == leader
+    assert not psutil.pid_exists(pid)
+    assert ports.is_refused(whole.file.entry(leader).port)
+    assert whole.node(leader).status().state == "down"
+    with pytest.raises(Failure, match="not running"):
+        whole.kill(leader)
+    whole.start(leader)
+    assert whole.node(leader).owns_its_port(whole.node(leader).find().pid)
+    with pytest.raises(Failure, match="runs already"):
+        whole.start(leader)
+
+
+def test_a_paused_node_is_in_state_t_until_it_is_resumed(whole):
+    node = whole.pause("random")
+    assert whole.node(node).status().state == "paused"
+    assert psutil.Process(whole.node(node).find().pid).status() == psutil.STATUS_STOPPED
+    assert whole.resume("random") == node
+    assert whole.node(node).status().state == "running"
+
+
+def test_a_stopped_node_ends_by_itself(whole):
+    node = whole.stop("controller")
+    assert whole.node(node).status().state == "down"
+
+
+def test_a_second_up_on_the_same_directory_is_refused_and_harms_nothing(cluster, capsys):
+    assert run("up", cluster=cluster) == 1
+    assert "A cluster runs in" in capsys.readouterr().err
+    assert {status.state for status in cluster.status()} == {"running"}
+
+
+def test_a_taken_port_is_refused_with_its_holder(cluster, tmp_path):
+    port = cluster.file.nodes[0].port
+    with pytest.raises(Failure, match=f"Port {port} is taken by python"):
+        Cluster(1, data=tmp_path / "other", port=port).up()
+    assert not nodes_with(str(tmp_path))
+
+
+def test_read_commands_speak_json(cluster, capsys):
+    assert run("ps", "--format", "json", cluster=cluster) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["node"] for row in rows] == [1, 2, 3]
+    assert [row["role"] for row in rows].count("controller") == 1
+    assert run("topic", "describe", "orders", "--format", "json", cluster=cluster) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert [len(p["isr"]) for p in described["partitions"]] == [3, 3, 3]
+    assert run("doctor", "--format", "json", cluster=cluster) == 0
+    assert run("env", "--format", "json", cluster=cluster) == 0
+    assert run("topic", "describe", "nosuch", cluster=cluster) == 1
+    assert "nosuch" in capsys.readouterr().err
+
+
+def test_lines_go_in_and_come_out_and_stand_in_the_log(cluster, capsys, monkeypatch):
+    lines = "".join(f"k{i}:v{i}\n" for i in range(500)).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert run("produce", "orders", "--key-separator", ":", cluster=cluster) == 0
+    assert "500 records acknowledged" in capsys.readouterr().err
+    assert run("consume", "orders", "--format", "json", cluster=cluster) == 0
+    read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {r["key"]: r["value"] for r in read} == {f"k{i}": f"v{i}" for i in range(500)}
+    assert len(read) == 500
+    assert run("log", "dump", "orders/0", "--format", "json", cluster=cluster) == 0
+    dumped = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(b["records"] for b in dumped) == sum(r["partition"] == 0 for r in read)
+    assert all(b["producer_id"] >= 0 and b["problem"] is None for b in dumped)
+
+
+class Impatient(NodeProcess):
+    """Node 2 gets no time at all to stop by itself."""
+
+    def terminate(self, timeout_s=30.0):
+        return super().terminate(0.0 if self.node_id == 2 else timeout_s)
+
+
+def test_a_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Cluster, "node_type", Impatient)
+    with Cluster(3, data=tmp_path / "data") as running:
+        pid = running.node(2).find().pid
+        assert run("down", cluster=running) == 0
+    assert not psutil.pid_exists(pid)
+    said = capsys.readouterr()
+    said = said.out + said.err
+    assert "node 2 did not stop by itself and was killed" in said
+    assert "node 1 did" not in said and "node 3 did" not in said
+
+
+def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_find(tmp_path):
+    data = tmp_path / "killed"
+    command = [sys.executable, "-m", "oncelog.deploy.cli", "up", "-n", "3", "--data", str(data)]
+    up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not nodes_with(str(data)):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(up.pid, signal.SIGKILL)
+    up.wait()
+    assert nodes_with(str(data))
+    while True:  # a child of the dead that has not become a node yet still holds its lock
+        assert time.monotonic() < deadline
+        with pytest.raises(Failure) as refusal:
+            Cluster(3, data=data).up()
+        if "Another oncelog command" not in str(refusal.value):
+            break
+        time.sleep(0.01)
+    assert "half started" in str(refusal.value)
+    for file in data.glob("node-*/node.pid"):
+        file.unlink()  # even without it
+    Cluster.open(data).down(purge=True)
+    assert not nodes_with(str(data))
+    assert not data.exists()

@@ -1,0 +1,199 @@
+"""The parts of deploy that need no cluster: plans, targets, properties, ports, tables."""
+
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cluster import layout, ports, properties, targets
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.layout import ClusterFile, NodeEntry
+from oncelog.deploy.cluster.plan import ClusterPlan
+from oncelog.deploy.demo import fault_plan
+from oncelog.node.cluster_id import new_cluster_id
+
+
+def test_a_seed_gives_the_same_faults_and_all_kinds():
+    assert fault_plan.plan(7) == fault_plan.plan(7)
+    assert fault_plan.plan(7) != fault_plan.plan(8)
+    for seed in range(30):
+        planned = fault_plan.plan(seed)
+        assert {fault.kind for fault in planned} == set(fault_plan.KINDS)
+        assert all(0 <= fault.partition < 6 for fault in planned)
+
+
+def test_targets_are_numbers_or_roles():
+    assert targets.parse("2") == targets.NodeNumber(2)
+    assert targets.parse("leader:my.topic-1/12") == targets.LeaderOf("my.topic-1", 12)
+    assert targets.parse("txn:etl:7") == targets.CoordinatorOf("txn", "etl:7")
+    assert targets.parse("group:my group") == targets.CoordinatorOf("group", "my group")
+    assert targets.parse("controller") == targets.Controller()
+    assert targets.parse("random") == targets.RandomNode()
+
+
+@pytest.mark.parametrize("text", ["", "banana", "leader:", "leader:t", "leader:t/x", "txn:", "-1"])
+def test_a_wrong_target_is_refused_with_the_syntax(text):
+    with pytest.raises(Failure, match=r"\."):
+        targets.parse(text)
+
+
+def test_properties_come_back_as_they_were_written():
+    values = {"log.dirs": "/a b/c", "x.y": "back\\slash", "z": ""}
+    assert properties.parse(properties.render(values)) == values
+    with pytest.raises(ValueError, match="lines"):
+        properties.render({"a": "b\nc=d"})
+
+
+def test_what_a_person_gives_wins_over_the_profile():
+    plan = ClusterPlan(nodes=3, overrides={"replica.lag.time.max.ms": "9"}, transaction_shards=2)
+    assert plan.settings["replica.lag.time.max.ms"] == "9"
+    assert plan.settings["transaction.state.log.num.partitions"] == "2"
+    assert plan.settings["min.insync.replicas"] == "2"
+    assert ClusterPlan(nodes=1).settings["min.insync.replicas"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nodes": 2}, "majority"),
+        ({"nodes": 6}, "1, 3, 4 or 5"),
+        ({"nodes": 3, "profile": "big"}, "profile"),
+        ({"nodes": 3, "replication_factor": 4}, "4 replicas"),
+        ({"nodes": 3, "replication_factor": 2, "min_insync_replicas": 3}, "never be met"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(options, words):
+    with pytest.raises(Failure, match=words):
+        ClusterPlan(**options)
+
+
+def test_a_directory_with_strange_things_is_not_touched(tmp_path):
+    (tmp_path / "precious.txt").write_text("x")
+    with pytest.raises(Failure, match="not empty"):
+        layout.require_usable(tmp_path)
+    with pytest.raises(Failure, match="is a file"):
+        layout.require_usable(tmp_path / "precious.txt")
+
+
+def make_file(port: int = 1000) -> ClusterFile:
+    nodes = [NodeEntry(i, "127.0.0.1", port + i) for i in (1, 2, 3)]
+    return ClusterFile("AAAA", "/tmp/oncelog-x", "local", nodes, {"a": "b"})
+
+
+def test_the_cluster_file_comes_back_as_it_was_written(tmp_path):
+    assert layout.read(tmp_path) is None
+    layout.write(tmp_path, make_file())
+    assert layout.read(tmp_path) == make_file()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "odd": 2}'])
+def test_a_cluster_file_that_is_not_ours_is_refused(tmp_path, text):
+    (tmp_path / layout.CLUSTER_FILE).write_text(text)
+    with pytest.raises(Failure, match=r"cluster\.json"):
+        layout.read(tmp_path)
+
+
+def test_a_node_folder_of_another_cluster_is_refused(tmp_path):
+    (tmp_path / "node-2").mkdir()
+    (tmp_path / "node-2" / "meta.properties").write_text("version=1\ncluster.id=BBBB\nnode.id=2\n")
+    with pytest.raises(Failure, match="belongs to cluster BBBB"):
+        layout.require_same_cluster(tmp_path, make_file())
+
+
+def test_a_running_or_differently_sized_cluster_is_not_started_again(tmp_path):
+    with pytest.raises(Failure, match="runs in"):
+        known = make_file()
+        known.is_complete = True
+        ClusterPlan(nodes=3).reused_file(tmp_path, known, [1, 3])
+    with pytest.raises(Failure, match="half started"):
+        ClusterPlan(nodes=3).reused_file(tmp_path, make_file(), [1])
+    with pytest.raises(Failure, match="holds a cluster of 3"):
+        ClusterPlan(nodes=5).reused_file(tmp_path, make_file(), [])
+    again = ClusterPlan(nodes=3, overrides={"c": "d"}).reused_file(tmp_path, make_file(), [])
+    assert again.settings == {"a": "b", "c": "d"}
+
+
+def test_two_commands_do_not_work_on_one_directory(tmp_path):
+    with (
+        layout.locked(tmp_path),
+        pytest.raises(Failure, match="Another oncelog"),
+        layout.locked(tmp_path),
+    ):
+        pass
+    with layout.locked(tmp_path):
+        pass
+
+
+def test_the_peers_sockets_get_a_short_private_folder(tmp_path):
+    path = layout.peer_directory_for(new_cluster_id())
+    assert len(os.fsencode(path)) + len(layout.LONGEST_SOCKET_NAME) <= layout.SOCKET_PATH_BYTES_MAX
+    mine = tmp_path / "oncelog-test"
+    layout.make_peer_directory(mine)
+    layout.make_peer_directory(mine)
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o700
+    mine.chmod(0o755)
+    with pytest.raises(Failure, match="0700"):
+        layout.make_peer_directory(mine)
+    other = tmp_path / "oncelog-link"
+    other.symlink_to(mine)
+    with pytest.raises(Failure, match="0700"):
+        layout.make_peer_directory(other)
+
+
+def test_a_taken_port_is_told_with_its_holder():
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        assert not ports.is_free(port)
+        assert not ports.is_refused(port)
+        with pytest.raises(Failure, match=rf"Port {port} is taken by .*pid {os.getpid()}"):
+            ports.require_free([port])
+    assert ports.is_refused(port)
+
+
+def test_a_port_that_an_outgoing_connection_has_is_told_as_such():
+    """Nobody listens there, so there is nobody to be stopped."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        port = client.getsockname()[1]
+        with pytest.raises(Failure, match=rf"outgoing connection of .*pid {os.getpid()}"):
+            ports.require_free([port])
+        client.close()  # who closes first keeps the port
+        accepted.close()
+        with pytest.raises(Failure, match="connection that has ended"):
+            ports.require_free([port])
+
+
+@pytest.mark.parametrize("port", [0, -1, 65_536, 70_000])
+def test_a_number_that_is_no_port_is_told(port):
+    with pytest.raises(Failure, match="not a port"):
+        ports.require_free([port])
+
+
+def test_a_table_prints_brackets_as_they_are(capsys):
+    from oncelog.deploy.cluster.terminal import show
+
+    show([{"advice": "pip install 'oncelog[bench]'", "pid": None}], "table")
+    assert "oncelog[bench]" in capsys.readouterr().out
+
+
+def test_free_ports_are_free_and_lie_outside_the_outgoing_range():
+    found = ports.free_ports(5)
+    assert len(set(found)) == 5
+    first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert all(ports.is_free(p) and p < first_outgoing for p in found)
+
+
+def test_rows_are_printed_as_a_table_or_as_json(capsys):
+    from oncelog.deploy.cluster.terminal import show
+
+    rows = [{"a": 1, "b": [1, 2], "c": None}]
+    show(rows, "json")
+    assert json.loads(capsys.readouterr().out) == rows
+    show(rows, "table", columns={"a": "A", "b": "B", "c": "C"})
+    out = capsys.readouterr().out
+    assert "1,2" in out
+    assert "-" in out

@@ -1,0 +1,33 @@
+"""A node that counts other transaction shards than its cluster does not start, and says why."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+KEY = "transaction.state.log.num.partitions"
+
+
+@pytest.fixture(scope="module")
+def properties() -> Iterator[str]:
+    """Of a node that has stopped, which was one of four shards."""
+    with Cluster(nodes=1) as cluster:
+        cluster.stop(1)
+        yield cluster.node(1).properties.read_text()
+
+
+@pytest.mark.parametrize("count", [6, 2])
+def test_the_number_of_shards_is_for_ever(properties: str, tmp_path: Path, count: int) -> None:
+    assert f"{KEY}=4" in properties
+    changed = tmp_path / "server.properties"
+    changed.write_text(properties.replace(f"{KEY}=4", f"{KEY}={count}"))
+    command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(changed)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert f"is {count} here, but this cluster began with 4" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,135 @@
+"""Proxies of clients: requests pass, are held, delayed, lost; a held one arrives late, too."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from oncelog.deploy.faults.client_proxies import ClientProxies
+
+PATIENCE_S = 10.0
+
+
+class Broker:
+    """Answers each frame with itself, and keeps what it heard."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.heard: list[bytes] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError), connection, connection.makefile("rb") as stream:
+            while length := stream.read(4):
+                frame = stream.read(struct.unpack(">i", length)[0])
+                self.heard.append(frame)
+                connection.sendall(length + frame)
+
+    def hears(self, frame: bytes) -> bool:
+        deadline = time.monotonic() + PATIENCE_S
+        while frame not in self.heard and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return frame in self.heard
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    served = Broker()
+    yield served
+    served.listener.close()
+
+
+@pytest.fixture
+def proxies(broker: Broker) -> Iterator[ClientProxies]:
+    opened = ClientProxies([broker.port])
+    yield opened
+    opened.close()
+
+
+def frame(api_key: int, text: bytes = b"") -> bytes:
+    return struct.pack(">h", api_key) + text
+
+
+def connect(proxies: ClientProxies, broker: Broker, timeout_s: float = PATIENCE_S) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", proxies.ports[broker.port]), timeout_s)
+
+
+def send(connection: socket.socket, content: bytes) -> None:
+    connection.sendall(struct.pack(">i", len(content)) + content)
+
+
+def answer(connection: socket.socket) -> bytes:
+    received = b""
+    while len(received) < 4 or len(received) < 4 + struct.unpack(">i", received[:4])[0]:
+        received += (more := connection.recv(65536))
+        if not more:
+            return b""
+    return received[4:]
+
+
+def test_frames_pass_both_ways(broker: Broker, proxies: ClientProxies) -> None:
+    with connect(proxies, broker) as client:
+        for number in range(3):
+            send(client, frame(3, b"%d" % number))
+            assert answer(client) == frame(3, b"%d" % number)
+
+
+def test_a_held_request_arrives_when_its_client_has_gone(
+    broker: Broker, proxies: ClientProxies
+) -> None:
+    proxies.hold(26)
+    with connect(proxies, broker) as client:
+        send(client, frame(3))
+        assert answer(client) == frame(3), "only the one kind is held"
+        send(client, frame(26, b"late"))
+        deadline = time.monotonic() + PATIENCE_S
+        while not proxies.held and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert proxies.held == 1 and frame(26, b"late") not in broker.heard
+    with connect(proxies, broker) as another:
+        send(another, frame(26, b"next"))
+        assert answer(another) == frame(26, b"next"), "one request is held, others go on"
+    proxies.heal()
+    assert broker.hears(frame(26, b"late"))
+
+
+def test_a_cut_way_says_nothing_and_is_reset_when_it_is_mended(
+    broker: Broker, proxies: ClientProxies
+) -> None:
+    with connect(proxies, broker, 0.3) as client:
+        send(client, frame(3))
+        assert answer(client) == frame(3)
+        proxies.cut(broker.port)
+        send(client, frame(4))
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        proxies.heal()
+        client.settimeout(PATIENCE_S)
+        assert client.recv(1) == b""
+    assert proxies.dropped and frame(4) not in broker.heard
+    with connect(proxies, broker) as client:
+        send(client, frame(5))
+        assert answer(client) == frame(5)
+
+
+def test_a_delayed_request_comes_later(broker: Broker, proxies: ClientProxies) -> None:
+    proxies.delay(broker.port, 200)
+    with connect(proxies, broker) as client:
+        began = time.monotonic()
+        send(client, frame(3))
+        assert answer(client) == frame(3)
+        assert time.monotonic() - began >= 0.2
+    assert proxies.delayed == 1

@@ -1,0 +1,50 @@
+"""Faults inside a node, without the node; and that a released broker cannot make any."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cluster.admin_socket_client import ask
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.faults.node_faults import FaultDoor, NodeFaults, offset_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_writes_fail_where_it_was_asked_for_until_it_is_healed() -> None:
+    faults = NodeFaults()
+    faults.point("log.append.before-write")
+    faults.answer({"op": "disk", "point": "log.append.before-write", "errno": errno.ENOSPC})
+    faults.point("log.append.after-write")
+    with pytest.raises(OSError, match="chaos") as caught:
+        faults.point("log.append.before-write")
+    assert caught.value.errno == errno.ENOSPC and faults.errors == 1
+    faults.answer({"op": "heal"})
+    faults.point("log.append.before-write")
+
+
+def test_the_wall_clock_jumps_and_the_other_does_not() -> None:
+    faults = NodeFaults()
+    before = faults.clock.monotonic_ms()
+    faults.answer({"op": "clock", "offset_ms": -3_600_000})
+    assert abs(offset_of(faults.answer({"op": "counts"})) + 3_600_000) < 60_000
+    assert abs(faults.clock.monotonic_ms() - before) < 60_000
+    faults.answer({"op": "heal"})
+    assert abs(offset_of(faults.answer({"op": "counts"}))) < 60_000
+
+
+def test_the_door_answers_lines_and_refuses_nonsense(tmp_path: Path) -> None:
+    FaultDoor(tmp_path / "faults-1", NodeFaults())
+    assert ask(tmp_path, 1, {"op": "counts"}, "faults")["errors"] == 0
+    with pytest.raises(Failure, match="unknown op"):
+        ask(tmp_path, 1, {"op": "explode"}, "faults")
+    with pytest.raises(Failure, match="not understood"):
+        ask(tmp_path, 1, {"op": "disk"}, "faults")
+
+
+def test_a_released_broker_knows_nothing_of_it() -> None:
+    for folder in ("wire", "storage", "replication", "coordinator", "node"):
+        for file in (ROOT / folder).rglob("*.py"):
+            text = file.read_text()
+            assert "node_faults" not in text and "faulty_node" not in text, file

@@ -1,0 +1,239 @@
+"""What is said about a stuck reader and about a transaction, case by case."""
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.client.cluster_view import Partition
+from oncelog.client.group_admin import GroupDescription, GroupMember
+from oncelog.client.transaction_admin import ProducerState, TransactionState
+from oncelog.deploy.inspect.explain import (
+    NO_TIMEOUT_MS,
+    GroupFacts,
+    Holder,
+    PartitionFacts,
+    explain,
+    why,
+)
+
+NOW_MS = 1_000_000
+KEY = ("orders", 0)
+PRODUCER = ProducerState(
+    producer_id=4,
+    producer_epoch=2,
+    last_sequence=9,
+    last_timestamp_ms=NOW_MS - 71_000,
+    coordinator_epoch=1,
+    first_offset=200,
+)
+ONGOING = TransactionState(
+    transactional_id="app-1",
+    coordinator=3,
+    state="Ongoing",
+    producer_id=4,
+    producer_epoch=2,
+    timeout_ms=95_000,
+    start_ms=NOW_MS - 83_000,
+    partitions=(KEY, ("orders", 1)),
+)
+PARTITION = Partition(
+    topic="orders", partition=0, leader=1, leader_epoch=5, replicas=(1, 2, 3), isr=(1, 2, 3)
+)
+CLEAN = PartitionFacts(
+    partition=PARTITION,
+    min_insync=2,
+    log_start=0,
+    last_stable=1663,
+    high_watermark=1663,
+    now_ms=NOW_MS,
+)
+
+
+def held(*holders: Holder) -> PartitionFacts:
+    return replace(CLEAN, last_stable=200, holders=holders)
+
+
+def told(explanation) -> dict[str, str]:
+    return {about: text for about, text in reversed(explanation.lines)}
+
+
+def test_where_nothing_is_open_everything_can_be_read():
+    explanation = why(CLEAN)
+    assert explanation.heading == (
+        "orders/0: nothing is open; everything up to offset 1663 can be read."
+    )
+    assert not explanation.lines
+
+
+def test_an_open_transaction_is_named_with_its_age_and_its_end():
+    explanation = why(held(Holder(PRODUCER, ONGOING)))
+    assert explanation.heading == (
+        "orders/0: readers of committed data stop at offset 200; the log goes on to 1663."
+    )
+    assert explanation.lines == (
+        (
+            "held by",
+            "app-1 (producer 4, epoch 2), open here since offset 200; last record written 71 s ago",
+        ),
+        ("coordinator", "node 3: Ongoing"),
+        (
+            "will end",
+            "in 12 s at the latest, by its timeout of 95 s: aborted, and its producer fenced by "
+            "epoch 3",
+        ),
+        ("to end it", "oncelog txn abort app-1"),
+    )
+
+
+def with_state(**changes) -> PartitionFacts:
+    return held(Holder(PRODUCER, replace(ONGOING, **changes)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "about", "words"),
+    [
+        (with_state(timeout_ms=80_000), "will end", "passed 3.0 s ago"),
+        (with_state(timeout_ms=NO_TIMEOUT_MS), "will end", "prepared, without a timeout"),
+        (with_state(timeout_ms=NO_TIMEOUT_MS), "to end it", "txn abort app-1"),
+        (with_state(state="PrepareCommit"), "missing", "the commit marker in orders/0, orders/1"),
+        (with_state(state="PrepareAbort"), "missing", "the abort marker in"),
+        (with_state(state="PrepareCommit", producer_epoch=3), "missing", "commit marker"),  # V2
+        (with_state(state="PrepareCommit"), "will end", "nothing can change the decision"),
+        # the coordinator has another transaction than the one that is open here, or none
+        (with_state(state="CompleteCommit"), "coordinator", "it hangs"),
+        (with_state(state="Empty", producer_epoch=5), "coordinator", "epoch 5"),
+        (with_state(producer_epoch=3), "coordinator", "it hangs"),
+        (with_state(state="PrepareAbort", partitions=()), "coordinator", "it hangs"),
+        (with_state(producer_id=5), "coordinator", "it hangs"),
+        (held(Holder(PRODUCER, None)), "coordinator", "none knows this producer"),
+        (
+            held(Holder(PRODUCER, None)),
+            "to end it",
+            "oncelog txn abort --partition orders/0 --producer-id 4",
+        ),
+        (held(), "held by", "has ended just now"),
+        (
+            held(Holder(PRODUCER, ONGOING), Holder(PRODUCER, None)),
+            "behind it",
+            "1 more open transactions: producer 4",
+        ),
+    ],
+)
+def test_what_holds_a_partition_and_how_it_ends(facts, about, words):
+    assert words in told(why(facts))[about]
+
+
+def test_a_partition_without_a_leader_names_who_could_be_it():
+    gone = replace(PARTITION, leader=-1, isr=(2,))
+    explanation = why(PartitionFacts(partition=gone, min_insync=2, now_ms=NOW_MS))
+    assert "has no leader" in explanation.heading
+    assert told(explanation) == {
+        "replicas": "1, 2, 3; in sync were last: 2",
+        "to do": "start one that was in sync: oncelog start 2",
+    }
+
+
+def test_too_few_replicas_in_sync_hold_everybody():
+    facts = replace(CLEAN, partition=replace(PARTITION, isr=(1,)))
+    lines = told(why(facts))
+    assert "1 in sync (1) of 2" in lines["replicas"]
+    assert lines["to do"] == "start or mend node 2, 3"
+
+
+# -- a group
+
+
+MEMBER = GroupMember("m-1", None, "client", "/127.0.0.1", (KEY,))
+GROUP = GroupDescription("g", "Stable", "consumer", "range", 2, (MEMBER,))
+
+
+def of_group(facts: PartitionFacts, **fields) -> dict[str, str]:
+    group = GroupFacts(**{"name": "g", "described": GROUP, "committed": 1000} | fields)
+    return told(why(replace(facts, group=group)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "about", "words"),
+    [
+        ({}, "group", "g has committed offset 1000: 663 offsets behind what can be read"),
+        ({"committed": 1663}, "group", "all that is committed has been read"),
+        ({"committed": None}, "group", "has committed nothing here"),
+        ({"described": None}, "group", "there is no group g"),
+        ({}, "members", "1; this partition is read by m-1 at /127.0.0.1"),
+        ({"described": replace(GROUP, members=(replace(MEMBER, partitions=()),))},
+         "members", "none of them"),
+        ({"described": replace(GROUP, members=(), state="Empty")}, "members", "nobody reads"),
+        ({"described": replace(GROUP, state="PreparingRebalance")}, "members",
+         "1; the group is PreparingRebalance"),
+        ({"is_unstable": True}, "offset", "UNSTABLE_OFFSET_COMMIT"),
+    ],
+)  # fmt: skip
+def test_how_far_a_group_is_and_why(fields, about, words):
+    assert words in of_group(CLEAN, **fields)[about]
+
+
+def test_a_reader_at_the_last_stable_offset_has_read_all_it_may():
+    lines = of_group(held(Holder(PRODUCER, ONGOING)), committed=200)
+    assert "all that is committed has been read" in lines["group"]
+    assert "app-1" in lines["held by"]
+
+
+def test_an_offset_below_the_log_is_told():
+    assert "starts anew" in of_group(replace(CLEAN, log_start=1200))["group"]
+
+
+def test_who_holds_a_groups_offset_is_explained_once():
+    offsets = ("__consumer_offsets", 3)
+    transaction = replace(ONGOING, partitions=(KEY, offsets))
+    holder = Holder(PRODUCER, transaction)
+    group = GroupFacts(
+        name="g", described=GROUP, committed=1000, is_unstable=True, holders=((offsets, holder),)
+    )
+    alone = why(replace(CLEAN, group=group)).lines
+    assert [about for about, _ in alone].count("will end") == 1
+    both = why(replace(held(holder), group=group)).lines
+    assert [about for about, _ in both].count("will end") == 1
+    assert [about for about, _ in both].count("held by") == 2
+
+
+# -- a transactional id
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "has had a transaction open for 83 s (producer 4, epoch 2)"),
+        ({"state": "PrepareCommit"}, "it is decided to commit"),
+        ({"state": "PrepareAbort"}, "it is decided to abort"),
+        ({"state": "CompleteCommit"}, "its last transaction was committed everywhere"),
+        ({"state": "CompleteAbort"}, "its last transaction was aborted everywhere"),
+        ({"state": "Empty"}, "since its session began it has ended none"),
+        ({"state": "PrepareEpochFence"}, "app-1 is PrepareEpochFence"),
+    ],
+)
+def test_every_state_of_an_id_has_a_sentence(changes, words):
+    explanation = explain(replace(ONGOING, **changes), now_ms=NOW_MS)
+    assert words in explanation.heading
+    assert told(explanation)["coordinator"] == "node 3"
+    assert "epoch below 2" in told(explanation)["fenced"]
+
+
+def test_an_open_transaction_says_where_and_when_it_wrote():
+    partitions = tuple(("orders", index) for index in range(9))
+    explanation = explain(
+        replace(ONGOING, partitions=partitions), now_ms=NOW_MS, last_write_ms=NOW_MS - 500
+    )
+    assert told(explanation)["last write"] == "0.5 s ago"
+    assert told(explanation)["partitions"].endswith("orders/5 and 3 more")
+    assert told(explain(replace(ONGOING, partitions=()), now_ms=NOW_MS))["partitions"] == (
+        "no partition yet"
+    )
+
+
+def test_markers_that_wait_for_a_leader_say_so():
+    explanation = explain(replace(ONGOING, state="PrepareCommit"), now_ms=0, leaderless=[KEY])
+    assert told(explanation)["waits for"].startswith("a leader of orders/0")
+
+
+def test_the_first_epoch_has_fenced_nobody():
+    assert "fenced" not in told(explain(replace(ONGOING, producer_epoch=0), now_ms=NOW_MS))

@@ -1,0 +1,56 @@
+"""The dump says in words what stands in a segment, and notices damage."""
+
+from oncelog.deploy.inspect.log_dump import dump_segment, segments, trailing_bytes
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.records import Record, encode_batch
+
+
+def batch(base_offset: int, count: int = 3, **options) -> bytes:
+    records = [Record(base_offset + i, 5, b"k", b"v%d" % i) for i in range(count)]
+    return encode_batch(records, base_offset=base_offset, leader_epoch=4, **options)
+
+
+def words(data: bytes) -> list[str]:
+    return [b.words() for b in dump_segment("0.log", data)]
+
+
+def test_batches_producers_and_markers_are_told():
+    marker = encode_marker(
+        ControlType.ABORT,
+        producer_id=9,
+        producer_epoch=1,
+        coordinator_epoch=6,
+        timestamp_ms=5,
+        base_offset=3,
+    )
+    first = batch(0, producer_id=9, producer_epoch=1, base_sequence=20, transactional=True)
+    told = words(first + marker)
+    assert "offsets 0-2" in told[0]
+    assert "producer 9 epoch 1" in told[0]
+    assert "sequences 20-22" in told[0]
+    assert "in a transaction" in told[0]
+    assert "ABORT marker, coordinator epoch 6" in told[1]
+
+
+def test_a_flipped_bit_is_noticed():
+    data = bytearray(batch(0))
+    data[-1] ^= 1
+    assert "BAD" in words(bytes(data))[0]
+
+
+def test_offsets_that_go_back_are_noticed():
+    assert "BAD: offset 0 after 2" in words(batch(0) + batch(0))[1]
+
+
+def test_a_torn_tail_is_counted():
+    data = batch(0) + batch(3)
+    assert trailing_bytes(data) == 0
+    assert trailing_bytes(data[:-5]) == len(batch(3)) - 5
+
+
+def test_records_are_decoded_when_asked_for(tmp_path):
+    (dumped,) = dump_segment("x", batch(7), deep=True)
+    assert [r.offset for r in dumped.records] == [7, 8, 9]
+    (tmp_path / "00000000000000000007.log").write_bytes(batch(7))
+    (tmp_path / "00000000000000000007.index").write_bytes(b"")
+    assert [f.name for f in segments(tmp_path)] == ["00000000000000000007.log"]

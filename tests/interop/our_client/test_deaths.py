@@ -1,0 +1,221 @@
+"""Our client while leaders and coordinators of ours are killed or stand still.
+
+Whatever it has told is true afterwards, each record is there once and in order, and it goes on by
+itself: no kill is fatal to a producer, and none costs a consumer its group.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from oncelog.client import Consumer, Producer, ProducerState
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.wire.errors import KafkaError
+
+from ..client_peers import PATIENCE_S, new_topic, read_to_end
+
+pytestmark = pytest.mark.cluster
+PARTITIONS = 3
+SETTINGS = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200}
+both_versions = pytest.mark.parametrize("version", [1, 2])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as running:
+        yield running
+
+
+async def aside(cluster: Cluster, *faults: Callable[[], int]) -> None:
+    """Let the faults happen one after the other, each node back before the next."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as pool:
+        for fault in faults:
+            node = await loop.run_in_executor(pool, fault)
+            await asyncio.sleep(0.3)
+            await loop.run_in_executor(pool, lambda node=node: cluster.start(node))
+
+
+def test_leaders_die_while_records_flow(cluster):
+    async def main():
+        topic = await new_topic(cluster.bootstrap, PARTITIONS)
+        async with Producer(cluster.bootstrap, linger_ms=1, **SETTINGS) as producer:
+            dying = asyncio.create_task(
+                aside(cluster, *[lambda p=p: cluster.kill(f"leader:{topic}/{p}") for p in (0, 1)])
+            )
+            sent = []
+            while not dying.done():
+                number = len(sent)
+                where = number % PARTITIONS
+                sent.append(await producer.send(topic, b"%d" % number, partition=where))
+                await asyncio.sleep(0.0005)
+            await dying
+            await asyncio.wait_for(producer.flush(), PATIENCE_S)
+            places = [delivery.result() for delivery in sent]
+            assert producer.state is ProducerState.READY
+        rows = await read_to_end(cluster.bootstrap, topic)
+        assert {(r.partition, r.offset): int(r.value) for r in rows} == {
+            (place.partition, place.offset): number for number, place in enumerate(places)
+        }
+        for partition in range(PARTITIONS):
+            numbers = [int(r.value) for r in rows if r.partition == partition]
+            assert numbers == list(range(partition, len(sent), PARTITIONS))
+
+    asyncio.run(main())
+
+
+async def transaction(producer: Producer, topic: str, number: int, offsets: bool) -> bool:
+    """Whether it was committed, in the end for certain."""
+    await producer.begin_transaction()
+    try:
+        for partition in range(PARTITIONS):
+            await producer.send(topic, b"%d" % number, partition=partition)
+        if offsets:
+            await producer.send_offsets_to_transaction({(topic, 0): number}, topic)
+        if number % 5 == 4:
+            await producer.abort_transaction()
+            return False
+        while True:
+            try:
+                await producer.commit_transaction()
+                return True
+            except KafkaError as problem:
+                assert not problem.fatal, repr(problem)
+                if problem.abortable:
+                    raise
+    except KafkaError as problem:
+        assert problem.abortable, repr(problem)
+        await producer.abort_transaction()
+        return False
+
+
+async def transactions(cluster: Cluster, version: int, *faults: Callable[[str], int]) -> None:
+    topic = await new_topic(cluster.bootstrap, PARTITIONS)
+    producer = Producer(
+        cluster.bootstrap,
+        transactional_id=topic,
+        oncelog_transaction_version_max=version,
+        linger_ms=1,
+        **SETTINGS,
+    )
+    committed: list[int] = []
+    async with producer:
+        await producer.init_transactions()
+        dying = asyncio.create_task(
+            aside(cluster, *[lambda fault=fault: fault(topic) for fault in faults])
+        )
+        number = after = 0
+        while not dying.done() or after < 5:
+            after += dying.done()
+            if await asyncio.wait_for(
+                transaction(producer, topic, number, number % 3 == 0), PATIENCE_S
+            ):
+                committed.append(number)
+            number += 1
+        await dying
+        assert producer.state is ProducerState.READY
+    assert committed and committed[-1] >= number - 2, "it went on after the faults"
+    rows = await read_to_end(cluster.bootstrap, topic)
+    for partition in range(PARTITIONS):
+        assert [int(r.value) for r in rows if r.partition == partition] == committed
+    with_offsets = [n for n in committed if n % 3 == 0]
+    async with Consumer(cluster.bootstrap, group_id=topic, **SETTINGS) as consumer:
+        found = await consumer.committed([(topic, 0)])
+        assert found[(topic, 0)].offset == with_offsets[-1]
+
+
+@both_versions
+def test_transactions_while_their_coordinator_dies(cluster, version):
+    faults = [lambda topic: cluster.kill(f"txn:{topic}")] * 2
+    asyncio.run(transactions(cluster, version, *faults))
+
+
+@both_versions
+def test_transactions_while_leaders_die(cluster, version):
+    faults = [lambda topic: cluster.kill(f"leader:{topic}/0")] * 2
+    asyncio.run(transactions(cluster, version, *faults))
+
+
+@both_versions
+def test_transactions_while_the_group_coordinator_dies(cluster, version):
+    faults = [lambda topic: cluster.kill(f"group:{topic}")]
+    asyncio.run(transactions(cluster, version, *faults))
+
+
+@both_versions
+def test_transactions_while_a_leader_stands_still(cluster, version):
+    """A request that was sent may take effect much later: V1 takes a new epoch, V2 has one."""
+
+    async def main():
+        topic = await new_topic(cluster.bootstrap, PARTITIONS)
+        async with Producer(
+            cluster.bootstrap,
+            transactional_id=topic,
+            oncelog_transaction_version_max=version,
+            linger_ms=0,
+            **{**SETTINGS, "request_timeout_ms": 1_000},
+        ) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send(topic, b"before", partition=0))
+            await producer.commit_transaction()
+            epoch = producer.identity.producer_epoch
+            loop = asyncio.get_running_loop()
+            await producer.begin_transaction()
+            await (await producer.send(topic, b"meanwhile", partition=1))
+            node = await loop.run_in_executor(None, cluster.pause, f"leader:{topic}/0")
+            try:
+                await producer.send(topic, b"meanwhile", partition=0)
+                await producer.commit_transaction()
+            finally:
+                await loop.run_in_executor(None, cluster.resume, node)
+            await producer.begin_transaction()
+            assert producer.identity.producer_epoch > epoch
+            await producer.send(topic, b"after", partition=0)
+            await producer.commit_transaction()
+        rows = await read_to_end(cluster.bootstrap, topic)
+        of_first = [r.value for r in rows if r.partition == 0]
+        assert of_first == [b"before", b"meanwhile", b"after"]
+        assert [r.value for r in rows if r.partition == 1] == [b"meanwhile"]
+
+    asyncio.run(main())
+
+
+def test_a_member_stays_in_its_group_while_its_coordinator_dies(cluster):
+    async def main():
+        topic = await new_topic(cluster.bootstrap, PARTITIONS)
+        lost: list[object] = []
+        settings = {"group_id": topic, "auto_offset_reset": "earliest", **SETTINGS}
+        async with (
+            Producer(cluster.bootstrap, linger_ms=1, **SETTINGS) as producer,
+            Consumer(cluster.bootstrap, heartbeat_interval_ms=200, **settings) as consumer,
+        ):
+            consumer.subscribe([topic], on_lost=lost.extend)
+            rows = []
+            async with asyncio.timeout(PATIENCE_S):
+                while len(consumer.assignment) < PARTITIONS:
+                    rows += await consumer.poll(100)
+            dying = asyncio.create_task(
+                aside(cluster, *[lambda: cluster.kill(f"group:{topic}")] * 2)
+            )
+            number = 0
+            while not dying.done():
+                await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+                number += 1
+                rows += await consumer.poll(10)
+                if number % 20 == 0:
+                    await consumer.commit()
+            await dying
+            await producer.flush()
+            async with asyncio.timeout(PATIENCE_S):
+                while len(rows) < number:
+                    rows += await consumer.poll(100)
+            await consumer.commit()
+            committed = await consumer.committed(consumer.assignment)
+        assert sorted(int(r.value) for r in rows) == list(range(number))
+        assert sum(each.offset for each in committed.values()) == number
+        assert not lost
+
+    asyncio.run(main())

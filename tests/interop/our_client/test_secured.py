@@ -1,0 +1,365 @@
+"""Our client and a real Apache Kafka with TLS, SASL and ACLs: who gets in, and what is said if not.
+
+One Kafka with all its listeners serves every test of this file. With ONCELOG_KAFKA=1.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.client import Admin, BlockingConsumer, BlockingProducer, Consumer, Producer
+from oncelog.client.failures import SecurityProtocolMismatch, SslAuthenticationFailed
+from oncelog.client.loop_thread import new_event_loop
+from oncelog.client.view_source import view_of
+from oncelog.deploy.cli.main import run as run_command
+from oncelog.wire.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    IllegalSaslState,
+    KafkaError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedSaslMechanism,
+)
+
+from ..kafka_peer import is_enabled
+from ..secured.certificates import KEY_PASSWORD
+from ..secured.secured_kafka import MECHANISMS, MODULE, SESSION_MS, USERS, SecuredKafka
+from ..secured.token_provider import CLIENT_SECRET
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
+    pytest.mark.xdist_group("secured kafka"),
+]
+TOPIC, GROUP, TRANSACTIONS = "orders", "billing", "payments"
+SECONDS_MAX = 8.0  # until it is said what is wrong; most of it is for a machine under load
+Values = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with SecuredKafka(tmp_path_factory.mktemp("secured")) as peer:
+        asyncio.run(prepare(peer))
+        yield peer
+
+
+async def prepare(kafka: SecuredKafka) -> None:
+    """What an administrator grants: alice all that this file's programs need, mallory nothing."""
+    async with Admin(kafka.bootstrap) as admin:
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=1)
+    await kafka.allow("alice", "topic", TOPIC, "Read", "Write")
+    await kafka.allow("alice", "group", GROUP, "Read")
+    await kafka.allow("alice", "transactional_id", TRANSACTIONS, "Write")
+
+
+def login(kafka: SecuredKafka, protocol: str, mechanism: str, user: str = "alice") -> Values:
+    """What a program of this user gives."""
+    values: Values = {"bootstrap.servers": kafka.address(protocol), "security.protocol": protocol}
+    if protocol.endswith("SSL"):
+        values["ssl.ca.location"] = str(kafka.files.ca)
+    if protocol == "SSL":
+        return {**values, "ssl.keystore.location": str(kafka.files.alice),
+                "ssl.key.password": KEY_PASSWORD}  # fmt: skip
+    values["sasl.mechanism"] = mechanism
+    if mechanism != "OAUTHBEARER":
+        return {**values, "sasl.username": user, "sasl.password": USERS[user]}
+    return {
+        **values,
+        "sasl.oauthbearer.token.endpoint.url": kafka.provider.url("token"),
+        "sasl.oauthbearer.client.credentials.client.id": user,
+        "sasl.oauthbearer.client.credentials.client.secret": CLIENT_SECRET,
+    }
+
+
+WAYS = [
+    ("SSL", ""),
+    *((p, m) for p in ("SASL_SSL", "SASL_PLAINTEXT") for m in MECHANISMS),
+]
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_every_protocol_and_mechanism_writes_and_reads(kafka, protocol, mechanism):
+    values = login(kafka, protocol, mechanism)
+    text = uuid.uuid4().hex.encode()
+
+    async def work() -> None:
+        async with Producer(values) as producer:
+            where = await (await producer.send(TOPIC, text))
+            connection = await producer.view.any_broker()
+            assert connection.features["transaction.version"] == 2
+        async with Consumer(values) as consumer:
+            consumer.assign({(TOPIC, 0): where.offset})
+            async with asyncio.timeout(20):
+                while not (rows := await consumer.poll(500)):
+                    pass
+            assert rows[0].value == text
+        async with Admin(values) as admin:
+            assert [p.partition for p in await admin.describe_topics([TOPIC])] == [0]
+
+    asyncio.run(work())
+
+
+def test_a_transaction_and_a_group_over_tls(kafka):
+    values = login(kafka, "SASL_SSL", "SCRAM-SHA-512")
+    text = uuid.uuid4().hex.encode()
+    with BlockingConsumer(
+        values, group_id=GROUP, auto_offset_reset="latest", isolation_level="read_committed"
+    ) as consumer:
+        consumer.subscribe([TOPIC])
+        found: list[bytes | None] = []
+        deadline = time.monotonic() + 20
+        while not consumer.assignment or consumer.position(TOPIC, 0) < 0:
+            assert time.monotonic() < deadline
+            consumer.poll(100)
+        with BlockingProducer(values, transactional_id=TRANSACTIONS) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(TOPIC, b"aborted")
+            producer.flush()
+            producer.abort_transaction()
+            producer.begin_transaction()
+            producer.send(TOPIC, text)
+            producer.send_offsets_to_transaction({(TOPIC, 0): 1}, GROUP)
+            producer.commit_transaction()
+        while not found and time.monotonic() < deadline:
+            found += [record.value for record in consumer.poll(500)]
+        assert found == [text]
+
+
+def test_megabytes_over_tls_arrive_as_they_went(kafka):
+    values = login(kafka, "SASL_SSL", "PLAIN")
+    sent = [bytes([i % 251]) * 100_000 for i in range(30)]
+
+    async def work() -> None:
+        async with Producer(values) as producer:
+            (first, *_) = await (await producer.send_many(TOPIC, sent))
+        async with Consumer(values) as consumer:
+            consumer.assign({(TOPIC, 0): first.first_offset})
+            found: list[bytes | None] = []
+            async with asyncio.timeout(20):
+                while len(found) < len(sent):
+                    found += [r.value for r in await consumer.poll(500)]
+        assert found == sent
+
+    for loop in (asyncio.new_event_loop, new_event_loop):
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(work())
+
+
+def test_sessions_are_renewed_and_nothing_is_lost_or_overtaken(kafka):
+    values = login(kafka, "SASL_PLAINTEXT", "SCRAM-SHA-256")
+
+    async def work() -> None:
+        async with (
+            Producer(values) as busy,
+            Producer(values) as silent,
+            Consumer(values) as consumer,
+        ):
+            first = await (await silent.send(TOPIC, b"first"))
+            consumer.assign({(TOPIC, 0): first.offset})
+            sent, found = [b"first"], list[bytes | None]()
+            until = time.monotonic() + 1.2 * SESSION_MS / 1000
+            while time.monotonic() < until:
+                sent.append(str(len(sent)).encode())
+                await (await busy.send(TOPIC, sent[-1]))
+                found += [record.value for record in await consumer.poll(0)]
+            sent.append(b"last")  # of one who said nothing for longer than its session lasts
+            await (await silent.send(TOPIC, sent[-1]))
+            async with asyncio.timeout(20):
+                while len(found) < len(sent):
+                    found += [record.value for record in await consumer.poll(200)]
+            assert found == sent
+            at = ("127.0.0.1", kafka.ports["SASL_PLAINTEXT"])
+            for view, channel in ((busy.view, ""), (silent.view, ""), (consumer.view, "fetch")):
+                session = (await view.connection_to(*at, channel))._session
+                assert session is not None and session.renewals >= 1, channel
+
+    asyncio.run(work())
+
+
+# --- what is said when something is wrong
+
+
+def failure(values: Values, call: Callable[[Admin], Any] | None = None) -> KafkaError:
+    async def work() -> None:
+        async with Admin(values, timeout_ms=60_000) as admin:
+            await (call(admin) if call else admin.describe_topics([TOPIC]))
+
+    began = time.monotonic()
+    with pytest.raises(KafkaError) as caught:
+        asyncio.run(work())
+    assert time.monotonic() - began < SECONDS_MAX
+    assert not caught.value.retriable
+    for secret in (*USERS.values(), CLIENT_SECRET, KEY_PASSWORD, "falsch"):
+        assert secret not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_or_token(kafka, mechanism):
+    wrong = {
+        "sasl.oauthbearer.client.credentials.client.secret"
+        if mechanism == "OAUTHBEARER"
+        else "sasl.password": "falsch"
+    }
+    for protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
+        problem = failure({**login(kafka, protocol, mechanism), **wrong})
+        assert isinstance(problem, SaslAuthenticationFailed)
+        assert "check sasl." in str(problem)
+
+
+@pytest.mark.parametrize("wrong", [{"audience": "others"}, {"life_s": -100}])
+def test_a_token_that_the_broker_does_not_take(kafka, wrong):
+    values = {
+        "bootstrap.servers": kafka.address("SASL_SSL"),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(kafka.files.ca),
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.provider": lambda: kafka.provider.token("alice", **wrong),
+    }
+    problem = failure(values)
+    assert isinstance(problem, SaslAuthenticationFailed)
+    assert "invalid_token" in str(problem) and "expired" in str(problem)
+
+
+def test_protocols_that_do_not_meet(kafka):
+    tls = {"security.protocol": "SSL", "ssl.ca.location": str(kafka.files.ca)}
+    alice = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": USERS["alice"]}
+    for to, values, kind, words in (
+        ("SSL", {}, SecurityProtocolMismatch, "speaks TLS, this client does not"),
+        ("SASL_SSL", {}, SecurityProtocolMismatch, "speaks TLS, this client does not"),
+        ("SASL_PLAINTEXT", {}, SecurityProtocolMismatch, "asks for SASL: set security.protocol"),
+        ("SASL_SSL", tls, SecurityProtocolMismatch, "set security.protocol to SASL_SSL"),
+        ("PLAINTEXT", tls, SecurityProtocolMismatch, "does not speak TLS"),
+        ("SASL_PLAINTEXT", {**tls, **alice, "security.protocol": "SASL_SSL"},
+         SecurityProtocolMismatch, "does not speak TLS"),
+        ("PLAINTEXT", {**alice, "security.protocol": "SASL_PLAINTEXT"}, IllegalSaslState,
+         "does not authenticate by SASL"),
+    ):  # fmt: skip
+        address = kafka.bootstrap if to == "PLAINTEXT" else kafka.address(to)
+        problem = failure({"bootstrap.servers": address, **values})
+        assert isinstance(problem, kind) and words in str(problem), (to, values)
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_certificates_that_are_not_trusted(kafka, version):
+    files, ours = kafka.files, {"ssl.enabled.protocols": version}
+    ssl_, sasl = login(kafka, "SSL", ""), login(kafka, "SASL_SSL", "PLAIN")
+    anonymous = {k: v for k, v in ssl_.items() if not k.startswith("ssl.key")}
+    for values, words in (
+        ({**sasl, "ssl.ca.location": str(files.other_ca)}, "not signed by a CA that we trust"),
+        ({**sasl, "bootstrap.servers": f"localhost:{kafka.ports['SASL_SSL']}"},
+         "that is not of localhost"),
+        (anonymous, "asks for a client certificate"),
+        ({**ssl_, "ssl.keystore.location": str(files.mallory)}, "refuses our client certificate"),
+    ):  # fmt: skip
+        problem = failure({**values, **ours})
+        assert isinstance(problem, SslAuthenticationFailed) and words in str(problem)
+
+
+def test_a_mechanism_that_is_not_offered(kafka, monkeypatch):
+    values = login(kafka, "SASL_SSL", "PLAIN")
+
+    async def work() -> None:
+        view = view_of(values)
+        monkeypatch.setattr("oncelog.client.security.exchange.PlainClient.name", "ANONYMOUS")
+        with pytest.raises(UnsupportedSaslMechanism, match="does not offer ANONYMOUS; it offers:"):
+            await view.refresh()
+        await view.close()
+
+    asyncio.run(work())
+
+
+def test_a_permission_that_is_missing_is_named(kafka):
+    alice, mallory = (login(kafka, "SASL_SSL", "SCRAM-SHA-512", u) for u in ("alice", "mallory"))
+
+    async def send(values: Values, topic: str, **keywords: Any) -> None:
+        async with Producer(values, **keywords) as producer:
+            if "transactional_id" in keywords:
+                await producer.init_transactions()
+            await (await producer.send(topic, b"value"))
+
+    async def read(values: Values, group: str) -> None:
+        async with Consumer(values, group_id=group, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe([TOPIC])
+            for _ in range(100):
+                await consumer.poll(200)
+
+    async def fetch(values: Values) -> None:
+        async with Consumer(values) as consumer:
+            consumer.assign({(TOPIC, 0): 0})
+            for _ in range(100):
+                await consumer.poll(200)
+
+    async def create(values: Values) -> None:
+        async with Admin(values) as admin:
+            await admin.create_topic("another", partitions=1, replication_factor=1)
+
+    async def work() -> None:
+        await kafka.allow("mallory", "topic", TOPIC, "Describe")
+        with pytest.raises(ClusterAuthorizationFailed, match="--operation IdempotentWrite"):
+            await send(mallory, TOPIC)
+        await kafka.allow("mallory", "topic", "own", "Write")
+        for attempt, kind, words in (
+            (send(mallory, "secret"), TopicAuthorizationFailed, "Describe on the topic secret"),
+            (send(mallory, TOPIC), TopicAuthorizationFailed,
+             f"--operation Write --topic {TOPIC}"),
+            (fetch(mallory), TopicAuthorizationFailed, f"--operation Read --topic {TOPIC}"),
+            (read(mallory, GROUP), GroupAuthorizationFailed, f"Read on the group {GROUP}"),
+            (read(alice, "other"), GroupAuthorizationFailed, "--operation Read --group other"),
+            (send(alice, TOPIC, transactional_id="other"), TransactionalIdAuthorizationFailed,
+             "--operation Write --transactional-id other"),
+            (create(alice), (TopicAuthorizationFailed, ClusterAuthorizationFailed),
+             "uthoriz"),
+        ):  # fmt: skip
+            began = time.monotonic()
+            with pytest.raises(kind) as caught:
+                await attempt
+            assert time.monotonic() - began < SECONDS_MAX, words
+            assert words in str(caught.value)
+
+    asyncio.run(work())
+
+
+# --- the command line
+
+
+def test_the_command_line_takes_a_file_of_either_kind(kafka, tmp_path: Path, capsys):
+    java = tmp_path / "java.properties"
+    java.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nacks=all\n"
+        f"sasl.jaas.config={MODULE}.scram.ScramLoginModule required \\\n"
+        f'   username="alice" password="{USERS["alice"]}";\n'
+        f"ssl.truststore.type=PEM\nssl.truststore.location={kafka.files.ca}\n"
+    )
+    librdkafka = tmp_path / "librdkafka.properties"
+    librdkafka.write_text(
+        f"bootstrap.servers={kafka.address('SASL_SSL')}\nsecurity.protocol=sasl_ssl\n"
+        f"sasl.mechanisms=PLAIN\nsasl.username=alice\nsasl.password={USERS['alice']}\n"
+        f"ssl.ca.location={kafka.files.ca}\n"
+    )
+    at = ["--bootstrap", kafka.address("SASL_SSL")]
+    assert run_command(["topic", "list", *at, "--command-config", str(java)]) == 0
+    printed = capsys.readouterr()
+    assert TOPIC in printed.out and "not used here: acks" in printed.err
+    config = ["--command-config", str(librdkafka)]
+    assert run_command(["consume", TOPIC, "--max", "1", *config]) == 0
+    assert run_command(["group", "list", *config]) == 0
+    capsys.readouterr()
+
+    librdkafka.write_text(librdkafka.read_text().replace(USERS["alice"], "falsch"))
+    assert run_command(["topic", "list", *config]) == 1
+    printed = capsys.readouterr()
+    assert (
+        "refused user alice by PLAIN" in printed.err and "falsch" not in printed.err + printed.out
+    )
+    java.write_text(java.read_text().replace(str(kafka.files.ca), str(tmp_path / "none.pem")))
+    assert run_command(["topic", "list", *at, "--command-config", str(java)]) == 2
+    assert "none.pem cannot be read" in capsys.readouterr().err

@@ -1,0 +1,243 @@
+"""Raw requests of transactional producers to a cluster of any number of nodes."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import local
+from typing import Any, NamedTuple
+
+from oncelog.coordinator.sharding import shard_for
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from oncelog.wire.records import Record, encode_batch
+
+from ..raw_peer import CLOSED, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE, RawPeer
+
+FIND_COORDINATOR, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSET_COMMIT = 10, 24, 25, 26, 28
+DESCRIBE_TRANSACTIONS = 65
+CALM, HELD = "calm", "held"  # topics: markers are written to the one, not to the other
+KNOWN_GROUP, NEW_GROUP = "group-a", "group-b"  # in unlike partitions of __consumer_offsets
+LONG_MS, SHORT_MS = 900_000, 2_000
+PATIENCE_S = 30.0
+TRANSIENT = {14, 15, 16, 51}
+
+
+class Held(NamedTuple):
+    """What the coordinator holds for a transactional id."""
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+    partitions: int
+
+
+@dataclass
+class TransactionalRequests:
+    """A cluster with topics CALM (2 partitions) and HELD (1); use from any number of threads.
+
+    shards, offset_partitions: the counts of the cluster's two coordinators.
+    """
+
+    nodes: Mapping[int, tuple[str, int]]
+    shards: int = 4
+    offset_partitions: int = 4
+    _own: local = field(default_factory=local)
+    _peers: list[RawPeer] = field(default_factory=list)
+    _found: dict[tuple[int, int], int] = field(default_factory=dict)
+    _leaders: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        places = {shard_for(name, self.offset_partitions) for name in (KNOWN_GROUP, NEW_GROUP)}
+        assert len(places) == 2
+
+    # --- ways
+
+    def peer(self, node: int) -> RawPeer:
+        """This thread's connection to a node."""
+        peers = self._own.__dict__.setdefault("peers", {})
+        if node not in peers:
+            peers[node] = RawPeer(f"node {node}", self.nodes[node])
+            self._peers.append(peers[node])
+        return peers[node]
+
+    def close(self) -> None:
+        """End the connections of all threads."""
+        for peer in self._peers:
+            peer.close()
+
+    def forget(self) -> None:
+        """Look coordinators and leaders up again."""
+        self._found.clear()
+        self._leaders.clear()
+
+    def _coordinator(self, kind: int, key: str) -> RawPeer:
+        place = kind, shard_for(key, self.shards if kind else self.offset_partitions)
+        deadline = time.monotonic() + PATIENCE_S
+        while place not in self._found:
+            values = {"key_type": kind, "coordinator_keys": [key]}
+            answer = self.peer(min(self.nodes)).ask_raw(FIND_COORDINATOR, 4, values)
+            (found,) = answer.coordinators
+            if found.error_code == 0:
+                self._found[place] = found.node_id
+            else:
+                assert time.monotonic() < deadline, f"no coordinator: {found.error_code}"
+                time.sleep(0.05)
+        return self.peer(self._found[place])
+
+    def leader(self, topic: str, index: int) -> RawPeer:
+        """The node that leads a partition."""
+        if (topic, index) not in self._leaders:
+            values = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+            (found,) = self.peer(min(self.nodes)).ask_raw(METADATA, 12, values).topics
+            for row in found.partitions:
+                self._leaders[topic, row.partition_index] = row.leader_id
+        return self.peer(self._leaders[topic, index])
+
+    def warm(self, group: str) -> None:
+        """Wait until the coordinator of a group is there and has loaded its partition."""
+        deadline = time.monotonic() + PATIENCE_S
+        while error_of(self.commit_offset("warm", 0, (0, 0), group)) in TRANSIENT:
+            assert time.monotonic() < deadline, f"the coordinator of {group} does not load"
+            self.forget()
+            time.sleep(0.05)
+
+    # --- requests; each returns (error code, message)
+
+    def init(
+        self, name: str, version: int = 5, identity: tuple[int, int] = (-1, -1),
+        timeout_ms: int = LONG_MS,
+    ) -> Any:  # fmt: skip
+        values = {
+            "transactional_id": name,
+            "transaction_timeout": timeout_ms,
+            "producer_id": identity[0],
+            "producer_epoch": identity[1],
+        }
+        return self._coordinator(1, name).ask_raw(INIT_PRODUCER_ID, version, values)
+
+    def add_partitions(
+        self, name: str, version: int, identity: tuple[int, int], *wanted: tuple[str, int]
+    ) -> Any:
+        values = {
+            "v3_and_below_transactional_id": name,
+            "v3_and_below_producer_id": identity[0],
+            "v3_and_below_producer_epoch": identity[1],
+            "v3_and_below_topics": [{"name": t, "partitions": [p]} for t, p in wanted],
+        }
+        return self._coordinator(1, name).ask_raw(ADD_PARTITIONS, version, values)
+
+    def add_offsets(self, name: str, version: int, identity: tuple[int, int], group: str) -> Any:
+        values = _identified(name, identity) | {"group_id": group}
+        return self._coordinator(1, name).ask_raw(ADD_OFFSETS, version, values)
+
+    def commit_offset(self, name: str, version: int, identity: tuple[int, int], group: str) -> Any:
+        part = {
+            "partition_index": 0,
+            "committed_offset": 5,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        values = _identified(name, identity) | {
+            "group_id": group,
+            "topics": [{"name": CALM, "partitions": [part]}],
+        }
+        return self._coordinator(0, group).ask_raw(OFFSET_COMMIT, version, values)
+
+    def end(self, name: str, version: int, identity: tuple[int, int], is_commit: bool) -> Any:
+        values = _identified(name, identity) | {"committed": is_commit}
+        return self._coordinator(1, name).ask_raw(END, version, values)
+
+    def produce(
+        self, name: str, version: int, identity: tuple[int, int], place: tuple[str, int],
+        sequence: int, value: bytes = b"v",
+    ) -> Any:  # fmt: skip
+        records = encode_batch(
+            [Record(0, int(time.time() * 1000), b"k", value)],
+            transactional=True, producer_id=identity[0], producer_epoch=identity[1],
+            base_sequence=sequence,
+        )  # fmt: skip
+        topic, index = place
+        wanted = ProduceTopic(topic, None, [ProducePartition(index, records)])
+        request = ProduceRequest(name, -1, 5000, [wanted])
+        return self.leader(*place).ask_raw(PRODUCE, version, request)
+
+    def held(self, name: str) -> Held | None:
+        """What the coordinator holds now."""
+        values = {"transactional_ids": [name]}
+        answer = self._coordinator(1, name).ask_raw(DESCRIBE_TRANSACTIONS, 0, values)
+        (found,) = answer.transaction_states
+        if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            return None
+        assert found.error_code == 0, f"{name}: cannot be described: {found.error_code}"
+        return Held(
+            found.transaction_state,
+            found.producer_id,
+            found.producer_epoch,
+            sum(len(topic.partitions) for topic in found.topics),
+        )
+
+    def insist(self, ask: Callable[[], Any]) -> Any:
+        """Ask until the answer is success; anything that time does not mend fails.
+
+        A coordinator closes connections that are older than its election; it may come in between.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            answer = ask()
+            if answer == CLOSED:
+                error, problem = None, answer
+            else:
+                assert not isinstance(answer, str), answer
+                error = error_of(answer)
+                if error == 0:
+                    return answer
+                problem = ErrorCode(error).name
+                assert error in TRANSIENT, f"in the preparation: {problem}"
+            assert time.monotonic() < deadline, f"for {PATIENCE_S} s: {problem}"
+            if error != ErrorCode.CONCURRENT_TRANSACTIONS:
+                self.forget()
+            time.sleep(0.005)
+
+    def wait_for_markers(self) -> None:
+        """Until no transaction is open in CALM and in __consumer_offsets."""
+        places = [(CALM, 0), (CALM, 1)]
+        for group in (KNOWN_GROUP, NEW_GROUP):
+            places.append(("__consumer_offsets", shard_for(group, self.offset_partitions)))
+        deadline = time.monotonic() + PATIENCE_S
+        for place in places:
+            while self._end_of(place, 0) != self._end_of(place, 1):
+                assert time.monotonic() < deadline, f"{place}: a transaction stays open"
+                time.sleep(0.02)
+
+    def _end_of(self, place: tuple[str, int], isolation: int) -> int:
+        part = {"partition_index": place[1], "timestamp": -1}
+        topics = [{"name": place[0], "partitions": [part]}]
+        values = {"replica_id": -1, "isolation_level": isolation, "topics": topics}
+        (topic,) = self.leader(*place).ask_raw(LIST_OFFSETS, 5, values).topics
+        (row,) = topic.partitions
+        assert row.error_code == 0, f"{place}: error {row.error_code}"
+        return row.offset
+
+
+def _identified(name: str, identity: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "transactional_id": name,
+        "producer_id": identity[0],
+        "producer_epoch": identity[1],
+    }
+
+
+def error_of(message: Any) -> int:
+    """The one error code that an answer to these requests holds."""
+    while True:
+        for name in ("error_code", "partition_error_code"):
+            if hasattr(message, name):
+                return int(getattr(message, name))
+        for name in (
+            "results_by_topic_v3_and_below", "results_by_partition", "topics", "partitions",
+        ):  # fmt: skip
+            if hasattr(message, name):
+                message = max(getattr(message, name), key=error_of)
+                break
+        else:
+            raise TypeError(f"no error code in {message}")

@@ -1,0 +1,115 @@
+"""One Apache Kafka with a listener for each security.protocol, every mechanism, and ACLs.
+
+The plain listener is the administrator's: whoever comes there is a super user. Certificates are
+made here; tokens come from a small provider, whose keys Kafka fetches over HTTP.
+"""
+
+from pathlib import Path
+
+from oncelog.client.connection import Connection
+from oncelog.wire.messages import control
+
+from ..kafka_peer import KafkaPeer, free_ports
+from .certificates import Certificates
+from .token_provider import TokenProvider
+
+USERS = {"alice": "alice-geheim", "mallory": "mallory-geheim"}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SESSION_MS = 2_000  # of SCRAM-SHA-256 in plain text: KIP-368
+MODULE = "org.apache.kafka.common.security"
+CREATE_ACLS = 30
+RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional_id": 5}
+OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8}
+ALLOW, LITERAL = 3, 3
+
+
+class SecuredKafka(KafkaPeer):
+    """See the top of the file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = Certificates(folder / "certificates")
+        self.provider = TokenProvider()
+        names = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        urls = f"{self.provider.url('jwks')},{self.provider.url('token')}"
+        scram = [
+            option
+            for user, password in USERS.items()
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+            for option in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+        ]
+        super().__init__(
+            folder,
+            flags=(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}",),
+            format_options=scram,
+            **self._settings_of(),
+        )
+
+    def more_listeners(self) -> dict[str, int]:
+        """One for each protocol."""
+        return self.ports
+
+    def address(self, protocol: str) -> str:
+        """The bootstrap line of a listener."""
+        return f"127.0.0.1:{self.ports[protocol]}"
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.provider.close()
+
+    def _settings_of(self) -> dict[str, str]:
+        settings = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.files.server),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.files.ca),
+            "listener.name.ssl.ssl.client.auth": "required",
+            "ssl.principal.mapping.rules": r"RULE:^.*CN=([^,]+).*$/$1/,DEFAULT",
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "sasl.oauthbearer.jwks.endpoint.url": self.provider.url("jwks"),
+            "sasl.oauthbearer.expected.audience": "kafka",
+            "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+        users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+        for listener in ("sasl_ssl", "sasl_plaintext"):
+            prefix = f"listener.name.{listener}"
+            settings |= {
+                f"{prefix}.plain.sasl.jaas.config":
+                    f"{MODULE}.plain.PlainLoginModule required {users};",
+                f"{prefix}.scram-sha-256.sasl.jaas.config":
+                    f"{MODULE}.scram.ScramLoginModule required;",
+                f"{prefix}.scram-sha-512.sasl.jaas.config":
+                    f"{MODULE}.scram.ScramLoginModule required;",
+                f"{prefix}.oauthbearer.sasl.jaas.config":
+                    f"{MODULE}.oauthbearer.OAuthBearerLoginModule required;",
+                f"{prefix}.oauthbearer.sasl.server.callback.handler.class":
+                    f"{MODULE}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+            }  # fmt: skip
+        return settings
+
+    async def allow(self, user: str, kind: str, name: str, *operations: str) -> None:
+        """Grant operations on one resource."""
+        host, port = self.bootstrap.split(":")
+        connection = await Connection.open(host, int(port))
+        creations = [
+            {
+                "resource_type": RESOURCES[kind],
+                "resource_name": name,
+                "resource_pattern_type": LITERAL,
+                "principal": f"User:{user}",
+                "host": "*",
+                "operation": OPERATIONS[operation],
+                "permission_type": ALLOW,
+            }
+            for operation in operations
+        ]
+        request = {"creations": creations}
+        control.check_names(CREATE_ACLS, "request", request)
+        body = control.encode_request(CREATE_ACLS, 3, request)
+        answer = control.decode_response(
+            CREATE_ACLS, 3, await connection.send(CREATE_ACLS, 3, [body])
+        )
+        assert [r.error_code for r in answer.results] == [0] * len(creations), answer
+        connection.close()

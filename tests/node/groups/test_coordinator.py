@@ -1,0 +1,532 @@
+"""The group coordinator on a real log: what is told waits for the replicas, and survives them."""
+
+import asyncio
+import gc
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.groups.records import (
+    OffsetValue,
+    encode_group_key,
+    encode_offset_key,
+    encode_offset_value,
+)
+from oncelog.coordinator.metadata.cluster_model import Changes
+from oncelog.node.groups.removal import OffsetExpiry, forget_deleted_topics
+from oncelog.node.groups.shard import GroupShard, ShardState
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    NotCoordinator,
+)
+from oncelog.wire.record_batch import decode_header
+from oncelog.wire.records import Record, encode_batch
+
+from ..coordinating_broker import CoordinatingBroker, until
+
+COMMIT, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 8, 11, 12, 13, 14, 15, 16, 42
+PROTOCOLS = [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}]
+
+
+def joining(member_id: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": member_id,
+        "protocol_type": "consumer",
+        "protocols": PROTOCOLS,
+    } | more
+
+
+async def member_of(broker: CoordinatingBroker, version: int = 9, **more: Any) -> Any:
+    """The answer to the JoinGroup of the first member of a group."""
+    first = await broker.ask(JOIN, version, joining(**more))
+    if version < 4 or "group_instance_id" in more:
+        return first
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    return await broker.ask(JOIN, version, joining(first.member_id, **more))
+
+
+def syncing(joined: Any, assignment: bytes = b"all") -> dict[str, Any]:
+    return {
+        "group_id": "g",
+        "generation_id": joined.generation_id,
+        "member_id": joined.member_id,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [{"member_id": joined.member_id, "assignment": assignment}],
+    }
+
+
+async def stable(broker: CoordinatingBroker) -> Any:
+    joined = await member_of(broker)
+    assert joined.error_code == 0
+    assert (await broker.ask(SYNC, 3, syncing(joined))).error_code == 0
+    return joined
+
+
+def offset(value: int, group: str = "g", topic: str = "t", at_ms: int = 1) -> Record:
+    key = encode_offset_key(group, topic, 0)
+    return Record(0, at_ms, key, encode_offset_value(OffsetValue(value, -1, "", at_ms)))
+
+
+def committed(broker: CoordinatingBroker, group: str = "g", topic: str = "t") -> int | None:
+    value = broker.shard.offsets.fetch(group, topic, 0)
+    return None if value is None else value.offset
+
+
+def test_without_the_topic_there_is_no_coordinator(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path, topic=False)
+        with pytest.raises(CoordinatorNotAvailable):
+            broker.groups.shard_for("g")
+        answer = await broker.ask(HEARTBEAT, 4, {"group_id": "g", "member_id": "m"})
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_a_group_lives_and_dies_in_every_version(tmp_path: Path, version: int) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead()
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        joined = await member_of(broker, version)
+        assert joined.error_code == 0
+        assert joined.leader == joined.member_id
+        assert joined.members[0].metadata == PROTOCOLS[0]["metadata"]
+        synced = await broker.ask(SYNC, min(version, 5), syncing(joined))
+        assert (synced.error_code, bytes(synced.assignment)) == (0, b"all")
+        beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+        assert (await broker.ask(HEARTBEAT, min(version, 4), beat)).error_code == 0
+        if version < 3:
+            left = await broker.ask(
+                LEAVE, version, {"group_id": "g", "member_id": joined.member_id}
+            )
+        else:
+            members = [{"member_id": joined.member_id}, {"member_id": "stranger"}]
+            left = await broker.ask(LEAVE, min(version, 5), {"group_id": "g", "members": members})
+            errors = [member.error_code for member in left.members]
+            assert errors == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+        assert left.error_code == 0
+        (group,) = (await broker.ask(LIST, 5, {})).groups
+        assert (group.group_id, group.group_state) == ("g", "Empty")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        (joining(group_id=""), ErrorCode.INVALID_GROUP_ID),
+        (joining(session_timeout=1), ErrorCode.INVALID_SESSION_TIMEOUT),
+        (joining(session_timeout=1_800_001), ErrorCode.INVALID_SESSION_TIMEOUT),
+        (joining("m"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (joining(protocols=[]), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (
+            joining(protocols=[{"name": "range", "metadata": bytes(1 << 20) + b"x"}]),
+            ErrorCode.INVALID_REQUEST,
+        ),
+    ],
+)
+def test_a_join_that_cannot_be(tmp_path: Path, values: dict[str, Any], error: int) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead()
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        answer = await broker.ask(JOIN, 9, values)
+        assert answer.error_code == error
+        assert not any(group.members for group in broker.shard.groups.values())
+
+    asyncio.run(story())
+
+
+def test_an_assignment_is_told_when_the_replicas_have_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead(replicas=(1, 2))
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        joined = await member_of(broker)
+        answer = broker.send(SYNC, 5, syncing(joined))
+        await asyncio.sleep(0.01)
+        assert not answer.is_there
+        broker.replicate()
+        assert (await answer.value()).error_code == 0
+
+    asyncio.run(story())
+
+
+def test_who_waits_hears_when_another_broker_leads(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead(replicas=(1, 2))
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        joined = await member_of(broker)
+        answer = broker.send(SYNC, 5, syncing(joined))
+        commit = asyncio.ensure_future(
+            broker.groups.append(broker.shard, encode_batch([offset(5)]))
+        )
+        await asyncio.sleep(0)
+        broker.resign()
+        assert (await answer.value()).error_code == ErrorCode.NOT_COORDINATOR
+        with pytest.raises(NotCoordinator):
+            await commit
+        with pytest.raises(NotCoordinator):
+            broker.groups.shard_for("g")
+        left = await broker.ask(LIST, 5, {})
+        assert (left.error_code, list(left.groups)) == (0, [])
+
+    asyncio.run(story())
+
+
+def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: Path) -> None:
+    """Brokers make no full collection: a cycle would keep all its groups and offsets for ever."""
+
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead(replicas=(1, 2))
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        commit = {
+            "group_id": "g",
+            "topics": [
+                {
+                    "name": "__consumer_offsets",
+                    "partitions": [{"partition_index": 0, "committed_offset": 5}],
+                }
+            ],
+        }
+        answers = [broker.send(COMMIT, 7, commit) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        gc.collect()
+        gc.disable()
+        try:
+            broker.resign()
+            for answer in answers:
+                (topic,) = (await answer.value()).topics
+                assert topic.partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+            await asyncio.sleep(0)
+            assert not [one for one in gc.get_objects() if isinstance(one, GroupShard)]
+        finally:
+            gc.enable()
+
+    asyncio.run(story())
+
+
+def test_a_broker_that_goes_down_answers_who_waits(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path, group_initial_rebalance_delay_ms="60000")
+        broker.lead()
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        waiting = broker.send(JOIN, 3, joining())
+        assert not waiting.is_there
+        broker.groups.stop()
+        assert (await waiting.value()).error_code == ErrorCode.NOT_COORDINATOR
+        answer = await broker.ask(JOIN, 3, joining())
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    asyncio.run(story())
+
+
+class TestLoading:
+    def test_the_next_coordinator_has_groups_and_offsets(self, tmp_path: Path) -> None:
+        async def story() -> None:
+            before = CoordinatingBroker(tmp_path / "a")
+            before.lead()
+            await until(lambda: before.groups.shards[0].state is ShardState.SERVING)
+            joined = await stable(before)
+            await before.groups.append(before.shard, encode_batch([offset(5)]))
+            pending = encode_batch(
+                [offset(9, topic="u")], transactional=True, producer_id=7, producer_epoch=0
+            )
+            guard = before.hosted.log.producer_state.begin_verification(7, 0, -1, now_ms=1)
+            await before.groups.append(before.shard, pending, guard=guard)
+            await before.groups.append(before.shard, encode_batch([offset(3, group="simple")]))
+            shutil.copytree(tmp_path / "a", tmp_path / "b")
+            after = CoordinatingBroker(tmp_path / "b")
+            after.lead(epoch=2)
+            await until(lambda: after.groups.shards[0].state is ShardState.SERVING)
+            beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+            assert (await after.ask(HEARTBEAT, 4, beat)).error_code == 0
+            synced = await after.ask(SYNC, 5, syncing(joined))
+            assert bytes(synced.assignment) == b"all"
+            assert committed(after) == 5
+            assert committed(after, "simple") == 3
+            assert committed(after, topic="u") is None
+            assert after.shard.offsets.is_unstable("g", "u", 0)
+            marker = memoryview(
+                bytearray(
+                    encode_marker(
+                        ControlType.COMMIT,
+                        producer_id=7,
+                        producer_epoch=0,
+                        coordinator_epoch=1,
+                        timestamp_ms=1,
+                    )
+                )
+            )
+            after.replicas.append(after.hosted, marker, decode_header(marker), -1)
+            await until(lambda: committed(after, topic="u") == 9)
+            listed = await after.ask(LIST, 5, {})
+            assert {group.group_id for group in listed.groups} == {"g", "simple"}
+
+        asyncio.run(story())
+
+    def test_nothing_is_told_before_all_that_was_acknowledged_is_known(
+        self, tmp_path: Path
+    ) -> None:
+        """The leader before may have acknowledged what our high watermark does not cover yet."""
+
+        async def story() -> None:
+            before = CoordinatingBroker(tmp_path / "a")
+            before.lead()
+            await until(lambda: before.groups.shards[0].state is ShardState.SERVING)
+            await before.groups.append(before.shard, encode_batch([offset(5)]))
+            shutil.copytree(tmp_path / "a", tmp_path / "b")
+            after = CoordinatingBroker(tmp_path / "b")
+            after.lead(replicas=(1, 2), epoch=2)
+            await asyncio.sleep(0.02)
+            with pytest.raises(CoordinatorLoadInProgress):
+                after.groups.shard_for("g")
+            beat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+            assert (await after.ask(HEARTBEAT, 4, beat)).error_code == 0
+            for api_key, values in ((JOIN, joining()), (LIST, {})):
+                answer = await after.ask(api_key, 5, values)
+                assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            after.replicate()
+            await until(lambda: after.groups.shards[0].state is ShardState.SERVING)
+            assert committed(after) == 5
+
+        asyncio.run(story())
+
+    def test_a_long_log_is_loaded_in_slices(self, tmp_path: Path) -> None:
+        async def story() -> None:
+            before = CoordinatingBroker(tmp_path / "a")
+            before.lead()
+            await until(lambda: before.groups.shards[0].state is ShardState.SERVING)
+            shard = before.shard
+            for number in range(100):
+                records = [offset(number, topic=f"t{i}")._replace(offset=i) for i in range(100)]
+                before.groups.append_now(shard, encode_batch(records))
+            size_bytes = before.hosted.log.size_bytes
+            shutil.copytree(tmp_path / "a", tmp_path / "b")
+            after = CoordinatingBroker(tmp_path / "b")
+            after.lead(epoch=2)
+            turns = 0
+            while after.groups.shards[0].state is ShardState.LOADING:
+                await asyncio.sleep(0)
+                turns += 1
+            assert turns >= size_bytes / (64 * 1024) - 1
+            assert committed(after, topic="t99") == 99
+
+        asyncio.run(story())
+
+    def test_broken_records_do_not_keep_the_others_away(self, tmp_path: Path) -> None:
+        async def story() -> None:
+            before = CoordinatingBroker(tmp_path / "a")
+            before.lead()
+            await until(lambda: before.groups.shards[0].state is ShardState.SERVING)
+            await stable(before)
+            bad = [
+                Record(0, 1, encode_group_key("bad"), b"\0\x63"),
+                Record(1, 1, b"\0\2\0\x50", b"x"),
+                Record(2, 1, None, b"x"),
+                Record(3, 1, b"\0\x30", b"of another protocol"),
+            ]
+            await before.groups.append(before.shard, encode_batch(bad))
+            shutil.copytree(tmp_path / "a", tmp_path / "b")
+            after = CoordinatingBroker(tmp_path / "b")
+            after.lead(epoch=2)
+            await until(lambda: after.groups.shards[0].state is ShardState.SERVING)
+            assert list(after.shard.groups) == ["g"]
+
+        asyncio.run(story())
+
+
+class TestReplicasThatDoNotConfirm:
+    def test_a_commit_is_refused_and_still_counts_when_it_is_committed_later(
+        self, tmp_path: Path
+    ) -> None:
+        async def story() -> None:
+            broker = CoordinatingBroker(tmp_path, offsets_commit_timeout_ms="30")
+            broker.lead(replicas=(1, 2))
+            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+            with pytest.raises(CoordinatorNotAvailable):
+                await broker.groups.append(broker.shard, encode_batch([offset(5)]))
+            assert committed(broker) is None
+            broker.replicate()
+            await until(lambda: committed(broker) == 5)
+
+        asyncio.run(story())
+
+    def test_a_groups_record_makes_the_shard_load_anew(self, tmp_path: Path) -> None:
+        async def story() -> None:
+            broker = CoordinatingBroker(tmp_path, offsets_commit_timeout_ms="30")
+            broker.lead(replicas=(1, 2))
+            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+            joined = await member_of(broker)
+            synced = await broker.ask(SYNC, 5, syncing(joined))
+            assert synced.error_code == ErrorCode.NOT_COORDINATOR
+            await asyncio.sleep(0.02)  # however long they take
+            with pytest.raises(CoordinatorLoadInProgress):
+                broker.groups.shard_for("g")
+            broker.replicate()
+            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+            again = await broker.ask(SYNC, 5, syncing(joined))
+            assert (again.error_code, bytes(again.assignment)) == (0, b"all")
+
+        asyncio.run(story())
+
+    def test_too_few_of_them_refuse_before_anything_is_written(self, tmp_path: Path) -> None:
+        async def story() -> None:
+            broker = CoordinatingBroker(tmp_path)
+            broker.lead(replicas=(1, 2), isr=(1,), min_insync_replicas=2)
+            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+            joined = await member_of(broker)
+            synced = await broker.ask(SYNC, 5, syncing(joined))
+            assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert broker.hosted.log.log_end_offset == 0
+
+        asyncio.run(story())
+
+    def test_a_stable_read_waits_for_what_is_on_its_way(self, tmp_path: Path) -> None:
+        async def story() -> None:
+            broker = CoordinatingBroker(tmp_path)
+            broker.lead(replicas=(1, 2))
+            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+            broker.groups.append_now(broker.shard, encode_batch([offset(5)]))
+            waiting = asyncio.ensure_future(broker.groups.until_settled(broker.shard))
+            await asyncio.sleep(0.01)
+            assert not waiting.done()
+            broker.replicate()
+            await waiting
+            assert committed(broker) == 5
+
+        asyncio.run(story())
+
+
+def test_a_record_that_no_batch_can_hold_ends_the_rebalance(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead()
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        joined = await member_of(broker)
+        synced = await broker.ask(SYNC, 5, syncing(joined, bytes(2 << 20)))
+        assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    asyncio.run(story())
+
+
+class TestRemoval:
+    def test_an_empty_group_is_deleted_with_its_offsets(self, tmp_path: Path) -> None:
+        async def story() -> None:
+            broker = CoordinatingBroker(tmp_path)
+            broker.lead()
+            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+            joined = await stable(broker)
+            await broker.groups.append(broker.shard, encode_batch([offset(5)]))
+            await broker.groups.append(broker.shard, encode_batch([offset(3, group="simple")]))
+            names = {"groups_names": ["g", "simple", "none", "g"]}
+            results = (await broker.ask(DELETE, 2, names)).results
+            assert [(r.group_id, r.error_code) for r in results] == [
+                ("g", ErrorCode.NON_EMPTY_GROUP),
+                ("simple", 0),
+                ("none", ErrorCode.GROUP_ID_NOT_FOUND),
+            ]
+            await broker.ask(
+                LEAVE, 3, {"group_id": "g", "members": [{"member_id": joined.member_id}]}
+            )
+            results = (await broker.ask(DELETE, 2, {"groups_names": ["g"]})).results
+            assert results[0].error_code == 0
+            assert committed(broker) is None
+            assert not broker.shard.groups
+
+        asyncio.run(story())
+
+    @pytest.mark.parametrize("is_member_there", [True, False])
+    def test_offsets_expire_and_then_the_group(self, tmp_path: Path, is_member_there: bool) -> None:
+        async def story() -> None:
+            broker = CoordinatingBroker(tmp_path)
+            broker.lead()
+            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+            joined = await stable(broker)
+            for topic in ("t", "unread"):
+                await broker.groups.append(
+                    broker.shard, encode_batch([offset(5, topic=topic, at_ms=1)])
+                )
+            if not is_member_there:
+                left = {"group_id": "g", "members": [{"member_id": joined.member_id}]}
+                await broker.ask(LEAVE, 3, left)
+                await asyncio.sleep(0.005)
+            expiry = OffsetExpiry(broker.groups, retention_ms=1, interval_ms=1_000_000)
+            await expiry.look_at(broker.shard)
+            assert committed(broker) == (5 if is_member_there else None)
+            assert committed(broker, topic="unread") is None
+            assert list(broker.shard.groups) == (["g"] if is_member_there else [])
+            await expiry.stop()
+
+        asyncio.run(story())
+
+    def test_offsets_of_a_deleted_topic_go(self, tmp_path: Path) -> None:
+        async def story() -> None:
+            broker = CoordinatingBroker(tmp_path)
+            broker.lead()
+            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+            for topic in ("t", "u"):
+                await broker.groups.append(broker.shard, encode_batch([offset(5, topic=topic)]))
+            changes = Changes(topics_deleted=[("t", bytes(15) + b"t")])
+            forget_deleted_topics(broker.groups, changes)
+            await until(lambda: committed(broker) is None)
+            assert committed(broker, topic="u") == 5
+
+        asyncio.run(story())
+
+
+def test_groups_are_described_and_listed_by_version_and_filter(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead()
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        joined = await stable(broker)
+        for version in range(7):
+            group, none = (await broker.ask(DESCRIBE, version, {"groups": ["g", "none"]})).groups
+            assert (group.group_state, group.protocol_type) == ("Stable", "consumer")
+            assert group.protocol_data == "range"
+            (member,) = group.members
+            assert (member.member_id, member.client_host) == (joined.member_id, "/127.0.0.1")
+            assert bytes(member.member_assignment) == b"all"
+            error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
+            assert (none.error_code, none.group_state) == (error, "Dead")
+
+        async def listed(**filters: Any) -> list[str]:
+            answer = await broker.ask(LIST, 5, filters)
+            assert answer.error_code == 0
+            return [group.group_id for group in answer.groups]
+
+        assert await listed() == ["g"]
+        assert await listed(states_filter=["stable"]) == ["g"]
+        assert await listed(states_filter=["Empty", "Dead"]) == []
+        assert await listed(types_filter=["Classic"]) == ["g"]
+        assert await listed(types_filter=["consumer"]) == []
+        assert len((await broker.ask(LIST, 0, {})).groups) == 1
+
+    asyncio.run(story())
+
+
+def test_a_member_whose_client_is_gone_is_dropped_in_real_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = CoordinatingBroker(tmp_path)
+        broker.lead()
+        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+        joined = await member_of(broker, session_timeout=60)
+        await broker.ask(SYNC, 5, syncing(joined))
+        await until(lambda: broker.shard.groups["g"].state.value == "Empty")
+        assert broker.shard.groups["g"].generation == 2
+
+    asyncio.run(story())

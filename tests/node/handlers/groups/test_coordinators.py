@@ -1,0 +1,137 @@
+"""FindCoordinator, for groups and for transactional ids."""
+
+import asyncio
+
+import pytest
+
+from oncelog.coordinator.metadata.commands import FenceBroker
+from oncelog.coordinator.sharding import shard_for
+from oncelog.wire.errors import ErrorCode, RequestTimedOut
+
+from ...fake_broker import FakeBroker
+
+FIND = 10
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+OFFSETS_TOPIC = "__consumer_offsets"
+NOBODY = (-1, "", -1)
+
+
+class Transactions:
+    def __init__(self, leaders: dict[str, int]) -> None:
+        self.leaders = leaders
+
+    def leader_of(self, transactional_id: str) -> int | None:
+        return self.leaders.get(transactional_id)
+
+
+def find(
+    broker: FakeBroker, version: int, *keys: str, key_type: int = GROUP
+) -> list[tuple[int, tuple]]:
+    """(error, (node, host, port)) of each key."""
+    question = {"key": keys[0], "key_type": key_type, "coordinator_keys": list(keys)}
+    answer = broker.ask(FIND, version, question)
+    if version < 4:
+        return [(answer.error_code, (answer.node_id, answer.host, answer.port))]
+    assert tuple(each.key for each in answer.coordinators) == keys
+    return [(each.error_code, (each.node_id, each.host, each.port)) for each in answer.coordinators]
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_first_question_makes_the_topic(version: int) -> None:
+    broker = FakeBroker()
+    ((error, address),) = find(broker, version, "g")
+    topic = broker.state.topics[OFFSETS_TOPIC]
+    assert (error, len(topic.partitions)) == (0, 8)
+    leader = topic.partitions[shard_for("g", 8)].leader
+    assert address == (leader, "127.0.0.1", 9090 + leader)
+
+
+def test_auto_creation_may_be_off_and_the_topic_is_made_all_the_same() -> None:
+    broker = FakeBroker(auto_create_topics_enable="false")
+    ((error, _),) = find(broker, 4, "g")
+    assert error == 0
+
+
+def test_many_keys_at_once() -> None:
+    broker = FakeBroker()
+    groups = [f"group {i}" for i in range(50)]
+    found = find(broker, 4, *groups)
+    partitions = broker.state.topics[OFFSETS_TOPIC].partitions
+    assert [address[0] for _, address in found] == [
+        partitions[shard_for(group, 8)].leader for group in groups
+    ]
+    assert len({address for _, address in found}) == 3, "all brokers coordinate some"
+    assert len(broker.controller.commands) == 1
+
+
+def test_a_partition_without_leader_has_no_coordinator() -> None:
+    broker = FakeBroker()
+    assert find(broker, 4, "g")[0][0] == 0
+    for node in (1, 2, 3):
+        epoch = broker.state.brokers[node].broker_epoch
+        broker.controller.apply(FenceBroker(node, epoch))
+    assert find(broker, 4, "g") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
+
+
+def test_a_topic_that_cannot_be_made() -> None:
+    broker = FakeBroker()
+    broker.controller.failure = RequestTimedOut()
+    for version in (0, 3, 4):
+        assert find(broker, version, "g") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
+    broker.controller.failure = None
+    assert find(broker, 0, "g")[0][0] == 0
+
+
+def test_questions_share_one_creation() -> None:
+    broker = FakeBroker()
+
+    async def ask() -> None:
+        broker.controller.gate = asyncio.Event()
+        gate = broker.controller.gate
+        question = {"key": "", "key_type": GROUP, "coordinator_keys": ["g"]}
+        questions = [asyncio.ensure_future(broker.answer(FIND, 4, question)) for _ in range(5)]
+        while not broker.controller.commands:
+            await asyncio.sleep(0)
+        gate.set()
+        for answer in await asyncio.gather(*questions):
+            assert answer.coordinators[0].error_code == 0
+
+    asyncio.run(ask())
+    assert len(broker.controller.commands) == 1
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_transactions_have_their_shards_leader(version: int) -> None:
+    broker = FakeBroker()
+    broker.services.transactions = Transactions({"x": 2, "y": 9})  # type: ignore[assignment]
+    assert find(broker, version, "x", key_type=TRANSACTION) == [(0, (2, "127.0.0.1", 9092))]
+    for unknown in ("nobody leads it", "y"):
+        assert find(broker, version, unknown, key_type=TRANSACTION) == [
+            (ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)
+        ]
+    assert broker.controller.commands == [], "no topic is needed"
+
+
+@pytest.mark.parametrize("version", [1, 4, 6])
+@pytest.mark.parametrize("key_type", [SHARE, 3, -1])
+def test_other_kinds_are_refused(version: int, key_type: int) -> None:
+    broker = FakeBroker()
+    assert find(broker, version, "k", key_type=key_type) == [(ErrorCode.INVALID_REQUEST, NOBODY)]
+    answer = broker.ask(FIND, 4, {"coordinator_keys": ["k"], "key_type": key_type})
+    assert bool(answer.coordinators[0].error_message) == (key_type != SHARE), "as Kafka"
+
+
+def test_the_message_is_there_where_kafka_says_something() -> None:
+    broker = FakeBroker()
+    answer = broker.ask(FIND, 1, {"key": "g"})
+    assert answer.error_message == "NONE"
+    answer = broker.ask(FIND, 1, {"key": "g", "key_type": SHARE})
+    assert answer.error_message
+    answer = broker.ask(FIND, 4, {"coordinator_keys": ["g"]})
+    assert answer.coordinators[0].error_message == ""
+
+
+def test_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.node.handlers.groups.coordinators.KEYS_MAX", 2)
+    answer = FakeBroker().ask(FIND, 4, {"coordinator_keys": ["a", "b", "c"]})
+    assert [each.error_code for each in answer.coordinators] == [ErrorCode.INVALID_REQUEST] * 2

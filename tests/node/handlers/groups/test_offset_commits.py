@@ -1,0 +1,382 @@
+"""OffsetCommit and TxnOffsetCommit, against a coordinator that does as it is told."""
+
+import asyncio
+
+import pytest
+
+from oncelog.coordinator.groups.records import (
+    OffsetValue,
+    decode_offset_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from oncelog.node.listener.dispatch import PendingAnswer
+from oncelog.wire.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    FencedInstanceId,
+    IllegalGeneration,
+    MessageTooLarge,
+    NotCoordinator,
+    NotEnoughReplicasAfterAppend,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from oncelog.wire.framing import encode_request_header
+from oncelog.wire.messages import control
+from oncelog.wire.record_batch import decode_header
+from oncelog.wire.records import Record, decode_batch, encode_batch
+
+from ...fake_groups import OFFSETS_TOPIC, GroupBroker
+
+COMMIT, TXN_COMMIT = 8, 28
+ZERO_ID = bytes(16)
+
+
+@pytest.fixture
+def broker() -> GroupBroker:
+    return GroupBroker()
+
+
+def partition(index: int, offset: int = 5, **more: object) -> dict[str, object]:
+    return {"partition_index": index, "committed_offset": offset, "committed_metadata": ""} | more
+
+
+def topics(*partitions: dict[str, object], name: str = "t", **more: object) -> list[dict]:
+    return [{"name": name, "partitions": list(partitions or (partition(0),))} | more]
+
+
+def commit(broker: GroupBroker, version: int = 9, **values: object) -> dict[object, int]:
+    """The error of each topic and partition."""
+    question = {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics()}
+    return errors(broker.ask(COMMIT, version, question | values))
+
+
+def txn_commit(broker: GroupBroker, version: int = 3, **values: object) -> dict[object, int]:
+    return errors(broker.ask(TXN_COMMIT, version, txn_question(**values)))
+
+
+def txn_question(**values: object) -> dict[str, object]:
+    return {
+        "transactional_id": "x",
+        "group_id": "g",
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "generation_id": -1,
+        "topics": topics(),
+    } | values
+
+
+def errors(answer: object) -> dict[object, int]:
+    return {
+        (getattr(topic, "name", None) or topic.topic_id, each.partition_index): each.error_code
+        for topic in answer.topics  # type: ignore[attr-defined]
+        for each in topic.partitions
+    }
+
+
+# -- plain commits
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_every_version_commits(broker: GroupBroker, version: int) -> None:
+    asked = topics(partition(1, 42, committed_leader_epoch=3, committed_metadata="m"))
+    asked[0]["topic_id"] = broker.ids["t"]
+    where = ("t" if version < 10 else broker.ids["t"], 1)
+    assert commit(broker, version, topics=asked, retention_time=-1) == {where: 0}
+    value = broker.shard.offsets.fetch("g", "t", 1)
+    assert value is not None
+    assert (value.offset, value.metadata, value.topic_id) == (42, "m", broker.ids["t"])
+    assert value.leader_epoch == (3 if version >= 6 else -1)
+    assert abs(value.commit_timestamp_ms - broker.services.clock.wall_ms()) < 60_000
+    (batch,) = broker.groups.batches
+    header = decode_header(batch)
+    assert not header.is_transactional and header.producer_id == -1
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
+def test_old_clients_bring_their_own_retention(broker: GroupBroker, version: int) -> None:
+    commit(broker, version, retention_time=1000)
+    ((record,),) = [decode_batch(batch) for batch in broker.groups.batches]
+    value = decode_offset_value(record.value or b"")
+    if version == 5:
+        assert value.expire_timestamp_ms == -1
+    else:
+        assert value.expire_timestamp_ms == value.commit_timestamp_ms + 1000
+
+
+def test_the_coordinator_judges_who_commits(broker: GroupBroker) -> None:
+    commit(
+        broker, 9, member_id="m", group_instance_id="i", generation_id_or_member_epoch=4
+    )  # fmt: skip
+    commit(broker, 5, member_id="m", generation_id_or_member_epoch=4)
+    assert broker.shard.checks == [("g", "m", "i", 4, False, 9), ("g", "m", None, 4, False, 5)]
+
+
+@pytest.mark.parametrize(
+    "refusal", [UnknownMemberId, IllegalGeneration, FencedInstanceId, RebalanceInProgress]
+)
+def test_a_refused_member_commits_nothing(broker: GroupBroker, refusal: type) -> None:
+    broker.shard.refusal = refusal()
+    asked = topics(partition(0), partition(1), partition(9))
+    assert commit(broker, topics=asked) == {
+        ("t", 0): refusal.code,
+        ("t", 1): refusal.code,
+        ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert broker.groups.batches == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (NotCoordinator, ErrorCode.NOT_COORDINATOR),
+        (CoordinatorLoadInProgress, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (CoordinatorNotAvailable, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (NotEnoughReplicasAfterAppend, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (MessageTooLarge, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_trouble_of_the_partition_is_the_coordinators(
+    broker: GroupBroker, failure: type, said: int
+) -> None:
+    broker.groups.append_failure = failure()
+    assert commit(broker) == {("t", 0): said}
+    broker.groups.append_failure, broker.groups.failure = None, failure()
+    assert commit(broker) == {("t", 0): said}
+
+
+def test_unknown_topics_are_refused_by_themselves(broker: GroupBroker) -> None:
+    asked = topics(partition(0), partition(3), partition(-1)) + topics(name="nothing")
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(broker, topics=asked) == {
+        ("t", 0): 0,
+        ("t", 3): unknown,
+        ("t", -1): unknown,
+        ("nothing", 0): unknown,
+    }
+    broker.groups.failure = NotCoordinator()
+    assert commit(broker, topics=topics(name="nothing")) == {("nothing", 0): unknown}, (
+        "the coordinator is not asked"
+    )
+
+
+def test_an_unknown_topic_id_is_refused(broker: GroupBroker) -> None:
+    strange = bytes([9]) * 16
+    for topic_id in (strange, ZERO_ID):
+        asked = topics(topic_id=topic_id)
+        assert commit(broker, 10, topics=asked) == {(topic_id, 0): ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def test_metadata_is_bounded_for_each_offset() -> None:
+    broker = GroupBroker(offset_metadata_max_bytes="3")
+    asked = topics(partition(0, committed_metadata="four"), partition(1, committed_metadata="tri"))
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert commit(broker, topics=asked) == {("t", 0): too_large, ("t", 1): 0}
+    asked = topics(partition(0, committed_metadata="four"))
+    assert commit(broker, topics=asked) == {("t", 0): too_large}
+    assert len(broker.groups.batches) == 1
+    assert broker.shard.offsets.fetch("g", "t", 0) is None
+
+
+def test_no_metadata_is_empty_metadata(broker: GroupBroker) -> None:
+    commit(broker, topics=topics(partition(0, committed_metadata=None)))
+    value = broker.shard.offsets.fetch("g", "t", 0)
+    assert value is not None and value.metadata == ""
+
+
+def test_offsets_are_bounded_but_known_ones_go_on(
+    broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(broker)
+    monkeypatch.setattr("oncelog.node.handlers.groups.offset_commits.OFFSETS_MAX", 1)
+    assert commit(broker, topics=topics(partition(1))) == {
+        ("t", 1): ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    }
+    assert commit(broker) == {("t", 0): 0}
+
+
+def test_something_unexpected_becomes_an_answer(broker: GroupBroker) -> None:
+    broker.groups.append_failure = ZeroDivisionError()  # type: ignore[assignment]
+    assert commit(broker) == {("t", 0): -1}
+    assert commit(broker, 10, topics=topics(topic_id=broker.ids["t"])) == {(broker.ids["t"], 0): -1}
+
+
+# -- transactional commits
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_commits_in_a_transaction(broker: GroupBroker, version: int) -> None:
+    asked = topics(partition(1, 42, committed_leader_epoch=3))
+    assert txn_commit(broker, version, topics=asked) == {("t", 1): 0}
+    assert broker.verifier.questions == [
+        ("x", 7, 0, [(OFFSETS_TOPIC, broker.shard.index)], version == 5)
+    ]
+    assert broker.shard.checks == [("g", "", None, -1, True, version)]
+    header = decode_header(broker.groups.batches[0])
+    assert header.is_transactional and (header.producer_id, header.producer_epoch) == (7, 0)
+    assert header.base_sequence == -1
+    assert broker.partition.transactional_ids == {7: "x"}
+    assert broker.shard.offsets.fetch("g", "t", 1) is None
+    broker.groups.mark(7, 0)
+    value = broker.shard.offsets.fetch("g", "t", 1)
+    assert isinstance(value, OffsetValue)
+    assert (value.offset, value.leader_epoch) == (42, 3 if version >= 2 else -1)
+
+
+def test_an_open_transaction_is_not_asked_about_again(broker: GroupBroker) -> None:
+    for _ in range(3):
+        assert txn_commit(broker) == {("t", 0): 0}
+    assert len(broker.verifier.questions) == 1
+    broker.groups.mark(7, 0)
+    assert txn_commit(broker) == {("t", 0): 0}
+    assert len(broker.verifier.questions) == 2
+
+
+def test_the_group_judges_members_in_a_transaction_too(broker: GroupBroker) -> None:
+    broker.shard.refusal = IllegalGeneration()
+    member = {"member_id": "m", "generation_id": 4, "group_instance_id": "i"}
+    assert txn_commit(broker, **member) == {("t", 0): ErrorCode.ILLEGAL_GENERATION}
+    assert broker.shard.checks == [("g", "m", "i", 4, True, 3)]
+    assert broker.groups.batches == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ErrorCode.TRANSACTION_ABORTABLE, [48, 48, 48, 48, 120, 120]),
+        (ErrorCode.INVALID_TXN_STATE, [48] * 6),
+        (ErrorCode.PRODUCER_FENCED, [47] * 6),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, [47] * 6),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, [49] * 6),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, [51] * 6),
+        (ErrorCode.NETWORK_EXCEPTION, [15, 15, 14, 14, 14, 14]),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [15, 15, 14, 14, 14, 14]),
+        (ErrorCode.NOT_COORDINATOR, [16] * 6),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, [15] * 6),
+    ],
+)
+def test_what_the_transaction_coordinator_says(
+    broker: GroupBroker, error: int, said: list[int]
+) -> None:
+    broker.verifier.error = error
+    for version, expected in enumerate(said):
+        assert txn_commit(broker, version) == {("t", 0): expected}, version
+    assert broker.groups.batches == []
+
+
+def test_a_marker_that_overtakes_the_offsets_ends_them(broker: GroupBroker) -> None:
+    """The coordinator said yes, the transaction ended meanwhile: the late offsets open nothing."""
+
+    def end() -> None:
+        if len(broker.verifier.questions) == 1:
+            broker.groups.mark(7, 0)
+        else:
+            broker.verifier.error = ErrorCode.TRANSACTION_ABORTABLE
+
+    broker.verifier.meanwhile = end
+    assert txn_commit(broker) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
+    assert not broker.shard.offsets.has_pending("g")
+
+
+def test_offsets_of_the_next_transaction_may_come_before_the_last_marker(
+    broker: GroupBroker,
+) -> None:
+    """Its coordinator holds the question until that marker is written, which kills the guard."""
+    assert txn_commit(broker, 5) == {("t", 0): 0}
+    markers = iter([1])
+    broker.verifier.meanwhile = lambda: [broker.groups.mark(7, epoch) for epoch in markers]  # type: ignore[assignment,return-value]
+    assert txn_commit(broker, 5, producer_epoch=1) == {("t", 0): 0}
+    assert len(broker.verifier.questions) == 3
+    broker.groups.mark(7, 2)
+    broker.verifier.meanwhile = lambda: broker.groups.mark(7, 2)
+    last = txn_commit(broker, 5, producer_epoch=2)
+    assert last == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}, "not for ever"
+
+
+def test_offsets_after_the_end_of_their_transaction_open_nothing(broker: GroupBroker) -> None:
+    assert txn_commit(broker) == {("t", 0): 0}
+    broker.groups.mark(7, 0)
+    broker.verifier.error = ErrorCode.TRANSACTION_ABORTABLE
+    assert txn_commit(broker) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
+
+
+def test_a_fenced_producer_hears_of_its_epoch(broker: GroupBroker) -> None:
+    assert txn_commit(broker, producer_epoch=1) == {("t", 0): 0}
+    assert txn_commit(broker, producer_epoch=0) == {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
+
+
+def test_a_transaction_needs_a_group(broker: GroupBroker) -> None:
+    assert txn_commit(broker, group_id="") == {("t", 0): ErrorCode.INVALID_GROUP_ID}
+    assert commit(broker, group_id="") == {("t", 0): 0}, "plain commits never did"
+
+
+def test_a_partition_that_is_elsewhere(broker: GroupBroker) -> None:
+    broker.shard.index += 1
+    broker.partition = None  # type: ignore[assignment]
+    assert txn_commit(broker) == {("t", 0): ErrorCode.NOT_COORDINATOR}
+
+
+def test_one_request_is_one_batch(broker: GroupBroker) -> None:
+    asked = topics(partition(0), partition(1), partition(2)) + topics(name="u")
+    assert set(txn_commit(broker, topics=asked).values()) == {0}
+    assert set(commit(broker, topics=asked).values()) == {0}
+    assert [decode_header(batch).record_count for batch in broker.groups.batches] == [4, 4]
+
+
+# -- the fence of connections
+
+
+def outcome_on(broker: GroupBroker, connection_id: int, version: int) -> PendingAnswer:
+    frame = encode_request_header(TXN_COMMIT, version, 1, "c")
+    frame += control.encode_request(TXN_COMMIT, version, txn_question())
+    view = memoryview(bytearray(frame))
+    context = broker.context
+    context.connection_id = connection_id
+
+    async def run() -> PendingAnswer:
+        pending = broker.dispatcher.dispatch(context, broker.dispatcher.find(view), view)
+        assert isinstance(pending, PendingAnswer)
+        done = asyncio.Event()
+        pending.notify(done.set)
+        await done.wait()
+        return pending
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "is_closed"),
+    [
+        (3, {}, True),
+        (4, {}, True),
+        (5, {}, False),
+        (3, {"oncelog_transaction_connection_fence": "false"}, False),
+    ],
+)
+def test_late_offsets_of_an_older_connection_close_it(
+    version: int, settings: dict[str, str], is_closed: bool
+) -> None:
+    broker = GroupBroker(**settings)
+    assert outcome_on(broker, 5, version).close_reason is None
+    assert outcome_on(broker, 9, version).close_reason is None
+    late = outcome_on(broker, 5, version)
+    assert (late.close_reason is not None) == is_closed
+    assert outcome_on(broker, 9, version).close_reason is None
+
+
+def test_offsets_that_come_late_while_the_coordinator_is_asked_close_it_too() -> None:
+    broker = GroupBroker()
+
+    def next_transaction_begins() -> None:
+        broker.verifier.meanwhile = lambda: None
+        assert broker.services.offsets_fence.admits(7, 0, 9, 0)
+        value = encode_offset_value(OffsetValue(5, -1, "", 1, -1, bytes(16)))
+        record = Record(0, 1, encode_offset_key("g", "t", 0), value)
+        fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": -1}
+        broker.groups.take(encode_batch([record], transactional=True, **fields))
+
+    broker.verifier.meanwhile = next_transaction_begins
+    assert outcome_on(broker, 5, 4).close_reason is not None
+    assert len(broker.groups.batches) == 1

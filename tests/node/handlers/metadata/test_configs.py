@@ -1,0 +1,290 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+
+from typing import Any
+
+import pytest
+
+from oncelog.node.config.broker_config import BROKER_KEYS
+from oncelog.storage.topic_configs import TOPIC_CONFIGS, ConfigType
+from oncelog.wire.errors import ErrorCode, RequestTimedOut
+
+from ...fake_broker import FakeBroker
+
+DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44
+TOPIC, BROKER = 2, 4
+SET, UNSET, APPEND, SUBTRACT = 0, 1, 2, 3
+
+
+def resource(kind: int, name: str, *keys: str) -> dict[str, Any]:
+    return {
+        "resource_type": kind,
+        "resource_name": name,
+        "configuration_keys": list(keys) or None,
+    }
+
+
+def described(broker: FakeBroker, kind: int, name: str, version: int = 4) -> dict[str, Any]:
+    question = {
+        "resources": [resource(kind, name)],
+        "include_synonyms": True,
+        "include_documentation": True,
+    }
+    (result,) = broker.ask(DESCRIBE, version, question).results
+    assert result.error_code == 0, result.error_message
+    return {config.name: config for config in result.configs}
+
+
+def synonyms_of(config: Any) -> list[tuple[str, str, int]]:
+    return [(s.name, s.value, s.source) for s in config.synonyms]
+
+
+def change(kind: int, name: str, *operations: tuple[str, int, str | None]) -> dict[str, Any]:
+    return {
+        "resource_type": kind,
+        "resource_name": name,
+        "configs": [
+            {"name": key, "config_operation": operation, "value": value}
+            for key, operation, value in operations
+        ],
+    }
+
+
+def alter(broker: FakeBroker, *changes: dict[str, Any], **more: Any) -> list[tuple[int, str]]:
+    answer = broker.ask(INCREMENTAL, 1, {"resources": list(changes), **more})
+    assert [(r.resource_type, r.resource_name) for r in answer.responses] == [
+        (c["resource_type"], c["resource_name"]) for c in changes
+    ]
+    return [(r.error_code, r.error_message) for r in answer.responses]
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_every_version_describes_a_topic(version: int) -> None:
+    broker = FakeBroker(log_segment_bytes="2000000")
+    broker.create("a", retention_ms="5")
+    configs = described(broker, TOPIC, "a", version)
+    assert sorted(configs) == sorted(n for n, row in TOPIC_CONFIGS.items() if not row.is_internal)
+    retention, segment = configs["retention.ms"], configs["segment.bytes"]
+    assert (retention.value, retention.read_only, retention.config_source) == ("5", False, 1)
+    assert synonyms_of(retention) == [("retention.ms", "5", 1)]
+    assert segment.value == "2000000"
+    assert synonyms_of(segment) == [
+        ("log.segment.bytes", "2000000", 4),
+        ("log.segment.bytes", "1073741824", 5),
+    ]
+    if version >= 3:
+        assert retention.config_type == ConfigType.LONG
+        assert configs["cleanup.policy"].config_type == ConfigType.LIST
+        assert retention.documentation
+
+
+def test_synonyms_and_docs_come_only_when_asked_for() -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    question = {"resources": [resource(TOPIC, "a", "segment.bytes", "nope")]}
+    (result,) = broker.ask(DESCRIBE, 4, question).results
+    (config,) = result.configs
+    assert (config.synonyms, config.documentation) == ([], None)
+
+
+def test_hours_in_the_file_are_named_as_the_source() -> None:
+    broker = FakeBroker(log_retention_hours="2")
+    broker.create("a")
+    retention = described(broker, TOPIC, "a")["retention.ms"]
+    assert (retention.value, retention.config_source) == ("7200000", 4)
+    assert synonyms_of(retention) == [("log.retention.hours", "2", 4)]
+
+
+def test_a_cluster_wide_value_goes_before_the_file() -> None:
+    broker = FakeBroker(log_segment_bytes="2000000")
+    broker.create("a")
+    assert alter(broker, change(BROKER, "", ("log.segment.bytes", SET, "3000000")))[0][0] == 0
+    segment = described(broker, TOPIC, "a")["segment.bytes"]
+    assert (segment.value, segment.config_source) == ("3000000", 3)
+    assert [source for _, _, source in synonyms_of(segment)] == [3, 4, 5]
+    own = described(broker, BROKER, "1")["log.segment.bytes"]
+    assert (own.value, own.config_source, own.read_only) == ("3000000", 3, False)
+    (cluster,) = described(broker, BROKER, "").values()
+    assert (cluster.name, cluster.value) == ("log.segment.bytes", "3000000")
+
+
+def test_a_broker_shows_all_its_keys() -> None:
+    configs = described(FakeBroker(), BROKER, "1")
+    assert sorted(configs) == sorted(BROKER_KEYS)
+    node_id = configs["node.id"]
+    assert (node_id.value, node_id.config_source, node_id.read_only) == ("1", 4, True)
+    factor = configs["default.replication.factor"]
+    assert (factor.value, factor.config_source) == ("3", 5)
+    assert (configs["log.retention.ms"].value, configs["log.retention.hours"].value) == (
+        None,
+        "168",
+    )
+    assert configs["min.insync.replicas"].value == "2"
+    assert configs["broker.rack"].value is None
+    assert all(config.documentation for config in configs.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "no good", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (8, "1", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_one_bad_resource_does_not_spoil_another(kind: int, name: str, code: int) -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    question = {"resources": [resource(kind, name), resource(TOPIC, "a")]}
+    bad, good = broker.ask(DESCRIBE, 4, question).results
+    assert (bad.error_code, bad.configs) == (code, [])
+    assert bad.error_message
+    assert (good.error_code, bool(good.configs)) == (0, True)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_keys_are_set_and_unset(version: int) -> None:
+    broker = FakeBroker()
+    broker.create("a", retention_ms="5", segment_ms="7")
+    question = {
+        "resources": [change(TOPIC, "a", ("retention.ms", SET, "6"), ("segment.ms", UNSET, None))]
+    }
+    (response,) = broker.ask(INCREMENTAL, version, question).responses
+    assert (response.error_code, response.error_message) == (0, None)
+    assert broker.state.topics["a"].configs == {"retention.ms": "6"}
+
+
+def test_lists_grow_and_shrink() -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    configs = broker.state.topics["a"].configs
+    assert alter(broker, change(TOPIC, "a", ("cleanup.policy", APPEND, "compact"))) == [(0, None)]
+    configs = broker.state.topics["a"].configs
+    assert configs == {"cleanup.policy": "delete,compact"}
+    assert alter(broker, change(TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete"))) == [(0, None)]
+    assert broker.state.topics["a"].configs == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "says"),
+    [
+        (("retention.ms", SET, None), ErrorCode.INVALID_REQUEST, "Null value"),
+        (("retention.ms", APPEND, "5"), ErrorCode.INVALID_CONFIG, "not LIST"),
+        (("nope", APPEND, "5"), ErrorCode.INVALID_CONFIG, "not LIST"),
+        (("retention.ms", 9, "5"), ErrorCode.INVALID_REQUEST, "operations type 9"),
+        (("nope", SET, "5"), ErrorCode.INVALID_CONFIG, "nope"),
+        (("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG, "soon"),
+        (("remote.storage.enable", SET, "true"), ErrorCode.INVALID_CONFIG, "tiered"),
+        (("cleanup.policy", APPEND, "burn"), ErrorCode.INVALID_CONFIG, "compact, delete"),
+        (("min.compaction.lag.ms", SET, str(2**63)), ErrorCode.INVALID_CONFIG, "LONG"),
+    ],
+)
+def test_what_is_wrong_is_said_and_not_done(
+    operation: tuple[str, int, str | None], code: int, says: str
+) -> None:
+    broker = FakeBroker()
+    broker.create("a", retention_ms="7")
+    ((found, message),) = alter(broker, change(TOPIC, "a", operation))
+    assert found == code
+    assert says in message
+    assert broker.state.topics["a"].configs == {"retention.ms": "7"}
+
+
+def test_a_resource_or_a_key_is_named_once() -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    twice = change(TOPIC, "a", ("retention.ms", SET, "1"))
+    assert [code for code, _ in alter(broker, twice, twice)] == [42, 42]
+    doubled = change(TOPIC, "a", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+    assert alter(broker, doubled) == [(42, "Error due to duplicate config keys")]
+    assert broker.state.topics["a"].configs == {}
+
+
+def test_trying_changes_nothing() -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    good, bad = change(TOPIC, "a", ("retention.ms", SET, "1")), change(TOPIC, "b")
+    assert [c for c, _ in alter(broker, good, bad, validate_only=True)] == [0, 3]
+    assert broker.state.topics["a"].configs == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "code"),
+    [
+        ("", "log.retention.ms", "1000", 0),
+        ("", "min.insync.replicas", "1", 0),
+        ("", "log.retention.ms", "soon", ErrorCode.INVALID_CONFIG),
+        ("", "node.id", "2", ErrorCode.INVALID_REQUEST),
+        ("", "no.such.key", "2", ErrorCode.INVALID_CONFIG),
+        ("1", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
+        ("2", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
+        ("one", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_brokers_take_what_holds_for_all_of_them(
+    name: str, key: str, value: str, code: int
+) -> None:
+    broker = FakeBroker()
+    ((found, message),) = alter(broker, change(BROKER, name, (key, SET, value)))
+    assert found == code, message
+    assert broker.state.broker_configs == ({"": {key: value}} if code == 0 else {})
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_old_way_replaces_everything(version: int) -> None:
+    broker = FakeBroker()
+    broker.create("a", retention_ms="5")
+
+    def ask(*configs: tuple[str, str | None]) -> tuple[int, str]:
+        listed = [{"name": name, "value": value} for name, value in configs]
+        question = {
+            "resources": [{"resource_type": TOPIC, "resource_name": "a", "configs": listed}]
+        }
+        (response,) = broker.ask(ALTER, version, question).responses
+        return response.error_code, response.error_message
+
+    assert ask(("segment.ms", "100"))[0] == 0
+    assert broker.state.topics["a"].configs == {"segment.ms": "100"}
+    assert ask(("segment.ms", None)) == (42, "Null value not supported for : segment.ms")
+    assert ask(("nope", "1"))[0] == ErrorCode.INVALID_CONFIG
+    assert ask()[0] == 0
+    assert broker.state.topics["a"].configs == {}
+
+
+def test_a_resource_type_that_nobody_knows_is_refused() -> None:
+    assert alter(FakeBroker(), change(3, "x")) == [(42, "Unknown resource type 3")]
+
+
+def test_when_the_controller_is_silent_every_resource_hears_of_it() -> None:
+    broker = FakeBroker()
+    broker.controller.failure = RequestTimedOut()
+    changes = [change(TOPIC, name, ("retention.ms", SET, "1")) for name in ("a", "b")]
+    assert [code for code, _ in alter(broker, *changes)] == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(TOPIC, "a"), (BROKER, "1"), (BROKER, "")],
+    ids=["topic", "broker", "cluster"],
+)
+def test_to_delete_what_is_not_set_succeeds(kind: int, name: str) -> None:
+    """Kafka's reassignment tool ends by deleting throttles that nobody has set."""
+    broker = FakeBroker()
+    broker.create("a")
+    keys = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.replicas",
+        "retention.ms",
+        "process.roles",
+        "no.such.key",
+    )
+    assert alter(broker, change(kind, name, *((key, UNSET, "") for key in keys))) == [(0, None)]
+
+
+def test_what_a_single_broker_may_not_have_is_named_without_what_is_deleted() -> None:
+    operations = (("log.retention.ms", SET, "5"), ("leader.replication.throttled.rate", UNSET, ""))
+    ((error, message),) = alter(FakeBroker(), change(BROKER, "1", *operations))
+    assert error == ErrorCode.INVALID_REQUEST
+    assert message.startswith("log.retention.ms can be set")

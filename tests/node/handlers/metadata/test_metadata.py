@@ -1,0 +1,427 @@
+"""Metadata, DescribeTopicPartitions, and topics that are made by asking for them."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.metadata.commands import FenceBroker
+from oncelog.node.handlers.metadata import auto_creation
+from oncelog.node.handlers.metadata.topic_partitions import describe_topic_partitions
+from oncelog.wire.errors import ErrorCode, InvalidReplicationFactor
+from oncelog.wire.messages import control
+
+from ...fake_broker import CLUSTER_ID, FakeBroker
+
+METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 3, 19, 75
+ZERO_ID = bytes(16)
+
+
+def asking(*names: str | None, creates: bool = False) -> dict[str, object]:
+    return {
+        "topics": [{"name": name} for name in names],
+        "allow_auto_topic_creation": creates,
+    }
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_names_brokers_topics_leaders(version: int) -> None:
+    broker = FakeBroker()
+    topic_id = broker.create("orders", partitions=3)
+    answer = broker.ask(METADATA, version, asking("orders"))
+    assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
+        (node, "127.0.0.1", 9090 + node) for node in (1, 2, 3)
+    ]
+    (topic,) = answer.topics
+    assert (topic.error_code, topic.name) == (0, "orders")
+    assert [p.partition_index for p in topic.partitions] == [0, 1, 2]
+    for partition in topic.partitions:
+        assert partition.leader_id == partition.replica_nodes[0]
+        assert sorted(partition.isr_nodes) == [1, 2, 3]
+        if version >= 5:
+            assert partition.offline_replicas == []
+        if version >= 7:
+            assert partition.leader_epoch == 0
+    if version >= 1:
+        assert answer.controller_id == 1
+    if version >= 2:
+        assert answer.cluster_id == CLUSTER_ID
+    if version >= 8:
+        assert topic.topic_authorized_operations == -(2**31)
+    if 8 <= version <= 10:
+        assert answer.cluster_authorized_operations == -(2**31)
+    if version >= 10:
+        assert topic.topic_id == topic_id != ZERO_ID
+    if version >= 13:
+        assert answer.error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "topics", "names"),
+    [(0, [], ["a", "b"]), (1, [], []), (1, None, ["a", "b"]), (12, None, ["a", "b"]), (12, [], [])],
+)
+def test_all_topics_are_asked_for_by_nothing_or_by_null(
+    version: int, topics: list[str] | None, names: list[str]
+) -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    broker.create("b")
+    answer = broker.ask(METADATA, version, {"topics": topics})
+    assert sorted(topic.name for topic in answer.topics) == names
+
+
+def test_a_topic_asked_for_twice_is_told_once() -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    assert [t.name for t in broker.ask(METADATA, 9, asking("a", "a")).topics] == ["a"]
+
+
+def test_a_partition_without_leader_keeps_its_epoch() -> None:
+    broker = FakeBroker(count=1)
+    broker.create("a", partitions=1, factor=1)
+    broker.controller.apply(FenceBroker(1, broker.state.brokers[1].broker_epoch))
+    answer = broker.ask(METADATA, 9, asking("a"))
+    (partition,) = answer.topics[0].partitions
+    assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert (partition.leader_id, partition.leader_epoch) == (-1, 1)
+    assert partition.offline_replicas == [1]
+    assert answer.brokers == []
+    assert answer.controller_id == -1
+
+
+def test_version_0_hides_replicas_on_dead_brokers() -> None:
+    broker = FakeBroker()
+    broker.create("a", partitions=1)
+    broker.controller.apply(FenceBroker(3, broker.state.brokers[3].broker_epoch))
+    (old,) = broker.ask(METADATA, 0, asking("a")).topics[0].partitions
+    (new,) = broker.ask(METADATA, 5, asking("a")).topics[0].partitions
+    assert old.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert sorted(old.replica_nodes) == sorted(old.isr_nodes) == [1, 2]
+    assert new.error_code == 0
+    assert sorted(new.replica_nodes) == [1, 2, 3]
+    assert new.offline_replicas == [3]
+
+
+def test_topics_are_found_by_id() -> None:
+    broker = FakeBroker()
+    topic_id = broker.create("a")
+    topics = [{"name": None, "topic_id": topic_id}, {"name": None, "topic_id": b"x" * 16}]
+    known, unknown = broker.ask(METADATA, 12, {"topics": topics}).topics
+    assert (known.name, known.topic_id, known.error_code) == ("a", topic_id, 0)
+    assert (unknown.name, unknown.topic_id) == (None, b"x" * 16)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_versions_10_and_11_cannot_ask_by_id(version: int) -> None:
+    broker = FakeBroker()
+    (topic,) = broker.ask(
+        METADATA, version, {"topics": [{"name": "a", "topic_id": b"x" * 16}]}
+    ).topics
+    assert topic.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_authorized_operations_are_all_when_asked_for() -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    answer = broker.ask(
+        METADATA,
+        10,
+        {
+            "topics": [{"name": "a"}],
+            "include_topic_authorized_operations": True,
+            "include_cluster_authorized_operations": True,
+        },
+    )
+    assert answer.topics[0].topic_authorized_operations == 3576
+    assert answer.cluster_authorized_operations == 8096
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("no good", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("..", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+@pytest.mark.parametrize("version", [0, 4, 9, 13])
+def test_a_missing_topic_says_why(version: int, name: str, code: ErrorCode) -> None:
+    broker = FakeBroker(auto_create_topics_enable="false")
+    (topic,) = broker.ask(METADATA, version, asking(name, creates=True)).topics
+    assert (topic.error_code, topic.name, topic.partitions) == (code, name, [])
+    assert broker.state.topics == {}
+
+
+def test_the_same_question_is_encoded_once_until_something_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    encoded = []
+    encode = control.encode_response
+    monkeypatch.setattr(
+        control, "encode_response", lambda *args: (encoded.append(args), encode(*args))[1]
+    )
+    for _ in range(3):
+        broker.ask(METADATA, 12, {"topics": None})
+    assert len(encoded) == 1
+    broker.ask(METADATA, 9, {"topics": None})
+    assert len(encoded) == 2
+    broker.create("b")
+    encoded.clear()
+    assert len(broker.ask(METADATA, 12, {"topics": None}).topics) == 2
+    broker.group.leader_id = 2
+    assert broker.ask(METADATA, 12, {"topics": None}).controller_id == 2
+    assert len(encoded) == 2
+
+
+def test_the_kept_answers_are_bounded() -> None:
+    broker = FakeBroker(auto_create_topics_enable="false")
+    (handle,) = {broker.dispatcher.table[METADATA].handle}
+    answers = handle.__self__  # type: ignore[attr-defined]
+    for number in range(200):
+        name = f"{number:0200d}"
+        broker.ask(METADATA, 9, asking(name))
+    assert answers._cached_bytes == sum(map(len, answers._cached.values()))
+    answers._cached_bytes = 4 * 1024 * 1024
+    before = len(answers._cached)
+    broker.ask(METADATA, 9, asking("one more"))
+    assert len(answers._cached) == before
+
+
+def test_a_topic_is_made_because_it_is_asked_for() -> None:
+    broker = FakeBroker(num_partitions="4")
+    (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
+    assert (topic.error_code, len(topic.partitions)) == (0, 4)
+    assert len(broker.state.topics["new"].partitions[0].replicas) == 3
+
+
+def test_versions_before_4_always_create() -> None:
+    broker = FakeBroker()
+    assert broker.ask(METADATA, 3, {"topics": [{"name": "new"}]}).topics[0].error_code == 0
+
+
+def test_nothing_is_made_when_the_client_declines() -> None:
+    broker = FakeBroker()
+    (topic,) = broker.ask(METADATA, 4, asking("new")).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.controller.commands == []
+
+
+@pytest.mark.parametrize("name", ["no good", "__transaction_state", "__cluster_metadata"])
+def test_some_names_are_never_made(name: str) -> None:
+    broker = FakeBroker()
+    assert broker.ask(METADATA, 9, asking(name, creates=True)).topics[0].error_code != 0
+    assert broker.controller.commands == []
+
+
+def test_the_offsets_topic_gets_its_own_shape() -> None:
+    broker = FakeBroker(offsets_topic_num_partitions="7")
+    (topic,) = broker.ask(METADATA, 9, asking("__consumer_offsets", creates=True)).topics
+    assert topic.is_internal
+    assert len(topic.partitions) == 7
+    assert broker.state.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
+
+
+def test_many_who_ask_for_a_new_topic_share_one_creation() -> None:
+    broker = FakeBroker()
+    broker.controller.delay_s = 0.02
+
+    async def ask_together() -> list[object]:
+        questions = [broker.answer(METADATA, 9, asking("new", creates=True)) for _ in range(20)]
+        return await asyncio.gather(*questions)
+
+    answers = asyncio.run(ask_together())
+    assert {answer.topics[0].error_code for answer in answers} == {0}  # type: ignore[attr-defined]
+    assert len(broker.controller.commands) == 1
+
+
+def test_who_loses_the_race_finds_the_topic_there() -> None:
+    broker = FakeBroker()
+
+    async def race() -> object:
+        gate = broker.controller.gate = asyncio.Event()
+        question = asyncio.ensure_future(broker.answer(METADATA, 9, asking("new", creates=True)))
+        while not broker.controller.commands:
+            await asyncio.sleep(0)
+        await broker.answer(
+            19, 7, {"topics": [{"name": "new", "num_partitions": 5, "replication_factor": 1}]}
+        )
+        gate.set()
+        return await question
+
+    answer = asyncio.run(race())
+    assert len(answer.topics[0].partitions) == 5  # type: ignore[attr-defined]
+
+
+def test_a_topic_that_cannot_be_made_stays_unknown() -> None:
+    broker = FakeBroker()
+    broker.controller.failure = InvalidReplicationFactor("too few brokers")
+    (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.controller.failure = None
+    assert broker.ask(METADATA, 9, asking("new", creates=True)).topics[0].error_code == 0
+
+
+def test_a_slow_creation_is_answered_with_an_error_that_everyone_retries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auto_creation, "PATIENCE_MS", 20)
+    broker = FakeBroker()
+    broker.controller.delay_s = 0.1
+
+    async def ask_twice() -> tuple[int, int]:
+        first = await broker.answer(METADATA, 9, asking("new", creates=True))
+        await asyncio.sleep(0.12)
+        second = await broker.answer(METADATA, 9, asking("new", creates=True))
+        return first.topics[0].error_code, second.topics[0].error_code
+
+    assert asyncio.run(ask_twice()) == (ErrorCode.LEADER_NOT_AVAILABLE, 0)
+    assert len(broker.controller.commands) == 1
+
+
+def pages(broker: FakeBroker, names: list[str], limit: int) -> list[list[tuple[str, int]]]:
+    found: list[list[tuple[str, int]]] = []
+    cursor = None
+    while True:
+        answer = broker.ask(
+            DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            {
+                "topics": [{"name": name} for name in names],
+                "response_partition_limit": limit,
+                "cursor": cursor,
+            },
+        )
+        found.append([(t.name, p.partition_index) for t in answer.topics for p in t.partitions])
+        if answer.next_cursor is None:
+            return found
+        cursor = {
+            "topic_name": answer.next_cursor.topic_name,
+            "partition_index": answer.next_cursor.partition_index,
+        }
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 100])
+@pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
+def test_pages_hold_every_partition_once_in_order(names: list[str], limit: int) -> None:
+    broker = FakeBroker()
+    for name, count in (("b", 2), ("a", 3), ("c", 1)):
+        broker.create(name, partitions=count)
+    found = pages(broker, names, limit)
+    assert [item for page in found for item in page] == [
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+        ("b", 0),
+        ("b", 1),
+        ("c", 0),
+    ]
+    assert all(len(page) <= limit for page in found)
+
+
+def test_a_page_is_never_longer_than_the_broker_allows() -> None:
+    broker = FakeBroker(max_request_partition_size_limit="2")
+    broker.create("a", partitions=5)
+    assert [len(page) for page in pages(broker, ["a"], 2000)] == [2, 2, 1]
+
+
+def test_described_partitions_show_who_is_eligible() -> None:
+    broker = FakeBroker()
+    broker.create("a", partitions=1)
+    for node in (2, 3):
+        broker.controller.apply(FenceBroker(node, broker.state.brokers[node].broker_epoch))
+    (topic,) = broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": [{"name": "a"}]}).topics
+    (partition,) = topic.partitions
+    assert partition.isr_nodes == [1]
+    assert sorted(partition.eligible_leader_replicas) == sorted(
+        broker.state.topics["a"].partitions[0].elr
+    )
+    assert partition.offline_replicas in ([2, 3], [3, 2])
+
+
+def test_a_described_topic_that_is_missing_says_so() -> None:
+    broker = FakeBroker()
+    broker.create("b")
+    question = {"topics": [{"name": "a"}, {"name": "b"}, {"name": "?"}]}
+    answer = broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, question)
+    assert [(t.name, t.error_code) for t in answer.topics] == [("?", 17), ("a", 3), ("b", 0)]
+
+
+@pytest.mark.parametrize("cursor", [("z", 0), ("a", -1)])
+def test_a_cursor_must_point_into_the_question(cursor: tuple[str, int]) -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    question = {
+        "topics": [{"name": "a"}],
+        "cursor": {"topic_name": cursor[0], "partition_index": cursor[1]},
+    }
+    (topic,) = broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, question).topics
+    assert topic.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_librdkafka_asks_for_all_topics_with_three_bytes_too_many() -> None:
+    broker = FakeBroker()
+    broker.create("a")
+    # Recorded from confluent-kafka 2.16.1, list_topics(): the count of topics as 4 bytes, not 1.
+    frame = memoryview(bytearray.fromhex("0003000d00000003000772646b61666b610000000000010000"))
+    answer = broker.dispatcher.dispatch(broker.context, broker.dispatcher.find(frame), frame)
+    assert isinstance(answer, list)
+    body = memoryview(b"".join(answer))[9:]
+    assert [topic.name for topic in control.decode_response(METADATA, 13, body).topics] == ["a"]
+
+
+def test_many_partitions_are_told_in_slices_and_kept() -> None:
+    broker = FakeBroker()
+    broker.create("large", partitions=3_000)
+    broker.create("small")
+    answers = broker.dispatcher.table[METADATA].handle.__self__  # type: ignore[attr-defined]
+
+    async def test() -> None:
+        first = broker.answer(METADATA, 12, asking("large", "small"))
+        assert len(answers._cached) == 0
+        large, small = (await first).topics
+        assert [p.partition_index for p in large.partitions] == list(range(3_000))
+        assert len(small.partitions) == 2
+        assert len(answers._cached) == 1
+        changing = asyncio.ensure_future(broker.answer(METADATA, 12, asking("large")))
+        await asyncio.sleep(0)
+        later = {"name": "later", "num_partitions": 1, "replication_factor": 1}
+        await broker.answer(CREATE_TOPICS, 5, {"topics": [later], "timeout": 1_000})
+        assert len((await changing).topics[0].partitions) == 3_000
+        assert len(answers._cached) == 1, "what is old by now is not kept"
+
+    asyncio.run(test())
+
+
+def test_a_question_for_very_many_topics_is_answered() -> None:
+    broker = FakeBroker()
+    broker.create("t0")
+    names = [f"t{n}" for n in range(5_000)]
+    answer = broker.ask(METADATA, 12, asking(*names))
+    assert [topic.name for topic in answer.topics] == names
+    assert [topic.error_code for topic in answer.topics[:2]] == [0, 3]
+
+
+def test_many_names_are_described_in_steps() -> None:
+    broker = FakeBroker()
+    names = [SimpleNamespace(name=f"t{n}") for n in range(1_000)]
+    request = SimpleNamespace(topics=names, cursor=None, response_partition_limit=2_000)
+    context: Any = SimpleNamespace(broker=broker.services)
+    header: Any = SimpleNamespace(api_version=0)
+    steps = describe_topic_partitions(context, header, request)
+    assert sum(1 for _ in steps) >= 20
+
+
+def test_a_topic_that_cannot_be_created_is_missing_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    broker = FakeBroker(default_replication_factor="5")
+    (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "cannot create new: " in caplog.text

@@ -1,0 +1,282 @@
+"""The APIs of transactions, by version: what is asked of the coordinator, and what is answered."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from oncelog.node.handlers.transactions.admin import compile_pattern
+from oncelog.node.listener.dispatch import PendingAnswer
+from oncelog.wire.errors import ErrorCode, InvalidRegularExpression
+from oncelog.wire.framing import encode_request_header
+from oncelog.wire.messages import control
+
+from ...fake_broker import FakeBroker
+from ...transactions.one_node import OneNode
+
+E = ErrorCode
+INIT, ADD, OFFSETS, END, DESCRIBE, LIST, API_VERSIONS = 22, 24, 25, 26, 65, 66, 18
+
+
+class World:
+    """A broker with a topic `t`, and a coordinator whose markers are written at once."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.node = OneNode(hold_ms=20, **settings)
+        self.broker = FakeBroker()
+        self.broker.services.transactions = self.node.coordinators
+
+    async def make_topic(self) -> None:
+        topic = {"name": "t", "num_partitions": 2, "replication_factor": 3}
+        answer = await self.broker.answer(19, 7, {"topics": [topic], "timeout": 1000})
+        assert answer.topics[0].error_code == 0
+
+    async def ask(self, key: int, version: int, **values: Any) -> Any:
+        return await self.broker.answer(key, version, values)
+
+    async def init(self, version: int = 5, **values: Any) -> Any:
+        asked = {"transactional_id": "id", "transaction_timeout": 60_000, **values}
+        return await self.ask(INIT, version, **asked)
+
+    async def add(self, who: Any, version: int = 3, partitions: tuple[int, ...] = (0,)) -> Any:
+        topics = [{"name": "t", "partitions": partitions}]
+        if version < 4:
+            return await self.ask(
+                ADD,
+                version,
+                v3_and_below_transactional_id="id",
+                v3_and_below_producer_id=who.producer_id,
+                v3_and_below_producer_epoch=who.producer_epoch,
+                v3_and_below_topics=topics,
+            )
+        transaction = {
+            "transactional_id": "id",
+            "producer_id": who.producer_id,
+            "producer_epoch": who.producer_epoch,
+            "topics": topics,
+        }
+        verifying = {**transaction, "verify_only": True}
+        return await self.ask(ADD, version, transactions=[transaction, verifying])
+
+    async def end(self, who: Any, version: int = 4, committed: bool = True) -> Any:
+        return await self.ask(
+            END,
+            version,
+            transactional_id="id",
+            producer_id=who.producer_id,
+            producer_epoch=who.producer_epoch,
+            committed=committed,
+        )
+
+
+def in_a_world(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*arguments: Any, **options: Any) -> None:
+        async def play() -> None:
+            world = World()
+            await world.make_topic()
+            await asyncio.wait_for(test(world, *arguments, **options), 20)
+
+        asyncio.run(play())
+
+    # pytest must not take the world for a fixture
+    del run.__wrapped__  # type: ignore[attr-defined]
+    return run
+
+
+def errors_of(results: Any) -> list[int]:
+    return [p.partition_error_code for topic in results for p in topic.results_by_partition]
+
+
+@in_a_world
+async def test_every_version_makes_a_transaction(world: World) -> None:
+    for version in range(7):
+        who = await world.init(version)
+        assert who.error_code == 0 and who.producer_epoch >= 0
+        for add_version in range(4):
+            added = await world.add(who, add_version)
+            assert errors_of(added.results_by_topic_v3_and_below) == [0]
+        for offsets_version in range(5):
+            answer = await world.ask(
+                OFFSETS,
+                offsets_version,
+                transactional_id="id",
+                producer_id=who.producer_id,
+                producer_epoch=who.producer_epoch,
+                group_id="g",
+            )
+            assert answer.error_code == 0
+        partitions = world.node.shards[0].records["id"].partitions
+        assert {topic for topic, _ in partitions} == {"t", "__consumer_offsets"}
+        ended = await world.end(who, min(version, 5), committed=version % 2 == 0)
+        assert ended.error_code == 0
+        if version >= 5:
+            assert ended.producer_epoch == who.producer_epoch + 1
+
+
+@in_a_world
+async def test_a_fenced_producer_hears_it_in_its_own_words(world: World) -> None:
+    old = await world.init()
+    await world.init()
+    for version in range(4):
+        fenced = E.INVALID_PRODUCER_EPOCH if version < 2 else E.PRODUCER_FENCED
+        added = await world.add(old, version)
+        assert errors_of(added.results_by_topic_v3_and_below) == [fenced]
+        assert (await world.end(old, version)).error_code == fenced
+    for version in (3, 4):
+        fenced = E.INVALID_PRODUCER_EPOCH if version < 4 else E.PRODUCER_FENCED
+        mine = {"producer_id": old.producer_id + 5, "producer_epoch": 3}
+        answer = await world.init(version, **mine)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (fenced, -1, -1)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_brokers_of_kafka_may_verify_too(version: int) -> None:
+    @in_a_world
+    async def play(world: World) -> None:
+        who = await world.init()
+        answer = await world.add(who, version, (0, 1))
+        assert answer.error_code == 0
+        assert [errors_of(r.topic_results) for r in answer.results_by_transaction] == [
+            [0, 0],
+            [0, 0],
+        ]
+        answer = await world.add(who, version, (0, 9))
+        missing = [E.OPERATION_NOT_ATTEMPTED, E.UNKNOWN_TOPIC_OR_PARTITION]
+        assert errors_of(answer.results_by_transaction[0].topic_results) == missing
+
+    play()
+
+
+@in_a_world
+async def test_one_missing_partition_keeps_the_others_out(world: World) -> None:
+    who = await world.init()
+    added = await world.add(who, 3, (0, 9))
+    assert errors_of(added.results_by_topic_v3_and_below) == [
+        E.OPERATION_NOT_ATTEMPTED,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert world.node.state() == "Empty"
+
+
+@in_a_world
+async def test_what_makes_no_sense_is_refused(world: World) -> None:
+    assert (await world.init(transactional_id="")).error_code == E.INVALID_REQUEST
+    assert (await world.init(producer_id=5)).error_code == E.INVALID_REQUEST
+    assert (await world.init(producer_epoch=5)).error_code == E.INVALID_REQUEST
+    answer = await world.init(transaction_timeout=0)
+    assert answer.error_code == E.INVALID_TRANSACTION_TIMEOUT
+    who = await world.init()
+    unknown = await world.ask(
+        END, 3, transactional_id="other", producer_id=who.producer_id, producer_epoch=0
+    )
+    assert unknown.error_code == E.INVALID_PRODUCER_ID_MAPPING
+
+
+@in_a_world
+async def test_a_prepared_transaction_is_kept(world: World) -> None:
+    who = await world.init(6, enable2_pc=True)
+    await world.add(who)
+    kept = await world.init(6, enable2_pc=True, keep_prepared_txn=True)
+    assert (kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == (
+        who.producer_id, who.producer_epoch,
+    )  # fmt: skip
+    assert kept.producer_epoch == who.producer_epoch + 1
+    assert (await world.end(who)).error_code == E.PRODUCER_FENCED
+    assert (await world.end(kept)).error_code == 0
+    await world.node.until_state("CompleteCommit")
+
+
+@in_a_world
+async def test_a_late_request_closes_its_connection(world: World) -> None:
+    who = await world.init()
+    await world.add(who)
+    broker = world.broker
+    broker.context.connection_id = 9
+    await world.add(who, 3, (1,))
+    broker.context.connection_id = 1
+    values = {
+        "transactional_id": "id",
+        "producer_id": who.producer_id,
+        "producer_epoch": who.producer_epoch,
+        "committed": True,
+    }
+    frame = encode_request_header(END, 4, 77, "test") + control.encode_request(END, 4, values)
+    view = memoryview(bytearray(frame))
+    outcome = broker.dispatcher.dispatch(broker.context, broker.dispatcher.find(view), view)
+    assert isinstance(outcome, PendingAnswer)
+    await world.node.until(lambda: outcome.is_done)
+    assert outcome.close_reason is not None and outcome.buffers is None
+    assert world.node.state() == "Ongoing"
+
+
+@in_a_world
+async def test_transactions_are_described(world: World) -> None:
+    who = await world.init()
+    await world.add(who, 3, (0, 1))
+    answer = await world.ask(DESCRIBE, 0, transactional_ids=["id", "other", ""])
+    found, missing, empty = answer.transaction_states
+    assert (found.error_code, found.transaction_state) == (0, "Ongoing")
+    assert (found.producer_id, found.producer_epoch) == (who.producer_id, who.producer_epoch)
+    assert [(topic.topic, list(topic.partitions)) for topic in found.topics] == [("t", [0, 1])]
+    assert missing.error_code == E.TRANSACTIONAL_ID_NOT_FOUND
+    assert empty.error_code == E.INVALID_REQUEST
+
+
+@in_a_world
+async def test_transactions_are_listed_and_filtered(world: World) -> None:
+    for name in ("orders-1", "orders-2", "bills-1"):
+        await world.init(transactional_id=name)
+    who = await world.init()
+    await world.add(who)
+    world.node.wall_ms = world.broker.services.clock.wall_ms()
+
+    async def listed(version: int = 2, **filters: Any) -> list[str]:
+        answer = await world.ask(LIST, version, **filters)
+        assert answer.error_code == 0
+        return sorted(state.transactional_id for state in answer.transaction_states)
+
+    everything = ["bills-1", "id", "orders-1", "orders-2"]
+    for version in range(3):
+        assert await listed(version) == everything
+        assert await listed(version, state_filters=["Ongoing"]) == ["id"]
+        assert await listed(version, producer_id_filters=[who.producer_id]) == ["id"]
+    assert await listed(transactional_id_pattern="orders-.*") == ["orders-1", "orders-2"]
+    assert await listed(transactional_id_pattern="") == everything
+    assert await listed(duration_filter=10**15) == []
+    answer = await world.ask(LIST, 2, state_filters=["Ongoing", "Nonsense"])
+    assert list(answer.unknown_state_filters) == ["Nonsense"]
+    answer = await world.ask(LIST, 2, transactional_id_pattern="(a+)+")
+    assert answer.error_code == E.INVALID_REGULAR_EXPRESSION
+    world.node.groups[0].resign()
+    world.node.groups[0].leader_id = 1
+    answer = await world.ask(LIST, 2)
+    assert answer.error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("text", [".*", "orders-[0-9]+", r"a\.b*", "a|b", "(?:a|b)c", "[*+{(]x"])
+def test_expressions_of_people_are_taken(text: str) -> None:
+    assert compile_pattern(text).pattern == text
+
+
+@pytest.mark.parametrize(
+    "text", ["(a+)+", "(a|a)*", ".*.*.*x", r"(a)\1", "(?=a)", "(?i)a", "(", "[", "a" * 257]
+)
+def test_expressions_that_could_take_long_are_not(text: str) -> None:
+    with pytest.raises(InvalidRegularExpression):
+        compile_pattern(text)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_version_of_transactions_is_a_feature(version: int) -> None:
+    """KIP-890: a producer that reads this adds partitions by producing, and ends with v5."""
+    software = {"client_software_name": "test", "client_software_version": "1"}
+    answer = FakeBroker().ask(API_VERSIONS, version, software)
+    shown = [(f.name, f.max_version_level) for f in getattr(answer, "finalized_features", ())]
+    assert shown == ([("transaction.version", 2)] if version >= 3 else [])
+    supported = [(f.name, f.min_version) for f in getattr(answer, "supported_features", ())]
+    assert supported == ([("transaction.version", 0)] if version >= 4 else [])
+    if version >= 3:
+        assert answer.finalized_features_epoch >= 0

@@ -1,0 +1,235 @@
+"""Large requests come one after the other, and those of clients that have gone do not come."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from oncelog.node.handlers.api_table import control_plane_apis
+from oncelog.node.handlers.fetch.offsets import DELETION_WAIT_MS_MAX
+from oncelog.node.listener import large_requests
+from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
+from oncelog.node.listener.large_requests import IN_WORK_BYTES_MAX, ClientGone, LargeRequests
+from oncelog.wire.errors import RequestTimedOut
+from oncelog.wire.framing import encode_request_header
+from oncelog.wire.messages import control
+
+from ..fake_broker import FakeBroker
+from ..leading_broker import settle
+
+METADATA, CREATE_TOPICS = 3, 19
+
+
+class Client:
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.on_close: list[Callable[[], None]] = []
+
+    def close(self) -> None:
+        self.is_closed = True
+        for callback in list(self.on_close):
+            callback()
+
+
+class Asking:
+    """One request in line; it holds its place until it is told to end."""
+
+    def __init__(self, line: LargeRequests, size_bytes: int) -> None:
+        self.client, self.began = Client(), False
+        self.may_end = asyncio.Event()
+        self.task = asyncio.ensure_future(self._ask(line, size_bytes))
+
+    async def _ask(self, line: LargeRequests, size_bytes: int) -> None:
+        async with line.turn(self.client, size_bytes):
+            self.began = True
+            await self.may_end.wait()
+
+    async def end(self) -> None:
+        self.may_end.set()
+        await self.task
+        await settle(3)
+
+
+def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+@on_a_loop
+async def test_a_few_at_a_time_in_their_order_or_one_that_is_larger() -> None:
+    line = LargeRequests(100)
+    asked = [Asking(line, size) for size in (60, 40, 10, 500, 5)]
+    await settle()
+    assert [each.began for each in asked] == [True, True, False, False, False]
+    await asked[1].end()
+    assert [each.began for each in asked] == [True, True, True, False, False]
+    await asked[0].end()
+    assert not asked[3].began
+    await asked[2].end()
+    assert [each.began for each in asked[3:]] == [True, False]
+    await asked[3].end()
+    assert asked[4].began
+    await asked[4].end()
+    assert not line.in_work_bytes
+
+
+@on_a_loop
+async def test_who_has_gone_does_not_come() -> None:
+    line = LargeRequests(100)
+    first, gone, last = (Asking(line, 100) for _ in range(3))
+    await settle()
+    gone.client.close()
+    with pytest.raises(ClientGone):
+        await gone.task
+    first.client.close()  # has begun, and goes on
+    await first.end()
+    assert last.began
+    assert not last.client.on_close
+    await last.end()
+    late = Asking(line, 1)
+    late.client.close()
+    with pytest.raises(ClientGone):
+        await late.task
+    assert not line.in_work_bytes
+
+
+@on_a_loop
+async def test_a_place_is_free_when_its_request_fails() -> None:
+    line = LargeRequests(100)
+    with pytest.raises(ZeroDivisionError):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(line.turn(Client(), 100))
+            raise ZeroDivisionError
+    cancelled, waiting = Asking(line, 100), Asking(line, 100)
+    await settle()
+    cancelled.task.cancel()
+    await settle()
+    assert waiting.began
+    await waiting.end()
+
+
+@on_a_loop
+async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled() -> None:
+    """Its client has gone in the very turn in which the request before it ended."""
+    line = LargeRequests(100)
+    async with AsyncExitStack() as first:
+        await first.enter_async_context(line.turn(Client(), 100))
+        cancelled, last = Asking(line, 100), Asking(line, 100)
+        await settle()
+    cancelled.task.cancel()
+    await settle()
+    assert not cancelled.began
+    assert last.began
+    await last.end()
+    assert not line.in_work_bytes
+
+
+@on_a_loop
+async def test_who_waits_for_a_decision_for_long_steps_aside() -> None:
+    """Without a controller one request with much time kept others from being told in theirs."""
+    line = LargeRequests(100)
+    decisions: list[asyncio.Future[str]] = []
+
+    async def ask(size_bytes: int) -> str:
+        async with line.turn(Client(), size_bytes) as place:
+            decisions.append(asyncio.get_running_loop().create_future())
+            return await place.decided(decisions[-1])
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(large_requests, "ASIDE_AFTER_S", 0.01)
+        patched.setattr(large_requests, "ASIDE_BYTES_MAX", 250)
+        asked = [asyncio.ensure_future(ask(100)) for _ in range(4)]
+        async with asyncio.timeout(10):
+            while len(decisions) < 3:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert len(decisions) == 3, "the third may not step aside, or the memory were full"
+        assert (line.in_work_bytes, line.aside_bytes) == (100, 200)
+        decisions[1].set_result("second")
+        assert await asked[1] == "second"
+        assert (line.in_work_bytes, line.aside_bytes) == (100, 100)
+        decisions[2].set_result("third")
+        assert await asked[2] == "third"
+        await settle()
+        assert len(decisions) == 4
+        asked[3].cancel()
+        await settle()
+        assert decisions[3].cancelled()
+        decisions[0].set_exception(RequestTimedOut())
+        with pytest.raises(RequestTimedOut):
+            await asked[0]
+    assert (line.in_work_bytes, line.aside_bytes) == (0, 0)
+
+
+@on_a_loop
+async def test_a_large_request_without_a_controller_keeps_no_other_from_its_answer() -> None:
+    broker = FakeBroker(1)
+    log = logging.getLogger("test")
+    dispatcher = Dispatcher(control_plane_apis(log), log)
+
+    async def submit(command: Any, *, timeout_ms: int) -> Any:
+        await asyncio.sleep(timeout_ms / 1000)
+        raise RequestTimedOut("the cluster has no controller")
+
+    broker.services.controller.submit = submit  # type: ignore[method-assign]
+
+    def ask(timeout_ms: int) -> PendingAnswer:
+        topics = [{"name": f"{n:09}", "num_partitions": 1, "replication_factor": 1,
+                   "assignments": [], "configs": []} for n in range(20_000)]  # fmt: skip
+        values = {"topics": topics, "timeout": timeout_ms, "validate_only": False}
+        frame = encode_request_header(CREATE_TOPICS, 5, 1, "test")
+        view = memoryview(bytearray(frame + control.encode_request(CREATE_TOPICS, 5, values)))
+        context = RequestContext(broker.services, 1, "127.0.0.1")
+        answer = dispatcher.dispatch(context, dispatcher.find(view), view)
+        assert isinstance(answer, PendingAnswer)
+        return answer
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(large_requests, "ASIDE_AFTER_S", 0.05)
+        patient, hasty = ask(600_000), ask(100)
+        async with asyncio.timeout(20):
+            while not hasty.is_done:
+                await asyncio.sleep(0.01)
+    assert not patient.is_done
+
+
+@on_a_loop
+async def test_clients_that_ask_for_much_and_go_leave_little_behind() -> None:
+    """Their bytes count no more, but 100,000 entries each were decoded and answered."""
+    broker = FakeBroker(1)
+    dispatcher = Dispatcher(
+        control_plane_apis(logging.getLogger("test")), logging.getLogger("test")
+    )
+    values = {"topics": [{"name": f"{n:09}"} for n in range(20_000)]}
+    frame = encode_request_header(METADATA, 5, 1, "test")
+    frame += control.encode_request(METADATA, 5, {**values, "allow_auto_topic_creation": False})
+    answers = []
+    for _ in range(20):
+        context = RequestContext(broker.services, 1, "127.0.0.1")
+        view = memoryview(bytearray(frame))
+        answer = dispatcher.dispatch(context, dispatcher.find(view), view)
+        assert isinstance(answer, PendingAnswer)
+        answers.append(answer)
+        await settle(2)
+        context.is_closed = True
+        for callback in list(context.on_close):
+            callback()
+        answer.abandon()
+    await settle(5)
+    assert len(dispatcher._tasks) <= IN_WORK_BYTES_MAX // len(frame)
+    async with asyncio.timeout(30):
+        while dispatcher._tasks:
+            await asyncio.sleep(0)
+    reasons = [answer.close_reason for answer in answers]
+    assert reasons.count("its client is gone") >= 20 - IN_WORK_BYTES_MAX // len(frame)
+
+
+def test_no_deletion_waits_for_ever() -> None:
+    assert DELETION_WAIT_MS_MAX < 2**31 - 1

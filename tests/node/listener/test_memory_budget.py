@@ -1,0 +1,49 @@
+"""Who may read while memory is short."""
+
+from oncelog.node.listener.memory_budget import ALLOWANCE_BYTES, MemoryBudget
+
+
+class FakeHolder:
+    """A connection that notes its leave."""
+
+    def __init__(self, *, can_finish: bool) -> None:
+        self.can_finish = can_finish
+        self.leaves = 0
+
+    def budget_allows(self) -> None:
+        self.leaves += 1
+
+
+def full(*holders: FakeHolder) -> MemoryBudget:
+    """All of these wait."""
+    budget = MemoryBudget(1_000)
+    budget.hold(2_000)
+    for holder in holders:
+        assert budget.must_wait(holder, ALLOWANCE_BYTES + 1)
+    return budget
+
+
+def test_only_who_can_finish_a_request_gets_the_leave() -> None:
+    idle, partial = FakeHolder(can_finish=False), FakeHolder(can_finish=True)
+    budget = full(idle, partial)
+    budget.let_one_pass()
+    assert (idle.leaves, partial.leaves) == (0, 1)
+    assert not budget.must_wait(partial, ALLOWANCE_BYTES + 1)
+
+
+def test_a_leave_that_is_no_longer_used_goes_to_the_next() -> None:
+    first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    budget = full(first, second)
+    budget.let_one_pass()
+    budget.let_one_pass()
+    assert (first.leaves, second.leaves) == (1, 0), "one at a time"
+    first.can_finish = False
+    budget.let_one_pass()
+    assert (first.leaves, second.leaves) == (1, 1)
+
+
+def test_released_memory_wakes_all() -> None:
+    idle, partial = FakeHolder(can_finish=False), FakeHolder(can_finish=True)
+    budget = full(idle, partial)
+    budget.release(1_500)
+    assert (idle.leaves, partial.leaves, budget.waiting_count) == (1, 1, 0)

@@ -1,0 +1,172 @@
+"""A real listener with toy handlers, whose answers a test gives when it likes."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvloop
+
+from oncelog.node.handlers.metadata import cluster
+from oncelog.node.listener.dispatch import (
+    Api,
+    CloseConnection,
+    Dispatcher,
+    PendingAnswer,
+    RequestContext,
+)
+from oncelog.node.listener.server import KafkaServer, ServerLimits
+from oncelog.wire.errors import KafkaError, UnknownServerError
+from oncelog.wire.framing import RequestHeader, encode_request_header
+from oncelog.wire.primitives import MalformedFrame
+
+from ..fake_broker import FakeBroker
+
+# The toys stand on keys and versions whose headers are known.
+PRODUCE, WAIT, ECHO, SLOW = (0, 3), (1, 4), (2, 1), (3, 1)
+
+
+class Toys:
+    """Four handlers; `started` lists the bodies in the order in which handlers saw them."""
+
+    def __init__(self) -> None:
+        self.started: list[bytes] = []
+        self.pending: dict[bytes, PendingAnswer] = {}
+        self.abandoned: list[bytes] = []
+        self.gate = asyncio.Event()
+
+    def wait(self, context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
+        """Answered when the test says so; a body that begins with "now" at once."""
+        name = bytes(body)
+        self.started.append(name)
+        if name.startswith(b"none"):
+            return None
+        pending = PendingAnswer(on_abandon=lambda: self.abandoned.append(name))
+        if name.startswith(b"now"):
+            pending.complete([name])
+        self.pending[name] = pending
+        return pending
+
+    def echo(self, context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
+        name = bytes(body)
+        self.started.append(name)
+        match name.split(b" ")[0]:
+            case b"close":
+                raise CloseConnection("as told")
+            case b"malformed":
+                raise MalformedFrame("as told")
+            case b"defect":
+                raise ZeroDivisionError("as told")
+            case b"big":
+                return [bytes(int(name.split(b" ")[1]))]
+        return [b"", name[:3], memoryview(name)[3:]]
+
+    async def slow(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Any]:
+        self.started.append(bytes(body))
+        await self.gate.wait()
+        if bytes(body) == b"defect":
+            raise ZeroDivisionError("as told")
+        return [bytes(body)]
+
+    @staticmethod
+    def say_error(
+        context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
+    ) -> Any:
+        assert type(error) is UnknownServerError
+        return [b"error %d" % error.number]
+
+    def apis(self) -> tuple[Api, ...]:
+        return (
+            Api(*PRODUCE, PRODUCE[1], self.wait, is_pipelined=True, advertised_from=0),
+            Api(*WAIT, WAIT[1], self.wait),
+            Api(*ECHO, ECHO[1], self.echo, self.say_error),
+            Api(*SLOW, SLOW[1], self.slow),
+            *(api for api in cluster.apis() if api.key == 18),
+        )
+
+
+class Client:
+    """One connection; answers are (correlation id, body)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.sent = 0
+
+    def send(self, api: tuple[int, int], body: bytes = b"") -> None:
+        self.sent += 1
+        self.writer.write(self.frame(api, body, self.sent))
+
+    @staticmethod
+    def frame(api: tuple[int, int], body: bytes, correlation_id: int = 1) -> bytes:
+        request = encode_request_header(*api, correlation_id, "test") + body
+        return len(request).to_bytes(4, "big") + request
+
+    async def receive(self, timeout_s: float = 10) -> tuple[int, bytes]:
+        async with asyncio.timeout(timeout_s):
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            answer = await self.reader.readexactly(size)
+        return int.from_bytes(answer[:4], "big"), answer[4:]
+
+    async def ask(self, api: tuple[int, int], body: bytes = b"") -> bytes:
+        self.send(api, body)
+        correlation_id, answer = await self.receive()
+        assert correlation_id == self.sent
+        return answer
+
+    async def is_closed(self, timeout_s: float = 5) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+
+    async def is_silent(self, seconds: float = 0.05) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.reader.read(1)
+        except TimeoutError:
+            return True
+        return False
+
+
+class Bench:
+    """The server, its toys, and its clients."""
+
+    def __init__(self, server: KafkaServer, toys: Toys) -> None:
+        self.server, self.toys = server, toys
+        self.clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
+        self.clients.append(client)
+        return client
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def toy_server(**limits: Any) -> AsyncIterator[Bench]:
+    toys = Toys()
+    log = logging.getLogger("oncelog.test")
+    dispatcher = Dispatcher(toys.apis(), log)
+    server = KafkaServer(dispatcher, FakeBroker(1).services, ServerLimits(**limits), log)
+    await server.start("127.0.0.1", 0)
+    bench = Bench(server, toys)
+    try:
+        yield bench
+    finally:
+        for client in bench.clients:
+            client.writer.transport.abort()
+        await server.stop(deadline_s=0.2)
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    uvloop.run(test)

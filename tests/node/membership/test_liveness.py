@@ -1,0 +1,155 @@
+"""Registrations of processes that come and go, and heartbeats that end when they are told to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from oncelog.coordinator.controller.controller import HeartbeatReply
+from oncelog.coordinator.controller.messages import ControllerReply, ReplyStatus
+from oncelog.coordinator.metadata.cluster_state import ClusterState
+from oncelog.node.controller.client import ControllerClient
+from oncelog.node.membership.liveness import Liveness, Replaced
+from oncelog.wire.errors import ErrorCode
+
+from ..controller.small_cluster import SmallCluster
+from ..fake_broker import broker_config
+
+TURNS = range(12)  # of the event loop; a beat takes fewer
+
+
+class _HereLeads:
+    """The part of a controller that answers a heartbeat of its own node, at once."""
+
+    async def serve(self, kind: int, payload: bytes) -> ControllerReply:
+        return ControllerReply(ReplyStatus.DONE)
+
+
+class _Controller:
+    """Answers heartbeats as the client of a controller on this node does."""
+
+    async def heartbeat(self, heartbeat: object, timeout_ms: int) -> HeartbeatReply:
+        client = cast(Any, SimpleNamespace(node_id=1, _service=_HereLeads(), _links=None))
+        await ControllerClient._ask(client, 1, 0, b"", timeout_ms)
+        return HeartbeatReply(ErrorCode.NONE, is_fenced=False, may_stop=False)
+
+
+def _liveness() -> Liveness:
+    config: Any = SimpleNamespace(node_id=1, broker_heartbeat_interval_ms=1000)
+    group: Any = SimpleNamespace(applied_index=0)
+    controller, state = cast(Any, _Controller()), cast(Any, None)
+    return Liveness(config, controller, group, state, boot_id="", directory_id=b"", incarnation=b"")
+
+
+@pytest.mark.parametrize("turns", TURNS)
+def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
+    async def scenario() -> None:
+        liveness = _liveness()
+        liveness.start()
+        await asyncio.sleep(0.01)  # it waits for its next beat
+        liveness._beat_now.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await asyncio.wait_for(liveness.stop(), 2)
+
+    asyncio.run(scenario())
+
+
+def _run(scenario: Callable[[SmallCluster], Awaitable[None]]) -> None:
+    async def all_of_it() -> None:
+        cluster = SmallCluster()
+        try:
+            await asyncio.wait_for(scenario(cluster), 20)
+        finally:
+            await cluster.stop()
+
+    asyncio.run(all_of_it())
+
+
+def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:
+    """A process of node 2; state: what its metadata says when it starts."""
+    group: Any = cluster.groups[2]
+    return Liveness(
+        broker_config(2, broker_heartbeat_interval_ms="20"),
+        cluster.clients[2],
+        group,
+        state or cluster.groups[2].state,
+        boot_id="b",
+        directory_id=b"",
+        incarnation=bytes([number]) * 16,
+    )
+
+
+def test_a_late_registration_of_a_dead_process_does_not_end_its_successor() -> None:
+    async def scenario(cluster: SmallCluster) -> None:
+        await _process(cluster, 1).register(9092)
+        late = cluster.log[-1]
+        successor = _process(cluster, 2)
+        epoch = await successor.register(9092)
+        await cluster.groups[1].submit(late)
+        registered = cluster.groups[1].state.brokers[2]
+        assert (registered.broker_epoch, registered.incarnation[0]) == (epoch, 2)
+        successor.start()
+        await successor.until_unfenced()
+        assert not successor.replaced.done()
+        await successor.stop()
+
+    _run(scenario)
+
+
+def test_a_process_whose_metadata_is_new_learns_what_it_replaces() -> None:
+    async def scenario(cluster: SmallCluster) -> None:
+        await _process(cluster, 1).register(9092)
+        length = len(cluster.log)
+        epoch = await _process(cluster, 2, state=ClusterState()).register(9092)
+        assert epoch == len(cluster.log) == length + 2, "refused once"
+        assert cluster.groups[2].state.brokers[2].incarnation[0] == 2
+
+    _run(scenario)
+
+
+def test_a_registration_that_comes_between_is_replaced() -> None:
+    """It left its process before that died, and arrives when the successor has looked."""
+
+    async def scenario(cluster: SmallCluster) -> None:
+        await _process(cluster, 1).register(9092)
+        length = len(cluster.log)
+        cluster.elect(None)
+        successor = asyncio.ensure_future(_process(cluster, 3).register(9092))
+        await asyncio.sleep(0)  # it has looked, and waits for a controller
+        cluster.elect(1)
+        await _process(cluster, 2).register(9092)
+        epoch = await successor
+        assert epoch == len(cluster.log) == length + 3, "refused once"
+        registered = cluster.groups[1].state.brokers[2]
+        assert (registered.broker_epoch, registered.incarnation[0]) == (epoch, 3)
+
+    _run(scenario)
+
+
+def test_an_answer_that_was_lost_is_given_again() -> None:
+    async def scenario(cluster: SmallCluster) -> None:
+        while not cluster.log:
+            await asyncio.sleep(0)  # until the controller has named the cluster
+        cluster.lost_answers = 1
+        assert await _process(cluster, 1).register(9092) == 2
+        assert len(cluster.log) == 3, "proposed twice"
+
+    _run(scenario)
+
+
+def test_of_two_processes_the_earlier_one_ends_with_words() -> None:
+    async def scenario(cluster: SmallCluster) -> None:
+        earlier, later = _process(cluster, 1), _process(cluster, 2)
+        for process in (earlier, later):
+            await process.register(9092)
+            process.start()
+            await process.until_unfenced()
+        with pytest.raises(Replaced, match="another process has registered as node 2"):
+            await earlier.replaced
+        assert not later.replaced.done()
+        await asyncio.gather(earlier.stop(), later.stop())
+
+    _run(scenario)

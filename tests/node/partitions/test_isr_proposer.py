@@ -1,0 +1,102 @@
+"""The shell that proposes ISR changes: how often it asks."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog.coordinator.metadata.commands import AlterPartition, Command
+from oncelog.coordinator.metadata.results import Item, Result
+from oncelog.node.partitions.isr_proposer import RETRY_MS, IsrProposer
+from oncelog.replication.isr_change import IsrChange, IsrMember
+from oncelog.replication.sliced_work import SlicedWork
+from oncelog.wire.errors import ErrorCode
+
+TOPIC_ID = bytes(16)
+WATCHED_S = 0.5
+
+
+class _Partition:
+    def __init__(self) -> None:
+        self.topic_id, self.index, self.leader = TOPIC_ID, 0, _Hopeful()
+
+
+class _Hopeful:
+    """A leader that would propose the same change again and again."""
+
+    is_settled = False
+
+    def tick(self, now_ms: int) -> bool:
+        return False
+
+    def next_isr_change(self, now_ms: int) -> IsrChange:
+        return IsrChange(3, 7, (IsrMember(1, 10), IsrMember(2, 20)))
+
+    def isr_change_failed(self, change: IsrChange, error: int) -> None:
+        return None
+
+
+def test_a_change_that_is_always_refused_does_not_go_round_as_fast_as_it_is_decided() -> None:
+    """The refusal raises the partition epoch, and that has the partition looked at at once."""
+    partition: Any = _Partition()
+    asked: list[Command] = []
+
+    async def refuse(command: Command) -> Result:
+        asked.append(command)
+        await asyncio.sleep(0)
+        replicas.isr_may_change(partition)
+        return Result(items=(Item(error=ErrorCode.INELIGIBLE_REPLICA),))
+
+    clock = SimpleNamespace(monotonic_ms=lambda: 0)
+    replicas: Any = SimpleNamespace(clock=clock, isr_may_change=None, unsettled={})
+
+    async def watch() -> None:
+        proposer = IsrProposer(
+            replicas, refuse, node_id=1, broker_epoch=10, tick_ms=60_000, work=SlicedWork()
+        )
+        proposer.isr_may_change(partition)
+        await asyncio.sleep(WATCHED_S)
+        await proposer.stop()
+
+    asyncio.run(watch())
+    assert 2 <= len(asked) <= WATCHED_S * 1000 / RETRY_MS + 1
+    assert isinstance(asked[0], AlterPartition)
+
+
+class _Settled:
+    """A leader of which nothing can change by itself; counts how often it was looked at."""
+
+    is_settled = True
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def tick(self, now_ms: int) -> bool:
+        self.looks += 1
+        return False
+
+    def next_isr_change(self, now_ms: int) -> None:
+        return None
+
+
+def test_a_settled_partition_is_looked_at_once_however_many_ticks_pass() -> None:
+    partition: Any = _Partition()
+    partition.leader = leader = _Settled()
+    clock = SimpleNamespace(monotonic_ms=lambda: 0)
+    replicas: Any = SimpleNamespace(clock=clock, unsettled={partition: None})
+
+    async def propose(command: Command) -> Result:
+        raise AssertionError("there is nothing to propose")
+
+    async def watch() -> None:
+        work = SlicedWork()
+        proposer = IsrProposer(replicas, propose, node_id=1, broker_epoch=10, tick_ms=5, work=work)
+        for looks in (1, 2):
+            async with asyncio.timeout(10):
+                while leader.looks < looks:
+                    await asyncio.sleep(0.005)
+            await asyncio.sleep(0.05)  # ten ticks
+            assert leader.looks == looks
+            replicas.unsettled[partition] = None  # as an append does
+        await proposer.stop()
+
+    asyncio.run(watch())

@@ -1,0 +1,283 @@
+"""Power cuts in the middle of what rewrites a log: compaction, and truncation on a follower.
+
+The shells run as in a broker, on a disk that knows what was synced (tests/simulation). The power
+goes at every n-th change of the disk; then the log is opened on a machine that was restarted.
+"""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.node.clock import SystemClock
+from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
+from oncelog.node.partitions.hosted_partition import HostedPartition
+from oncelog.node.partitions.log_compaction import LogCompaction
+from oncelog.node.partitions.replica_fetcher import FetchSettings, ReplicaFetchers
+from oncelog.node.partitions.replica_manager import ReplicaManager
+from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
+from oncelog.replication.replica_server import ReplicaServer
+from oncelog.replication.sliced_work import SlicedWork
+from oncelog.storage.checkpoint import RECOVERY_POINTS
+from oncelog.storage.compaction.log_cleaner import LogCleaner
+from oncelog.storage.directory.log_directory import LogDirectory
+from oncelog.storage.directory.partition_offsets import CHECKPOINTS
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.record_batch import decode_header, iterate_batches, restamp
+from oncelog.wire.records import Record, decode_batch, encode_batch
+from oncelog.wire.steps import run_to_end
+
+from ...simulation.virtual_disk import Disks
+from ...simulation.virtual_loop import Timeline
+from ..hosted_logs import TOPIC_ID
+from ..leading_broker import LeadingBroker
+
+NOW_MS = 1_700_000_000_000
+WAIT_S = 10
+
+
+class SameThread(Executor):
+    """Does a job at once; what it raises is raised where it is waited for."""
+
+    def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        try:
+            future.set_result(job(*args, **keywords))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+class Machine:
+    """A node with its disk. From the operation on at which the power goes, nothing is written."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.disks = Disks(path, Timeline(seed), [1])
+        self.disk = self.disks.nodes[1]
+        self.disk.on_last_operation = self._stop
+        self.is_off = False
+
+    def _stop(self) -> bool:
+        self.is_off = True
+        self.disk.is_in_use = False
+        return True
+
+    def open(self, boot_id: str) -> LogDirectory:
+        return LogDirectory(
+            Path(self.disk.path) / "data",
+            cluster_id="c",
+            node_id=1,
+            boot_id=boot_id,
+            new_directory_id=bytes(16),
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """What was opened inside is closed before the end."""
+        with self.disks.installed():
+            yield
+            gc.collect()
+
+    def restart(self, config: LogConfig, boot_id: str = "boot-2") -> tuple[list[bytes], int]:
+        """The power comes back, or just the process: the batches of the log, and its end."""
+        self.disks.died(1)
+        if boot_id != "boot-1":
+            self.disk.cut_power()
+        self.disk.is_in_use = True
+        directory = self.open(boot_id)
+        log = directory.open_partition("t", 0, TOPIC_ID, config, NOW_MS)
+        directory.release()
+        return batches_in(log), log.log_end_offset
+
+
+def make_batch(key: bytes, value: bytes, offset: int = 0, epoch: int = 1) -> memoryview:
+    batch = memoryview(bytearray(encode_batch([Record(0, NOW_MS, key, value)], base_offset=0)))
+    restamp(batch, 0, offset, epoch)
+    return batch
+
+
+def batches_in(log: PartitionLog) -> list[bytes]:
+    found, at = [], log.log_start_offset
+    while at < log.log_end_offset:
+        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
+        data = bytes(read.data)
+        found += [data[p : p + header.size_bytes] for p, header in iterate_batches(data)]
+        at = read.next_offset
+    return found
+
+
+def write_checkpoints(directory: LogDirectory) -> None:
+    for name in CHECKPOINTS:
+        directory.write_offsets(name, run_to_end(directory.collect_offsets(name)))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+PUTS = 17
+COMPACTED = LogConfig(
+    segment_bytes=400,
+    is_compacted=True,
+    is_deleted_by_retention=False,
+    min_cleanable_dirty_ratio=0.0,
+    flush_messages=1,
+    file_delete_delay_ms=0,
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
+    tmp_path: Path, seed: int
+) -> None:
+    """The gaps that it leaves must not be taken for what a power cut has lost."""
+
+    def live(machine: Machine, operations: int | None) -> tuple[dict[bytes, bytes], int]:
+        directory = machine.open("boot-1")
+        log = directory.open_partition("t", 0, TOPIC_ID, COMPACTED, NOW_MS)
+        directory.note_recovered()
+        last: dict[bytes, bytes] = {}
+        for n in range(PUTS):
+            key = b"a" if n % 2 else b"b%d" % n
+            batch = make_batch(key, b"%d" % n)
+            log.append_as_leader(batch, decode_header(batch), leader_epoch=1, now_ms=NOW_MS)
+            log.flush()
+            log.advance_high_watermark(log.log_end_offset)
+            last[key] = b"%d" % n
+            if n == 0:
+                write_checkpoints(directory)  # the recovery point 1 is on the disk
+        machine.disk.operations_left = operations
+        asyncio.run(compact(machine, directory))
+        return last, log.log_end_offset
+
+    async def compact(machine: Machine, directory: LogDirectory) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        cleaner = LogCleaner(directory.path)
+        executor = SameThread()
+        points = CheckpointWriter(directory, RECOVERY_POINTS, executor, SlicedWork())
+        compaction = LogCompaction(
+            directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=0
+        )
+        is_clean = lambda: (directory.path / "cleaner-offset-checkpoint").exists()  # noqa: E731
+        await until(lambda: machine.is_off or is_clean())
+        await compaction.stop()
+
+    operations, batch_counts = seed, set()
+    while True:
+        machine = Machine(tmp_path / str(operations), seed)
+        with machine.running():
+            last, end_offset = live(machine, operations)
+            batches, found_end = machine.restart(COMPACTED)
+        found = {record.key: record.value for b in batches for record in decode_batch(b)}
+        assert (found, found_end) == (last, end_offset), operations
+        batch_counts.add(len(batches))
+        if not machine.is_off:
+            break
+        operations += 5
+    assert operations > 50 and len(batch_counts) > 2
+
+
+FOLLOWED = LogConfig(segment_bytes=1000)
+
+
+class Leader:
+    """Node 1, which leads the partition with another end; it is asked without a network."""
+
+    def __init__(self, directory: Path, machine: Machine) -> None:
+        self.broker = LeadingBroker(directory)
+        self._server = ReplicaServer(
+            self.broker.replicas.get_by_id,  # type: ignore[arg-type]
+            self.broker.replicas.peers,
+            broker_epoch=1,
+        )
+        self._machine = machine
+
+    def on_peer_change(self, _: Any) -> None:
+        pass
+
+    def ask(self, _leader: int, _type: Any, body: Any, *, answered: Any, **_: Any) -> None:
+        if self._machine.is_off:
+            return
+        now_ms = self.broker.clock.monotonic_ms()
+        header = body[0] if isinstance(body, tuple) else body
+        self._server.on_request(2, decode_fetch_request(header), answered, now_ms)
+        for _follower, reply, response in self._server.take_responses(now_ms):
+            assert callable(reply)
+            outcome = encode_fetch_response(response)
+            asyncio.get_running_loop().call_soon(reply, outcome)
+
+
+@pytest.mark.parametrize("boot_id", ["boot-1", "boot-2"])
+@pytest.mark.parametrize(("begin", "seed"), [*((0, seed) for seed in range(4)), (100, 0), (100, 1)])
+def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: int, seed: int, boot_id: str
+) -> None:
+    """What was synced is cut, other records grow over it; none of them is trusted unread.
+
+    `begin` is the leader's first offset: behind the follower's end all has to go.
+    """
+    caplog.set_level(logging.CRITICAL, "oncelog.node")  # what was logged would keep files open
+
+    def old(offset: int) -> bytes:
+        return bytes(make_batch(b"k", b"v" * 11, offset, 1))
+
+    def new(offset: int) -> bytes:
+        return old(offset) if offset < 25 else bytes(make_batch(b"k", b"v" * 12, offset, 2))
+
+    async def follow(machine: Machine, operations: int | None) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)
+        directory = machine.open("boot-1")
+        log = directory.open_partition("t", 0, TOPIC_ID, FOLLOWED, NOW_MS)
+        directory.note_recovered()
+        for offset in range(45):
+            log.append_as_follower(old(offset), now_ms=NOW_MS)
+        log.flush()
+        write_checkpoints(directory)
+        leader = Leader(tmp_path / f"leader-{operations}", machine)
+        led = leader.broker.partition()
+        led.log.truncate_fully_and_start_at(begin)
+        for offset in range(begin, begin + 65):
+            led.log.append_as_follower(new(offset), now_ms=NOW_MS)
+        record = Partition(replicas=(1, 2), isr=(1,), leader=1, leader_epoch=3)
+        leader.broker.lead(led, record)
+        replicas = ReplicaManager(loop=loop, clock=SystemClock(), partition_exists=lambda *_: True)
+        replicas.flusher.executor = SameThread()
+        replicas.recovery_points = CheckpointWriter(
+            directory, RECOVERY_POINTS, SameThread(), SlicedWork()
+        )
+        hosted = HostedPartition("t", 0, TOPIC_ID, log)
+        replicas.add(hosted)
+        fetchers = ReplicaFetchers(leader, replicas, FetchSettings(max_wait_ms=0))  # type: ignore
+        fetchers.broker_epoch = 1
+        hosted.follow(record)
+        machine.disk.operations_left = operations
+        fetchers.follow(hosted)
+        await until(lambda: machine.is_off or log.log_end_offset == begin + 65)
+        fetchers.stop()
+
+    operations = seed % 3
+    while True:
+        machine = Machine(tmp_path / str(operations), seed)
+        with machine.running():
+            asyncio.run(follow(machine, operations))
+            batches, end_offset = machine.restart(FOLLOWED, boot_id)
+        assert batches in (
+            [old(offset) for offset in range(end_offset)],
+            [new(offset) for offset in range(begin, end_offset)],
+        ), operations
+        assert end_offset >= 25 or begin
+        if not machine.is_off:
+            break
+        operations += 8
+    assert operations > 40

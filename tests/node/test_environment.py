@@ -1,0 +1,12 @@
+"""What a broker learns of its machine."""
+
+from pathlib import Path
+
+from oncelog.node import environment
+
+
+def test_an_unknown_boot_is_never_taken_for_the_same(monkeypatch):
+    """Else a power cut would count as a mere kill, after which pages are not looked for."""
+    assert environment.machine_boot_id() == environment.machine_boot_id()
+    monkeypatch.setattr(environment, "BOOT_ID_FILE", Path("/nowhere/boot_id"))
+    assert environment.machine_boot_id() != environment.machine_boot_id()

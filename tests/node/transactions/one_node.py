@@ -1,0 +1,251 @@
+"""The coordinator of one node in this process: a Raft group that does as it is told, partitions
+that answer markers as they are told, and a clock of its own."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oncelog.coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
+from oncelog.coordinator.transactions.messages import (
+    TransactionMarker,
+    WriteMarkers,
+    WriteMarkersReply,
+)
+from oncelog.coordinator.transactions.settings import TransactionSettings
+from oncelog.coordinator.transactions.shard import TransactionShard
+from oncelog.node.transactions.marker_sender import MarkerSender
+from oncelog.node.transactions.service import TransactionCoordinators
+from oncelog.node.transactions.shard_leader import LeaderPorts
+from oncelog.replication.peer.transport import PeerUnavailable
+from oncelog.replication.sliced_work import SlicedWork
+
+NODE = 1
+WAIT_S = 5.0
+
+
+class Group:
+    """One shard's Raft group as this node sees it."""
+
+    def __init__(self, shard: TransactionShard) -> None:
+        self.shard = shard
+        self.log: list[bytes] = []
+        self.term = 0
+        self.leader_id: int | None = None
+        self.is_leader = False
+        self.preferred_leader: int | None = None
+        self.held: list[Callable[[], None]] | None = None  # proposals wait here when it is a list
+        self.fate: list[str] = []  # of the next proposals: "lost", "refused", "unknown"
+        self._elected: list[Callable[[int], None]] = []
+        self._resigned: list[Callable[[], None]] = []
+        self._applied: list[Callable[[int], None]] = []
+
+    def on_elected(self, callback: Callable[[int], None]) -> None:
+        self._elected.append(callback)
+
+    def on_resigned(self, callback: Callable[[], None]) -> None:
+        self._resigned.append(callback)
+
+    def on_applied(self, callback: Callable[[int], None]) -> None:
+        self._applied.append(callback)
+
+    def elect(self, term: int | None = None) -> None:
+        self.term = self.term + 1 if term is None else term
+        self.leader_id, self.is_leader = NODE, True
+        for callback in self._elected:
+            callback(self.term)
+
+    def resign(self, successor: int | None = None) -> None:
+        self.leader_id, self.is_leader = successor, False
+        for callback in self._resigned:
+            callback()
+
+    def propose(self, command: bytes, timeout_ms: float, on_done: Callable[..., None]) -> None:
+        if not self.is_leader:
+            on_done(None, DefinitelyNot("not the leader"))
+            return
+        fate = self.fate.pop(0) if self.fate else ""
+        term = self.term
+
+        def settle() -> None:
+            if fate == "refused":
+                on_done(None, DefinitelyNot("told so"))
+                return
+            result = None
+            if fate != "lost":
+                self.log.append(command)
+                result = self.shard.apply(command, len(self.log), term)
+                for callback in self._applied:
+                    callback(len(self.log))
+            if fate in ("lost", "unknown"):
+                on_done(None, OutcomeUnknown("told so"))
+            else:
+                on_done(result, None)
+
+        if self.held is not None:
+            self.held.append(settle)
+        else:
+            asyncio.get_running_loop().call_soon(settle)
+
+    def release(self) -> None:
+        """Let proposals go that were held."""
+        held, self.held = self.held or [], None
+        for settle in held:
+            settle()
+
+
+class Partitions:
+    """All partitions of the cluster: who leads them, and how they answer markers."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[tuple[str, int], int] = {}
+        self.leader_epoch = 4
+        self.errors: dict[tuple[str, int], list[int]] = {}  # of the next markers
+        self.asked: list[tuple[int, TransactionMarker]] = []  # node, marker
+        self.written: list[tuple[tuple[str, int], TransactionMarker]] = []
+        self.gate: asyncio.Event | None = None
+        self.down: set[int] = set()
+        self.caught_up = 0
+
+    def leadership_of(self, topic: str, index: int) -> tuple[int, int] | None:
+        leader = self.leaders.get((topic, index), NODE)
+        return None if leader is None else (leader, self.leader_epoch)
+
+    async def catch_up(self) -> None:
+        self.caught_up += 1
+
+    async def write(self, node: int, request: WriteMarkers) -> WriteMarkersReply:
+        if node in self.down:
+            raise PeerUnavailable("down")
+        self.asked += [(node, marker) for marker in request.markers]
+        if self.gate is not None:
+            await self.gate.wait()
+        return WriteMarkersReply(tuple(self._errors(marker) for marker in request.markers))
+
+    def _errors(self, marker: TransactionMarker) -> tuple[int, ...]:
+        errors = []
+        for partition in marker.partitions:
+            told = self.errors.get(partition)
+            error = told.pop(0) if told else 0
+            if not error:
+                self.written.append((partition, marker))
+            errors.append(int(error))
+        return tuple(errors)
+
+    def epochs(self) -> list[tuple[tuple[str, int], int, bool]]:
+        """(partition, producer epoch, is commit) of what was written, in order."""
+        return [(p, m.producer_epoch, m.is_commit) for p, m in self.written]
+
+
+class Links:
+    """The peer transport: requests of markers reach `Partitions`."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self.partitions = partitions
+        self.handlers: dict[int, Callable[..., None]] = {}
+
+    def on_request(self, kind: int, handler: Callable[..., None]) -> None:
+        self.handlers[kind] = handler
+
+    async def request(
+        self, peer: int, kind: int, header: bytes, *, timeout_ms: int
+    ) -> tuple[bytes, Sequence[Any]]:
+        from oncelog.replication.peer.codec import decode_message, encode_message
+
+        reply = await self.partitions.write(peer, decode_message(WriteMarkers, header))
+        return encode_message(reply), []
+
+
+class OneNode:
+    """The coordinator with `shards` shards; all are led here from the start."""
+
+    def __init__(self, shards: int = 1, *, is_led: bool = True, **settings: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self.loop = loop
+        self.wall_ms = 1_000_000
+        ticks = itertools.count()
+        self.work = SlicedWork(lambda: next(ticks) * 0.003)  # a step in each turn
+        self.newest_connection = 0
+        self.next_id = 100
+        self.passed: list[str] = []  # fault points
+        self.id_failure: Exception | None = None
+        self.partitions = Partitions()
+        self.links = Links(self.partitions)
+        self.shards = [TransactionShard() for _ in range(shards)]
+        self.groups = [Group(shard) for shard in self.shards]
+        self.settings = TransactionSettings(shard_count=shards, **settings)
+        self.markers = MarkerSender(
+            node_id=NODE,
+            links=self.links,
+            write_here=lambda request: self.partitions.write(NODE, request),
+            leadership_of=self.partitions.leadership_of,
+            catch_up=self.partitions.catch_up,
+            loop=loop,
+            work=self.work,
+        )
+        self.coordinators = TransactionCoordinators(
+            node_id=NODE,
+            shards=self.shards,
+            groups=self.groups,
+            links=self.links,
+            settings=self.settings,
+            ports=LeaderPorts(
+                loop=loop,
+                wall_ms=lambda: self.wall_ms,
+                next_producer_id=self._next_producer_id,
+                markers=self.markers,
+                fault_point=self.passed.append,
+                work=self.work,
+            ),
+            newest_connection=lambda: self.newest_connection,
+        )
+        if is_led:
+            for group in self.groups:
+                group.elect()
+
+    async def _next_producer_id(self) -> int:
+        if self.id_failure is not None:
+            raise self.id_failure
+        self.next_id += 1
+        return self.next_id
+
+    async def init(self, name: str = "id", timeout_ms: int = 60_000, **options: Any):
+        return await self.coordinators.init_producer_id(name, timeout_ms, **options)
+
+    async def add(self, who: Any, *partitions: tuple[str, int], name: str = "id", **options: Any):
+        wanted = partitions or (("t", 0),)
+        return await self.coordinators.add_partitions(
+            name, who.producer_id, who.producer_epoch, wanted, **options
+        )
+
+    async def end(
+        self,
+        who: Any,
+        is_commit: bool = True,
+        *,
+        v2: bool = False,
+        name: str = "id",
+        **options: Any,
+    ):
+        return await self.coordinators.end_transaction(
+            name,
+            who.producer_id,
+            who.producer_epoch,
+            is_commit=is_commit,
+            raises_epoch=v2,
+            **options,
+        )
+
+    def state(self, name: str = "id") -> str:
+        """The durable state."""
+        record = self.shards[self.coordinators.shard_of(name)].get(name)
+        return "" if record is None else record.state.kafka_name
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        deadline = self.loop.time() + WAIT_S
+        while not holds():
+            assert self.loop.time() < deadline, "it did not come to pass"
+            await asyncio.sleep(0.001)
+
+    async def until_state(self, state: str, name: str = "id") -> None:
+        await self.until(lambda: self.state(name) == state)

@@ -1,0 +1,405 @@
+"""A transaction that nobody will end is ended by the partition, after a question."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from oncelog.coordinator.transactions.messages import DescribeTransaction
+from oncelog.node.clock import SystemClock
+from oncelog.node.transactions.connection_fence import ConnectionFence
+from oncelog.node.transactions.hanging_transactions import (
+    ASK_AFTER_MS,
+    ASK_AGAIN_MS_MAX,
+    QUESTIONS_PER_SCAN,
+    OpenSince,
+    OpenTransaction,
+    OrphanReaper,
+    Verdict,
+    judge,
+)
+from oncelog.node.transactions.producer_expiry import ProducerExpiry
+from oncelog.node.transactions.service import TransactionDescription
+from oncelog.replication.messages import PeerMessage
+from oncelog.replication.peer.codec import decode_message, encode_message
+from oncelog.replication.peer.transport import PeerUnavailable
+from oncelog.replication.sliced_work import SlicedWork, run_to_end
+from oncelog.wire.errors import ErrorCode
+
+from ..leading_broker import LeadingBroker, batch
+
+E = ErrorCode
+Test = Callable[[LeadingBroker], Awaitable[None]]
+HERE, ELSEWHERE = (("t", 0),), (("u", 0),)
+LEAVE, ABORT, COMMIT = Verdict.LEAVE, Verdict.ABORT, Verdict.COMMIT
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.base_ms = SystemClock.wall_ms()
+
+    def wall_ms(self) -> int:
+        return self.base_ms + self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+class Coordinators:
+    """Every id is coordinated by `node`, who says `description`."""
+
+    def __init__(self) -> None:
+        self.node: int | None = 1
+        self.description = TransactionDescription(transactional_id="tx")
+        self.asked = 0
+
+    def leader_of(self, transactional_id: str) -> int | None:
+        return self.node
+
+    def describe(self, transactional_id: str) -> TransactionDescription:
+        self.asked += 1
+        return self.description
+
+
+class Links:
+    def __init__(self) -> None:
+        self.handlers: dict[int, Callable[..., None]] = {}
+        self.is_up = True
+
+    def on_request(self, kind: int, handler: Callable[..., None]) -> None:
+        self.handlers[kind] = handler
+
+    async def request(
+        self, peer: int, kind: int, header: bytes, *, timeout_ms: int
+    ) -> tuple[bytes, list[object]]:
+        if not self.is_up:
+            raise PeerUnavailable("cut")
+        answers: list[bytes] = []
+        self.handlers[kind](peer, header, [], lambda answer, frames: answers.append(answer))
+        return answers[0], []
+
+
+class Scene:
+    """A broker with its reaper, on a clock that the test moves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.broker = LeadingBroker(directory)
+        self.clock = Clock()
+        self.broker.replicas.clock = self.clock
+        self.coordinators, self.links = Coordinators(), Links()
+        self.reaper = OrphanReaper(
+            self.broker.replicas,
+            self.coordinators,  # type: ignore[arg-type]
+            self.broker.markers,
+            self.links,  # type: ignore[arg-type]
+            work=SlicedWork(),
+            node_id=1,
+            scan_ms=1 << 30,
+            hanging_after_ms=60_000,
+        )
+
+    async def scan_after(self, delay_ms: int) -> None:
+        self.clock.now_ms += delay_ms
+        await self.reaper.scan()
+
+    async def open_transaction(self) -> None:
+        self.connection = self.broker.connect()
+        answer = self.broker.produce(self.connection, {0: batch(0)})
+        assert await answer.errors() == {0: E.NONE}
+        await self.scan_after(0)
+
+
+def run(directory: Path, test: Callable[[Scene], Awaitable[None]]) -> None:
+    async def make() -> None:
+        scene = Scene(directory)
+        try:
+            await test(scene)
+        finally:
+            await scene.reaper.stop()
+
+    asyncio.run(make())
+
+
+# -- the judgement
+
+
+def described(
+    state: str,
+    epoch: int = 5,
+    partitions: tuple[tuple[str, int], ...] = (),
+    *,
+    producer_id: int = 7,
+    error: int = 0,
+) -> TransactionDescription:
+    return TransactionDescription(
+        transactional_id="tx",
+        error=error,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        state=state,
+        partitions=partitions,
+    )
+
+
+@pytest.mark.parametrize(
+    ("description", "verdict"),
+    [
+        (described("Ongoing", 5, HERE), LEAVE),
+        (described("Ongoing", 6, HERE), LEAVE),
+        (described("Ongoing", 5, ELSEWHERE), ABORT),
+        (described("Ongoing", 6, ELSEWHERE), ABORT),
+        (described("PrepareCommit", 5, HERE), LEAVE),
+        (described("PrepareAbort", 6, ELSEWHERE), LEAVE),
+        (described("PrepareEpochFence", 6, HERE), LEAVE),
+        (described("CompleteCommit", 6), COMMIT),
+        (described("CompleteCommit", 5), ABORT),  # perhaps of the one after it
+        (described("CompleteCommit", 7), ABORT),
+        (described("CompleteAbort", 5), ABORT),
+        (described("CompleteAbort", 6), ABORT),
+        (described("Empty", 6), ABORT),
+        (described("Empty", 4), LEAVE),
+        (described("Ongoing", 4, HERE), LEAVE),
+        (described("Empty", 0, producer_id=8), ABORT),
+        (described("", error=E.TRANSACTIONAL_ID_NOT_FOUND), ABORT),
+        (described("", error=E.NOT_COORDINATOR), LEAVE),
+        (described("", error=E.COORDINATOR_LOAD_IN_PROGRESS), LEAVE),
+    ],
+)
+def test_what_an_answer_means(
+    tmp_path: Path, description: TransactionDescription, verdict: Verdict
+) -> None:
+    async def test(scene: Scene) -> None:
+        partition = scene.broker.partition()
+        assert judge(description, OpenTransaction(partition, 7, 5, 3, 10, 12)) is verdict
+
+    run(tmp_path, test)
+
+
+def test_questions_become_rare_and_are_bounded() -> None:
+    many = [OpenTransaction(None, n, 0, 0, n, n) for n in range(250)]  # type: ignore[arg-type]
+    since = OpenSince()
+    assert run_to_end(since.looking(many, 0)) == []
+    assert run_to_end(since.looking(many, ASK_AFTER_MS - 1)) == []
+    assert [len(run_to_end(since.looking(many, ASK_AFTER_MS))) for _ in range(4)] == [
+        QUESTIONS_PER_SCAN,
+        QUESTIONS_PER_SCAN,
+        50,
+        0,
+    ]
+    one = many[:1]
+    asked_at = [
+        now for now in range(ASK_AFTER_MS, 2_000_000, 1000) if run_to_end(since.looking(one, now))
+    ]
+    gaps = [later - earlier for earlier, later in pairwise(asked_at)]
+    assert gaps == sorted(gaps)
+    assert gaps[0] >= ASK_AFTER_MS
+    assert gaps[-1] == ASK_AGAIN_MS_MAX
+    assert since.older_than(1, 2_000_000) == 1
+    assert run_to_end(since.looking([], 2_000_000)) == []
+    assert since.older_than(0, 2_000_000) == 0
+
+
+# -- the deed
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_an_orphan_is_aborted(tmp_path: Path, node: int) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.open_transaction()
+        scene.coordinators.node = node
+        scene.coordinators.description = described("Empty", 0)
+        await scene.scan_after(ASK_AFTER_MS - 1)
+        assert scene.coordinators.asked == 0
+        await scene.scan_after(1)
+        assert scene.broker.contents() == [(0, 7, 0, 0), (1, 7, 0, "ABORT")]
+        assert scene.broker.log().last_stable_offset == 2
+        assert scene.reaper.ended_count == 1
+        # The producer, if it lives, goes on in its epoch.
+        answer = scene.broker.produce(scene.connection, {0: batch(1)})
+        assert await answer.errors() == {0: E.NONE}
+        assert len(scene.broker.verifier.questions) == 2
+
+    run(tmp_path, test)
+
+
+def test_a_long_transaction_is_left_alone(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.open_transaction()
+        scene.coordinators.description = described("Ongoing", 0, HERE)
+        for _ in range(100):
+            await scene.scan_after(1_000)
+        assert 2 <= scene.coordinators.asked <= 5
+        assert len(scene.broker.contents()) == 1
+        assert scene.reaper.hanging_count == 1, "people are told"
+
+    run(tmp_path, test)
+
+
+def test_without_an_answer_nothing_happens(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.open_transaction()
+        scene.coordinators.description = described("Empty", 0)
+        scene.coordinators.node = None
+        await scene.scan_after(ASK_AFTER_MS)
+        scene.coordinators.node, scene.links.is_up = 2, False
+        await scene.scan_after(ASK_AGAIN_MS_MAX)
+        scene.links.is_up = True
+        scene.broker.partition().transactional_ids.clear()  # opened under another leadership
+        await scene.scan_after(ASK_AGAIN_MS_MAX)
+        assert len(scene.broker.contents()) == 1
+        assert scene.reaper.hanging_count == 1
+
+    run(tmp_path, test)
+
+
+def test_a_producer_that_goes_on_meanwhile_is_not_aborted(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.open_transaction()
+
+        def describe(transactional_id: str) -> TransactionDescription:
+            scene.broker.produce(scene.connection, {0: batch(1)})
+            return described("Empty", 0)
+
+        scene.coordinators.describe = describe  # type: ignore[method-assign]
+        await scene.scan_after(ASK_AFTER_MS)
+        assert [entry[3] for entry in scene.broker.contents()] == [0, 1]
+
+    run(tmp_path, test)
+
+
+def test_an_ordinary_end_is_forgotten(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.open_transaction()
+        assert await scene.broker.mark() == [E.NONE]
+        await scene.scan_after(ASK_AFTER_MS)
+        assert scene.coordinators.asked == 0
+        assert scene.broker.partition().transactional_ids == {}
+
+    run(tmp_path, test)
+
+
+def test_other_brokers_are_told_what_the_coordinator_here_knows(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        scene.coordinators.description = told = described("Ongoing", 3, HERE)
+        answer, _ = await scene.links.request(
+            2,
+            PeerMessage.DESCRIBE_TRANSACTION,
+            encode_message(DescribeTransaction("tx")),
+            timeout_ms=1,
+        )
+        assert decode_message(TransactionDescription, answer) == told
+
+    run(tmp_path, test)
+
+
+# -- what else is forgotten
+
+
+def test_silent_producers_are_forgotten_but_not_their_transactions(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        broker = scene.broker
+        await scene.open_transaction()
+        plain = broker.produce(scene.connection, {0: batch(0, producer_id=8, transactional=False)})
+        assert await plain.errors() == {0: E.NONE}
+        fence = broker.services.connection_fence
+        assert len(fence) == 1
+        expiry = ProducerExpiry(
+            broker.replicas,
+            [fence],
+            work=SlicedWork(),
+            expiration_ms=1_000,
+            interval_ms=1 << 30,
+            producers_max=100,
+        )
+        scene.clock.now_ms += 86_400_000
+        assert await expiry.expire() == 1
+        assert [entry.producer_id for entry in broker.log().producer_state.entries()] == [7]
+        await expiry.stop()
+
+    run(tmp_path, test)
+
+
+def test_where_there_are_too_many_producers_the_longest_silent_are_forgotten(
+    tmp_path: Path,
+) -> None:
+    async def test(scene: Scene) -> None:
+        broker = scene.broker
+        await scene.open_transaction()
+        for producer_id in range(100, 120):
+            sent = batch(0, producer_id=producer_id, transactional=False)
+            assert await broker.produce(scene.connection, {0: sent}).errors() == {0: E.NONE}
+            scene.clock.now_ms += 60_000
+        expiry = ProducerExpiry(
+            broker.replicas,
+            [],
+            work=SlicedWork(),
+            expiration_ms=86_400_000,
+            interval_ms=1 << 30,
+            producers_max=12,
+        )
+        assert expiry.known_count == 21
+        assert await expiry.make_room() >= 9
+        kept = [entry.producer_id for entry in broker.log().producer_state.entries()]
+        assert kept[0] == 7, "its transaction is open"
+        assert 0 < len(kept) - 1 <= 11
+        assert kept[1:] == list(range(121 - len(kept), 120)), "those that wrote last"
+        assert await expiry.make_room() == 0
+        await expiry.stop()
+
+    run(tmp_path, test)
+
+
+def test_too_many_producers_double_nothing_that_may_be_sent_again(tmp_path: Path) -> None:
+    """librdkafka repeats for five minutes what was not acknowledged; its producer must be known."""
+
+    async def test(scene: Scene) -> None:
+        broker = scene.broker
+        connection = broker.connect()
+        for producer_id in range(100, 120):
+            sent = batch(0, producer_id=producer_id, transactional=False)
+            assert await broker.produce(connection, {0: sent}).errors() == {0: E.NONE}
+        expiry = ProducerExpiry(
+            broker.replicas,
+            [],
+            work=SlicedWork(),
+            expiration_ms=86_400_000,
+            interval_ms=1 << 30,
+            producers_max=12,
+        )
+        scene.clock.now_ms += 299_000
+        assert await expiry.make_room() == 0
+        again = batch(0, producer_id=100, transactional=False)
+        assert await broker.produce(connection, {0: again}).errors() == {0: E.NONE}
+        assert broker.log().log_end_offset == 20
+        scene.clock.now_ms += 2_000
+        assert await expiry.make_room() == 20
+        await expiry.stop()
+
+    run(tmp_path, test)
+
+
+def test_the_fence_forgets_the_longest_silent_and_those_that_expired() -> None:
+    fence = ConnectionFence(producers_max=2)
+    assert fence.admits(1, 0, 10, now_ms=0)
+    assert fence.admits(2, 0, 20, now_ms=10)
+    assert not fence.admits(1, 0, 9, now_ms=20)
+    assert fence.admits(1, 0, 10, now_ms=20)
+    assert fence.admits(3, 0, 30, now_ms=30)  # 2 is forgotten
+    assert fence.admits(2, 0, 1, now_ms=40)  # 1 is forgotten
+    assert (len(fence), fence.refused_count) == (2, 1)
+    run_to_end(fence.expiring(now_ms=60, expiration_ms=25))
+    assert len(fence) == 1
+    run_to_end(fence.expiring(now_ms=1000, expiration_ms=25))
+    assert len(fence) == 0
+
+
+def test_the_fence_is_of_an_epoch() -> None:
+    fence = ConnectionFence()
+    assert fence.admits(1, 4, 10, now_ms=0)
+    assert fence.admits(1, 3, 9, now_ms=0), "the partition refuses it by its epoch"
+    assert not fence.admits(1, 4, 9, now_ms=0)
+    assert fence.admits(1, 5, 9, now_ms=0), "a new epoch may come on any connection"
+    assert not fence.admits(1, 5, 8, now_ms=0)

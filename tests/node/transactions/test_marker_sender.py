@@ -1,0 +1,320 @@
+"""Markers are tried until they are written, wherever the leaders go."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from oncelog.coordinator.transactions.commands import (
+    Write,
+    WriteRecords,
+    decode_transaction_command,
+    encode_transaction_command,
+)
+from oncelog.coordinator.transactions.messages import (
+    TransactionMarker,
+    VerifyTransaction,
+    WriteMarkers,
+)
+from oncelog.coordinator.transactions.record import TransactionRecord
+from oncelog.coordinator.transactions.states import TransactionState
+from oncelog.node.transactions import marker_sender
+from oncelog.node.transactions.marker_sender import NO_LEADER, MarkerTask
+from oncelog.node.transactions.marker_writer import COMMIT_WAIT_MS
+from oncelog.replication.peer.transport import PeerTimeout
+from oncelog.wire.errors import ErrorCode, RequestTimedOut
+
+from .one_node import WAIT_S, OneNode
+from .test_service import on_a_loop
+
+E = ErrorCode
+T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)
+RETRIED = sorted(marker_sender.RETRIED_SOON)
+
+
+class Task:
+    """One transaction's markers."""
+
+    def __init__(self, node: OneNode, *partitions: tuple[str, int], producer_id: int = 7) -> None:
+        self.written: list[tuple[str, int]] = []
+        self.is_wanted = True
+        marker = TransactionMarker(producer_id, 3, 9, True, (), 2)
+        task = MarkerTask(
+            marker=marker, is_wanted=lambda: self.is_wanted, on_written=self.written.append
+        )
+        node.markers.send(task, partitions)
+
+
+@on_a_loop
+async def test_what_gathers_in_a_turn_leaves_as_one_message_to_each_broker() -> None:
+    node = OneNode()
+    node.partitions.leaders = {T0: 1, T1: 2, T2: 2}
+    calls = []
+    write = node.partitions.write
+
+    async def counted(where, request):
+        calls.append((where, len(request.markers)))
+        return await write(where, request)
+
+    node.partitions.write = counted  # type: ignore[method-assign]
+    one, two = Task(node, T0, T1, T2), Task(node, T1, producer_id=8)
+    await node.until(lambda: len(one.written) == 3 and len(two.written) == 1)
+    assert sorted(calls) == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("error", RETRIED)
+@on_a_loop
+async def test_a_passing_trouble_is_tried_again(error: int) -> None:
+    node = OneNode()
+    node.partitions.errors = {T0: [error, error]}
+    task = Task(node, T0, T1)
+    await node.until(lambda: sorted(task.written) == [T0, T1])
+    assert task.written.count(T0) == 1
+
+
+@on_a_loop
+async def test_markers_follow_the_leader() -> None:
+    node = OneNode()
+    node.partitions.leaders = {T0: 2}
+    node.partitions.down = {2}
+    task = Task(node, T0)
+    await asyncio.sleep(0.02)
+    node.partitions.leaders = {T0: NO_LEADER}
+    await asyncio.sleep(0.05)
+    assert task.written == []
+    node.partitions.leaders = {T0: 3}
+    await node.until(lambda: task.written == [T0])
+    assert [where for where, _ in node.partitions.asked] == [3]
+
+
+@pytest.mark.parametrize("error", sorted(marker_sender.WRITTEN))
+@on_a_loop
+async def test_a_partition_that_needs_no_marker_counts_as_done(error: int) -> None:
+    node = OneNode()
+    node.partitions.errors = {T0: [error]}
+    task = Task(node, T0)
+    await node.until(lambda: task.written == [T0])
+    assert len(node.partitions.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED, E.CORRUPT_MESSAGE, 12345],
+)
+@on_a_loop
+async def test_a_refusal_is_not_hammered_but_never_forgotten(error, monkeypatch) -> None:
+    monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 100)
+    node = OneNode()
+    node.partitions.errors = {T0: [error]}
+    task = Task(node, T0)
+    begun_s = node.loop.time()
+    await node.until(lambda: task.written == [T0])
+    assert node.loop.time() - begun_s >= 0.1
+
+
+@on_a_loop
+async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
+    monkeypatch.setattr(marker_sender, "UNKNOWN_TOPIC_GRACE_MS", 30)
+    node = OneNode()
+    node.partitions.leadership_of = lambda topic, index: None  # type: ignore[method-assign]
+    node.markers._leadership_of = node.partitions.leadership_of
+    task = Task(node, T0)
+    await node.until(lambda: task.written == [T0])
+    assert node.partitions.asked == []
+
+
+@on_a_loop
+async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
+    """It costs an entry of the cluster's metadata; a large topic may be deleted under many."""
+    monkeypatch.setattr(marker_sender, "UNKNOWN_TOPIC_GRACE_MS", 30)
+    node = OneNode()
+    node.markers._leadership_of = lambda *partition: None
+    under_way, later = asyncio.Event(), []
+
+    async def catch_up() -> None:
+        node.partitions.caught_up += 1
+        if not later:
+            later.append(Task(node, T0, T1, T2))
+            await under_way.wait()
+
+    node.markers._catch_up = catch_up
+    tasks = [Task(node, T0, T1, T2) for _ in range(10)]
+    await node.until(lambda: later and node.markers._unknown)  # more came while the first is asked
+    assert node.partitions.caught_up == 1
+    under_way.set()
+    await node.until(lambda: all(set(t.written) == {T0, T1, T2} for t in (*tasks, *later)))
+    assert node.partitions.caught_up <= 3
+    assert not node.markers._is_catching_up
+
+
+@on_a_loop
+async def test_a_topic_that_this_node_has_not_heard_of_yet_gets_its_marker(monkeypatch) -> None:
+    """Found by tests/simulation: a node that was behind the metadata took the partitions of a
+    committed transaction for deleted, and its records stayed unreadable for ever.
+    """
+    monkeypatch.setattr(marker_sender, "UNKNOWN_TOPIC_GRACE_MS", 10)
+    monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 10)
+    node = OneNode()
+    knows, leadership_of = False, node.partitions.leadership_of
+    node.markers._leadership_of = lambda *partition: leadership_of(*partition) if knows else None
+    refusals: list[Exception] = [RequestTimedOut("no controller"), RequestTimedOut("again")]
+
+    async def catch_up() -> None:
+        nonlocal knows
+        if refusals:
+            raise refusals.pop()
+        knows = True
+
+    node.markers._catch_up = catch_up
+    task = Task(node, T0)
+    await node.until(lambda: task.written == [T0])
+    assert node.partitions.asked and knows
+
+
+@on_a_loop
+async def test_a_leader_that_was_deposed_sends_nothing_more() -> None:
+    node = OneNode()
+    node.partitions.errors = {T0: [E.NOT_ENOUGH_REPLICAS] * 1000}
+    task = Task(node, T0)
+    await node.until(lambda: len(node.partitions.asked) > 2)
+    task.is_wanted = False
+    await asyncio.sleep(0.1)
+    asked = len(node.partitions.asked)
+    await asyncio.sleep(0.1)
+    assert len(node.partitions.asked) == asked and task.written == []
+
+
+@on_a_loop
+async def test_a_partition_that_cannot_commit_holds_up_no_other() -> None:
+    node = OneNode()
+    node.partitions.gate = asyncio.Event()
+    stuck = [Task(node, ("stuck", i)) for i in range(3)]
+    await asyncio.sleep(0.01)
+    node.partitions.gate, gate = None, node.partitions.gate
+    free = Task(node, T0)
+    await node.until(lambda: free.written == [T0])
+    assert not any(task.written for task in stuck)
+    gate.set()
+    await node.until(lambda: all(task.written for task in stuck))
+
+
+@on_a_loop
+async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is() -> None:
+    """So a partition can tell it from the end of the producer's next transaction."""
+    node = OneNode()
+    who = await node.init()
+    ongoing, decided = [], []
+    for _ in range(3):
+        assert await node.add(who, T0) == 0
+        verify = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0,))
+        ongoing.append((await node.coordinators.verify(verify)).ongoing_index)
+        await node.end(who)
+        await node.until(lambda: len(node.partitions.written) > len(decided))
+        marker = node.partitions.written[-1][1]
+        decided.append(marker.prepare_index)
+        assert marker.leader_epochs == (node.partitions.leader_epoch,)
+        node.partitions.leader_epoch += 1
+    in_order = [index for both in zip(ongoing, decided, strict=True) for index in both]
+    assert in_order == sorted(set(in_order)) and in_order[0] > 0
+
+
+@on_a_loop
+async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop() -> None:
+    """1,000 ends that a new coordinator finds, and a partition that takes no marker for a while:
+    as one burst they kept the loop for 100 ms, again and again."""
+    node = OneNode(is_led=False)
+    (shard,), (group,) = node.shards, node.groups
+    count, partition = 1_000, ("t", 0)
+    empty = TransactionRecord(
+        producer_id=1,
+        producer_epoch=0,
+        timeout_ms=1,
+        state=TransactionState.EMPTY,
+        last_update_ms=1,
+    )
+    ongoing = replace(
+        empty, state=TransactionState.ONGOING, start_ms=1, partitions=frozenset({partition})
+    )
+    prepared = replace(ongoing, state=TransactionState.PREPARE_COMMIT)
+    for number in range(count):
+        writes = [Write.after(f"id-{number}", None, replace(empty, producer_id=number))]
+        for old, new in ((empty, ongoing), (ongoing, prepared)):
+            before, after = replace(old, producer_id=number), replace(new, producer_id=number)
+            writes.append(Write.chained(f"id-{number}", before, after))
+        command = encode_transaction_command(WriteRecords(1, tuple(writes)))
+        assert shard.apply(command, number + 1, 1).is_done
+    turn, routed, sizes = 0, Counter[int](), list[int]()
+    leadership_of, write = node.partitions.leadership_of, node.partitions.write
+
+    def looked_up(topic: str, index: int):
+        routed[turn] += 1
+        return leadership_of(topic, index)
+
+    async def counted(where: int, request: WriteMarkers):
+        sizes.append(len(request.markers))
+        return await write(where, request)
+
+    node.markers._leadership_of = looked_up
+    node.partitions.write = counted  # type: ignore[method-assign]
+    node.partitions.errors = {partition: [int(E.NOT_ENOUGH_REPLICAS)] * 3 * count}
+    group.elect()
+    begun = node.loop.time()
+    while shard.prepared_ids and node.loop.time() < begun + WAIT_S:
+        await asyncio.sleep(0)
+        turn += 1
+    assert not shard.prepared_ids
+    assert len(node.partitions.written) == count
+    assert sum(routed.values()) == 4 * count
+    assert max(routed.values()) <= 100
+    assert max(sizes) <= 250
+    commands = [decode_transaction_command(command) for command in group.log]
+    assert max(len(each.writes) for each in commands if isinstance(each, WriteRecords)) <= 100
+
+
+@on_a_loop
+async def test_a_leader_that_stands_still_is_not_waited_for_longer_than_for_its_successor() -> None:
+    """Its link is there, and it answers nothing: for ten seconds committed data was not read."""
+    node = OneNode()
+    node.partitions.leaders = {T0: 2}
+    asked: list[tuple[int, int]] = []
+    answer = node.links.request
+
+    async def request(peer: int, kind: int, header: bytes, *, timeout_ms: int):
+        asked.append((peer, timeout_ms))
+        if peer == 2:
+            node.partitions.leaders = {T0: 3}
+            raise PeerTimeout("it stands still")
+        return await answer(peer, kind, header, timeout_ms=timeout_ms)
+
+    node.links.request = request  # type: ignore[method-assign]
+    task = Task(node, T0)
+    await node.until(lambda: task.written == [T0])
+    assert [peer for peer, _ in asked] == [2, 3]
+    assert COMMIT_WAIT_MS < asked[0][1] <= 3 * COMMIT_WAIT_MS
+
+
+@on_a_loop
+async def test_a_resignation_ends_the_taking_up() -> None:
+    node = OneNode()
+    waiting = []
+    node.partitions.gate = asyncio.Event()
+    for number in range(200):
+        who = await node.init(f"id-{number}")
+        await node.add(who, T0, name=f"id-{number}")
+        assert not (await node.end(who, name=f"id-{number}")).error
+    for number in range(200):
+        waiting.append(asyncio.ensure_future(node.init(f"id-{number}")))
+    await asyncio.sleep(0)
+    node.groups[0].resign()
+    answers = await asyncio.gather(*waiting)
+    assert {answer.error for answer in answers} == {E.NOT_COORDINATOR}
+    node.groups[0].elect()
+    await asyncio.sleep(0)
+    node.groups[0].resign()
+    node.partitions.gate.set()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(node.shards[0].prepared_ids) == 200
+    node.groups[0].elect()
+    await node.until(lambda: not node.shards[0].prepared_ids)

@@ -1,0 +1,513 @@
+"""The coordinator's shell: durable before answered, markers until written, holds, fences, time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.transactions.fault_points import FAULT_POINTS
+from oncelog.coordinator.transactions.messages import VerifyTransaction
+from oncelog.node.transactions import shard_timeouts
+from oncelog.node.transactions.service import StaleConnection
+from oncelog.node.transactions.shard_timeouts import ShardCountMismatch
+from oncelog.wire.errors import ErrorCode, RequestTimedOut
+
+from .one_node import NODE, OneNode
+
+E = ErrorCode
+T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
+
+
+def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*arguments: Any, **options: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **options), 20))
+
+    return run
+
+
+@on_a_loop
+async def test_a_transaction_from_begin_to_end() -> None:
+    node = OneNode()
+    who = await node.init()
+    assert (who.error, who.producer_epoch) == (0, 0)
+    assert await node.add(who, T0, T1) == 0
+    assert node.state() == "Ongoing"
+    ended = await node.end(who)
+    assert ended.error == 0
+    await node.until_state("CompleteCommit")
+    assert sorted(node.partitions.epochs()) == [(T0, 0, True), (T1, 0, True)]
+    assert {m.coordinator_epoch for _, m in node.partitions.written} == {1}
+    await node.until(lambda: node.passed == list(FAULT_POINTS))
+    await node.coordinators.stop()
+
+
+@on_a_loop
+async def test_the_client_is_answered_before_any_marker_leaves() -> None:
+    node = OneNode()
+    node.partitions.gate = asyncio.Event()
+    who = await node.init()
+    await node.add(who)
+    ended = await node.end(who)
+    assert ended.error == 0 and node.state() == "PrepareCommit"
+    assert node.partitions.written == []
+    node.partitions.gate.set()
+    await node.until_state("CompleteCommit")
+
+
+@on_a_loop
+async def test_the_next_transaction_waits_for_the_markers_and_takes_the_completion_along() -> None:
+    node = OneNode(hold_ms=5_000)
+    node.partitions.gate = asyncio.Event()
+    who = await node.init()
+    await node.add(who)
+    await node.end(who)
+    adding = asyncio.ensure_future(node.add(who, T1))
+    await asyncio.sleep(0.01)
+    assert not adding.done()
+    commands = len(node.groups[0].log)
+    node.partitions.gate.set()
+    assert await adding == 0
+    assert node.state() == "Ongoing"
+    assert len(node.groups[0].log) == commands + 1  # Complete and Ongoing in one command
+    record = node.shards[0].records["id"]
+    assert record.partitions == {T1}
+
+
+@on_a_loop
+async def test_a_hold_ends_with_concurrent_transactions() -> None:
+    node = OneNode(hold_ms=20)
+    node.partitions.gate = asyncio.Event()
+    who = await node.init()
+    await node.add(who)
+    await node.end(who)
+    assert await node.add(who, T1) == E.CONCURRENT_TRANSACTIONS
+    assert (await node.init()).error == E.CONCURRENT_TRANSACTIONS
+    assert (await node.end(who)).error == E.CONCURRENT_TRANSACTIONS
+    assert (await node.end(who, False)).error == E.CONCURRENT_TRANSACTIONS
+    verify = VerifyTransaction("id", who.producer_id, 0, (T1,), adds=True)
+    assert (await node.coordinators.verify(verify)).error == E.CONCURRENT_TRANSACTIONS
+
+
+@on_a_loop
+async def test_no_more_requests_are_held_than_allowed() -> None:
+    node = OneNode(hold_ms=300, held_max=2)
+    node.partitions.gate = asyncio.Event()
+    who = await node.init()
+    await node.add(who)
+    await node.end(who)
+    held = [asyncio.ensure_future(node.add(who, T1)) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    before = node.loop.time()
+    assert await node.add(who, T1) == E.CONCURRENT_TRANSACTIONS
+    assert node.loop.time() - before < 0.2
+    node.partitions.gate.set()
+    assert await asyncio.gather(*held) == [0, 0]
+
+
+@on_a_loop
+async def test_a_new_session_finishes_the_transaction_before_it() -> None:
+    node = OneNode()
+    old = await node.init()
+    await node.add(old, T0)
+    new = await node.init()
+    assert (new.error, new.producer_id, new.producer_epoch) == (0, old.producer_id, 2)
+    assert node.partitions.epochs() == [(T0, 1, False)]
+    assert await node.add(old) == E.PRODUCER_FENCED
+    assert (await node.end(old)).error == E.PRODUCER_FENCED
+    assert await node.add(new) == 0
+
+
+@on_a_loop
+async def test_an_end_waits_for_a_write_that_is_under_way() -> None:
+    """librdkafka #4849: an abort while AddPartitions is under way is not fatal."""
+    node = OneNode()
+    who = await node.init()
+    node.groups[0].held = []
+    adding = asyncio.ensure_future(node.add(who))
+    await asyncio.sleep(0)
+    ending = asyncio.ensure_future(node.end(who, False))
+    await asyncio.sleep(0.01)
+    assert not ending.done()
+    node.groups[0].release()
+    assert await adding == 0
+    assert (await ending).error == 0
+    await node.until_state("CompleteAbort")
+
+
+@on_a_loop
+async def test_a_v2_abort_of_nothing_is_one_command() -> None:
+    node = OneNode()
+    who = await node.init()
+    ended = await node.end(who, False, v2=True)
+    assert (ended.error, ended.producer_epoch) == (0, 1)
+    assert node.state() == "CompleteAbort"
+    assert node.partitions.asked == []
+    assert (await node.end(who, False, v2=True)).producer_epoch == 1  # the retry
+
+
+@on_a_loop
+async def test_v2_ends_raise_the_epoch_in_markers_too() -> None:
+    node = OneNode()
+    who = await node.init()
+    for epoch in range(1, 4):
+        verify = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0, T1), adds=True)
+        assert (await node.coordinators.verify(verify)).errors == (0, 0)
+        who = await node.end(who, v2=True)
+        assert (who.error, who.producer_epoch) == (0, epoch)
+    await node.until_state("CompleteCommit")
+    assert {m.transaction_version for _, m in node.partitions.written} == {2}
+    assert sorted({m.producer_epoch for _, m in node.partitions.written}) == [1, 2, 3]
+
+
+# -- outcomes of writes
+
+
+@on_a_loop
+async def test_what_was_not_written_is_repeated_by_the_client() -> None:
+    node = OneNode()
+    who = await node.init()
+    node.groups[0].fate = ["refused"]
+    assert await node.add(who) == E.COORDINATOR_NOT_AVAILABLE
+    assert node.state() == "Empty"
+    assert await node.add(who) == 0
+
+
+@pytest.mark.parametrize("fate", ["lost", "unknown"])
+@on_a_loop
+async def test_an_unknown_outcome_is_read_from_the_log(fate: str) -> None:
+    node = OneNode(hold_ms=5_000)
+    who = await node.init()
+    await node.add(who)
+    node.groups[0].fate = [fate, "lost"]  # the first barrier is lost as well
+    assert (await node.end(who)).error == E.COORDINATOR_NOT_AVAILABLE
+    # Until a barrier is applied nobody knows, and nothing is assumed.
+    again = await node.end(who)
+    if fate == "lost":
+        assert again.error == 0
+    else:
+        assert again.error in (0, E.CONCURRENT_TRANSACTIONS)
+    await node.until_state("CompleteCommit")
+    assert node.partitions.epochs() == [(T0, 0, True)]
+
+
+@on_a_loop
+async def test_without_a_producer_id_the_client_comes_again() -> None:
+    node = OneNode()
+    node.id_failure = RequestTimedOut()
+    assert (await node.init()).error == E.COORDINATOR_LOAD_IN_PROGRESS
+    node.id_failure = None
+    assert (await node.init()).error == 0
+
+
+# -- elections
+
+
+@on_a_loop
+async def test_who_is_asked_says_what_he_is() -> None:
+    node = OneNode(is_led=False)
+    group = node.groups[0]
+    assert (await node.init()).error == E.NOT_COORDINATOR
+    assert node.coordinators.leader_of("id") is None
+    group.leader_id = NODE  # elected; its barrier is not applied
+    assert (await node.init()).error == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.coordinators.is_loading
+    assert node.coordinators.describe("id").error == E.COORDINATOR_LOAD_IN_PROGRESS
+    group.elect()
+    assert node.coordinators.leader_of("id") == NODE
+    assert (await node.init()).error == 0
+    group.resign(successor=2)
+    assert node.coordinators.leader_of("id") == 2
+    assert (await node.init()).error == E.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@on_a_loop
+async def test_the_next_leader_sends_all_markers_again_under_its_own_epoch(is_commit) -> None:
+    node = OneNode()
+    node.partitions.errors = {T1: [E.NOT_ENOUGH_REPLICAS] * 1000}
+    who = await node.init()
+    await node.add(who, T0, T1)
+    await node.end(who, is_commit)
+    await node.until(lambda: bool(node.partitions.written))
+    group = node.groups[0]
+    group.resign()
+    group.elect(9)
+    node.partitions.errors = {}
+    await node.until_state("CompleteCommit" if is_commit else "CompleteAbort")
+    again = [(p, m.coordinator_epoch) for p, m in node.partitions.written[1:]]
+    assert sorted(again) == [(T0, 9), (T1, 9)]
+
+
+@on_a_loop
+async def test_what_is_under_way_when_the_term_ends_is_repeated_elsewhere() -> None:
+    node = OneNode(hold_ms=5_000)
+    node.partitions.gate = asyncio.Event()
+    who = await node.init()
+    await node.add(who)
+    await node.end(who)
+    held = asyncio.ensure_future(node.add(who, T1))
+    await asyncio.sleep(0.01)
+    node.groups[0].resign(successor=2)
+    assert await held == E.NOT_COORDINATOR
+    node.partitions.gate.set()
+    await asyncio.sleep(0.05)
+    assert node.state() == "PrepareCommit"  # the old leader completes nothing
+
+
+@on_a_loop
+async def test_a_completion_that_was_not_durable_is_made_again() -> None:
+    node = OneNode()
+    who = await node.init()
+    await node.add(who)
+    await node.end(who)
+    await node.until(lambda: bool(node.partitions.written))
+    group = node.groups[0]
+    group.resign()
+    assert node.state() == "PrepareCommit"
+    group.elect()
+    await node.until_state("CompleteCommit")
+    assert [m.coordinator_epoch for _, m in node.partitions.written] == [1, 2]
+
+
+@on_a_loop
+async def test_nodes_agree_on_the_number_of_shards() -> None:
+    node = OneNode(shards=4)
+    await node.coordinators.confirm_shard_count()
+    other = OneNode(shards=2, is_led=False)
+    for command in node.groups[0].log:
+        other.shards[0].apply(command, 1, 1)
+    with pytest.raises(ShardCountMismatch, match="set it to 4"):
+        await other.coordinators.confirm_shard_count()
+
+
+# -- time
+
+
+@on_a_loop
+async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
+    node = OneNode(timeout_scan_interval_ms=5)
+    who = await node.init(timeout_ms=1_000)
+    await node.add(who)
+    node.coordinators.start()
+    node.wall_ms += 1_000
+    await asyncio.sleep(0.03)
+    assert node.state() == "Ongoing"
+    node.wall_ms += 1
+    await node.until_state("CompleteAbort")
+    assert node.partitions.epochs() == [(T0, 1, False)]
+    assert (await node.end(who)).error == E.PRODUCER_FENCED
+    assert await node.add(who) == E.PRODUCER_FENCED
+    await node.coordinators.stop()
+
+
+@on_a_loop
+async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None:
+    """Found by tests/simulation, shape `dense`, seed 47: it stayed open for the hour set back."""
+    node = OneNode(timeout_scan_interval_ms=5)
+    who = await node.init(timeout_ms=60)
+    await node.add(who)
+    node.coordinators.start()
+    node.wall_ms -= 3_600_000
+    begun_s = node.loop.time()
+    await node.until_state("CompleteAbort")
+    assert node.loop.time() - begun_s >= 0.05
+    await node.coordinators.stop()
+
+
+@on_a_loop
+async def test_a_prepared_transaction_has_no_timeout_and_any_holder_ends_it() -> None:
+    node = OneNode(timeout_scan_interval_ms=5)
+    node.newest_connection = 5
+    who = await node.init(timeout_ms=1, enables_two_phase_commit=True)
+    await node.add(who)
+    node.coordinators.start()
+    node.wall_ms += 10**12
+    await asyncio.sleep(0.03)
+    assert node.state() == "Ongoing"
+    assert (await node.end(who, connection_id=1, waited_ms=10**6)).error == 0
+    await node.until_state("CompleteCommit")
+    assert (await node.end(who, connection_id=2)).error == 0
+    assert (await node.end(who, False, connection_id=3)).error == E.INVALID_TXN_STATE
+    await node.coordinators.stop()
+
+
+@on_a_loop
+async def test_idle_ids_expire_and_open_ones_do_not() -> None:
+    node = OneNode(id_scan_interval_ms=5, id_expiration_ms=1_000)
+    idle = await node.init("idle")
+    open_one = await node.init("open")
+    await node.add(open_one, name="open")
+    node.coordinators.start()
+    node.wall_ms += 1_001
+    await node.until(lambda: node.state("idle") == "")
+    assert node.state("open") == "Ongoing"
+    assert await node.add(idle, name="idle") == E.INVALID_PRODUCER_ID_MAPPING
+    again = await node.init("idle")
+    assert again.producer_id != idle.producer_id
+    await node.coordinators.stop()
+
+
+@on_a_loop
+async def test_many_ids_expire_in_steps_and_not_one_that_is_used_meanwhile(monkeypatch) -> None:
+    monkeypatch.setattr(shard_timeouts, "IDS_A_STEP", 10)
+    monkeypatch.setattr(shard_timeouts, "EXPIRIES_PER_COMMAND", 50)
+    node = OneNode(id_scan_interval_ms=1, id_expiration_ms=1_000)
+    producers = {f"id{n}": await node.init(f"id{n}") for n in range(300)}
+    node.wall_ms += 1_001
+    group = node.groups[0]
+    before = len(group.log)
+    group.held = []
+    node.coordinators.start()
+    await node.until(lambda: bool(group.held))  # the first command
+    adding = node.loop.create_task(node.add(producers["id299"], name="id299"))
+    await asyncio.sleep(0)
+    assert len(node.shards[0]) == 300
+    group.release()
+    await adding
+    await node.until(lambda: len(node.shards[0]) == 1)
+    assert node.state("id299") == "Ongoing"
+    assert len(node.groups[0].log) - before >= 6
+    await node.coordinators.stop()
+
+
+@on_a_loop
+async def test_many_transactions_time_out_some_at_a_time(monkeypatch) -> None:
+    monkeypatch.setattr(shard_timeouts, "IDS_A_STEP", 10)
+    monkeypatch.setattr(shard_timeouts, "ABORTS_AT_ONCE", 5)
+    node = OneNode(timeout_scan_interval_ms=5)
+    for n in range(100):
+        await node.add(await node.init(f"id{n}", timeout_ms=1_000), name=f"id{n}")
+    node.wall_ms += 1_001
+    node.coordinators.start()
+    for n in range(100):
+        await node.until_state("CompleteAbort", f"id{n}")
+    await node.coordinators.stop()
+
+
+# -- limits and refusals
+
+
+@on_a_loop
+async def test_timeouts_and_ids_are_checked() -> None:
+    node = OneNode(timeout_max_ms=1_000, two_phase_commit_enabled=False)
+    for timeout_ms in (0, -1, 1_001):
+        assert (await node.init(timeout_ms=timeout_ms)).error == E.INVALID_TRANSACTION_TIMEOUT
+    assert (await node.init("")).error == E.INVALID_REQUEST
+    refused = await node.init(timeout_ms=1, enables_two_phase_commit=True)
+    assert refused.error == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+@on_a_loop
+async def test_ids_transactions_and_partitions_are_bounded() -> None:
+    node = OneNode(ids_max=2, open_max=1, partitions_max=3, hold_ms=0)
+    one, two = await node.init("one"), await node.init("two")
+    assert (await node.init("three")).error == E.POLICY_VIOLATION
+    assert (await node.init("two")).error == 0
+    many = [("t", i) for i in range(4)]
+    assert await node.add(one, *many, name="one") == E.POLICY_VIOLATION
+    assert await node.add(one, *many[:3], name="one") == 0
+    two = await node.init("two")
+    assert await node.add(two, name="two") == E.CONCURRENT_TRANSACTIONS
+    await node.end(one, name="one")
+    await node.until(lambda: not node.shards[0].open_ids)
+    assert await node.add(two, name="two") == 0
+
+
+@on_a_loop
+async def test_people_see_what_is_left_to_mark() -> None:
+    node = OneNode()
+    node.partitions.errors = {T1: [E.NOT_LEADER_OR_FOLLOWER] * 1000}
+    who = await node.init()
+    assert node.coordinators.describe("other").error == E.TRANSACTIONAL_ID_NOT_FOUND
+    await node.add(who, T0, T1)
+    seen = node.coordinators.describe("id")
+    assert (seen.state, seen.start_ms, seen.partitions) == ("Ongoing", node.wall_ms, (T0, T1))
+    await node.end(who)
+    await node.until(lambda: node.coordinators.describe("id").partitions == (T1,))
+    node.partitions.errors = {}
+    await node.until(lambda: node.coordinators.describe("id").state == "CompleteCommit")
+    (listed,) = node.coordinators.descriptions()
+    assert listed.transactional_id == "id"
+
+
+@on_a_loop
+async def test_a_person_may_abort_what_is_open() -> None:
+    node = OneNode()
+    who = await node.init()
+    assert await node.coordinators.abort("id") == E.INVALID_TXN_STATE
+    await node.add(who)
+    assert await node.coordinators.abort("id") == 0
+    await node.until_state("CompleteAbort")
+    assert (await node.end(who)).error == E.PRODUCER_FENCED
+
+
+# -- late requests (KAFKA-17754)
+
+
+@on_a_loop
+async def test_a_late_end_on_an_older_connection_is_not_executed() -> None:
+    node = OneNode()
+    who = await node.init(connection_id=1)
+    await node.add(who, connection_id=1)
+    # EndTxn on connection 1 is delayed; the client repeats it on 2, and goes on there.
+    assert (await node.end(who, connection_id=2)).error == 0
+    await node.until_state("CompleteCommit")
+    assert await node.add(who, T1, connection_id=2) == 0
+    with pytest.raises(StaleConnection):
+        await node.end(who, connection_id=1)
+    assert node.state() == "Ongoing"
+    assert node.coordinators.connections_closed == 1
+    assert (await node.end(who, False, connection_id=2)).error == 0
+
+
+@on_a_loop
+async def test_without_the_fence_the_late_end_ends_the_next_transaction() -> None:
+    """What KAFKA-17754 is about; the test would prove nothing if it could not happen."""
+    node = OneNode(has_connection_fence=False)
+    who = await node.init(connection_id=1)
+    await node.add(who, connection_id=1)
+    await node.end(who, connection_id=2)
+    await node.until_state("CompleteCommit")
+    await node.add(who, T1, connection_id=2)
+    assert (await node.end(who, connection_id=1, waited_ms=10**6)).error == 0
+    await node.until_state("CompleteCommit")
+
+
+@on_a_loop
+async def test_a_new_leader_serves_connections_younger_than_itself() -> None:
+    node = OneNode()
+    who = await node.init(connection_id=1)
+    node.newest_connection = 7
+    node.groups[0].resign()
+    node.groups[0].elect()
+    for call in (
+        node.init(connection_id=7),
+        node.add(who, connection_id=7),
+        node.end(who, connection_id=7),
+    ):
+        with pytest.raises(StaleConnection):
+            await call
+    assert await node.add(who, connection_id=8) == 0
+
+
+@on_a_loop
+async def test_an_end_that_waited_in_the_kernel_is_not_executed() -> None:
+    node = OneNode(stale_request_ms=5_000)
+    who = await node.init(connection_id=1)
+    await node.add(who, connection_id=1)
+    with pytest.raises(StaleConnection):
+        await node.end(who, connection_id=1, waited_ms=5_001)
+    assert (await node.end(who, connection_id=1, waited_ms=5_000)).error == 0
+
+
+@on_a_loop
+async def test_a_zombie_hears_that_it_is_fenced_on_whatever_connection() -> None:
+    node = OneNode()
+    old = await node.init(connection_id=1)
+    new = await node.init(connection_id=2)
+    assert await node.add(old, connection_id=1) == E.PRODUCER_FENCED
+    assert (await node.end(old, connection_id=1)).error == E.PRODUCER_FENCED
+    assert await node.add(new, connection_id=2) == 0

@@ -1,0 +1,157 @@
+"""The audit of real log files, and of a live cluster."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from oncelog.client import BlockingProducer, Producer
+from oncelog.pipeline.audit import reading
+from oncelog.pipeline.audit.__main__ import main
+from oncelog.pipeline.audit.judgement import judge
+from oncelog.pipeline.audit.reading import log_directories, read_checkpoint
+from oncelog.pipeline.sink import decision
+
+from .exhibits import lightly
+from .log_files import LOG_STARTS, write_logs
+from .raw_plants import BROUGHT_ALONG, PLANTS
+from .raw_world import EDGES, NoPlace, RawWorld
+
+pytestmark = pytest.mark.spark_slow
+OF_READERS = {"aborted-visible", "committed-hidden", "open-visible", "phantom-read"}
+OF_LOGS = sorted(PLANTS.keys() - OF_READERS)
+
+
+def falsified(name: str, number: int) -> RawWorld:
+    """A world in whose copies it is planted; a divergence in one of them only."""
+    is_divergence = name == "replica-divergence"
+    for seed in range(50):
+        first = 1_000 + number * 50 + seed
+        world = RawWorld(first, f"planted-{name}", replicas=2 if is_divergence else 0)
+        try:
+            PLANTS[name](world)
+        except NoPlace:
+            continue
+        if not is_divergence:
+            world.replicas = 2
+            world.rows = [replace(row, replica=n) for n in (1, 2) for row in world.rows]
+        return world
+    raise AssertionError(f"no place for {name}")
+
+
+@pytest.fixture(scope="module")
+def found(spark, tmp_path_factory):
+    """Topic -> the anomalies that were found in its files."""
+    folder = tmp_path_factory.mktemp("logs")
+    for number, edge in enumerate(EDGES):
+        write_logs(RawWorld(number, f"clean-{edge}", edge, replicas=3), folder)
+    for number, name in enumerate(OF_LOGS):
+        write_logs(falsified(name, number), folder)
+    nodes = {int(node.name.removeprefix("node-")): node for node in folder.iterdir()}
+    assert ("clean-wrap", 0) in read_checkpoint(nodes[1] / LOG_STARTS)
+    evidence = log_directories(spark, nodes, [], compacted=["clean-compacted"], open_s_max=60)
+    names: dict[str, set[str]] = {}
+    with lightly(spark):
+        judgement = judge(evidence, chunk_size=64)
+        for row in judgement.violations.collect():
+            names.setdefault(row["topic"], set()).add(row["anomaly"])
+        judgement.close()
+    return names
+
+
+def test_sound_files_raise_no_alarm(found):
+    assert {topic: names for topic, names in found.items() if topic.startswith("clean")} == {}
+
+
+@pytest.mark.parametrize("name", OF_LOGS)
+def test_what_is_planted_in_files_is_found(found, name):
+    may_be = BROUGHT_ALONG.get(name, set()) - OF_READERS
+    assert {name} <= found[f"planted-{name}"] <= {name} | may_be
+
+
+async def write(bootstrap: str, topic: str) -> None:
+    for number in range(6):
+        async with Producer(bootstrap, transactional_id="writer") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            for partition in (0, 1):
+                await producer.send(topic, b"%d" % number, partition=partition)
+            await producer.flush()
+            await (
+                producer.abort_transaction() if number % 3 == 2 else producer.commit_transaction()
+            )
+    async with Producer(bootstrap) as plain:
+        for number in range(500):
+            await plain.send(topic, b"%d" % number)
+        await plain.flush()
+
+
+def test_a_live_topic(spark, cluster, admin, capsys):
+    admin.create_topic("audited", partitions=2)
+    asyncio.run(write(cluster.bootstrap, "audited"))
+    asked = ["--bootstrap", cluster.bootstrap, "--topic", "audited", "--format", "json"]
+    with lightly(spark):
+        assert main([*asked, "--open-seconds", "60"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["records"], told["markers"], told["violations"]) == (512, 12, {})
+    assert (told["committed"], told["aborted"], told["open"]) == (8, 4, 0)
+
+
+def test_what_cannot_be_read_is_said(spark, tmp_path, capsys):
+    assert main(["--cluster", str(tmp_path)]) == 2
+    assert "no cluster's directory" in capsys.readouterr().err
+    assert main(["--logs", f"1={tmp_path / 'none'}"]) == 2
+    assert "There is no directory" in capsys.readouterr().err
+
+
+def refused(capsys, *asked: str) -> str:
+    """The one sentence of an audit that could not be."""
+    assert main(list(asked)) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    return line
+
+
+def test_a_wrong_word_is_said(spark, tmp_path, capsys):
+    assert "begins with the number of a node" in refused(capsys, "--logs", f"x={tmp_path}")
+    assert "is not NAME=VALUE" in refused(capsys, "--logs", str(tmp_path))
+    (tmp_path / "made").mkdir()
+    asked = ("--logs", f"1={tmp_path}", "--out", str(tmp_path / "made"))
+    assert "is there already" in refused(capsys, *asked)
+    assert "no partition of what is asked for" in refused(capsys, "--logs", f"1={tmp_path}")
+
+
+def test_a_damaged_segment_is_named(spark, tmp_path, capsys):
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(b"\x00" * 200)
+    (folder / f"{100:020}.log").touch()
+    line = refused(capsys, "--logs", f"1={tmp_path}")
+    assert f"{folder}/{0:020}.log at byte 0" in line
+
+
+def test_what_a_cluster_does_not_give_is_said(spark, cluster, admin, capsys, monkeypatch):
+    there = ("--bootstrap", cluster.bootstrap)
+    assert "nowhere" in refused(capsys, *there, "--topic", "nowhere")
+    slow = ("--client", "request.timeout.ms=500")
+    assert refused(capsys, "--bootstrap", "127.0.0.1:1", *slow, "--topic", "audited")
+    admin.create_topic("vanishing", partitions=1)
+    with BlockingProducer(cluster.bootstrap) as producer:
+        for number in range(20):
+            producer.send("vanishing", b"%d" % number, partition=0)
+    first = reading.shown
+
+    def shown_and_removed(frame):
+        seen = first(frame).persist()
+        seen.count()
+        admin.delete_records("vanishing", 0, 10)
+        return seen
+
+    monkeypatch.setattr(reading, "shown", shown_and_removed)
+    assert "begins at 10" in refused(capsys, *there, "--topic", "vanishing")
+
+
+def test_what_is_always_compacted_is_known():
+    assert decision.TOPIC in reading.COMPACTED

@@ -1,0 +1,122 @@
+"""The command line of the flights job, and what it tells; without Spark."""
+
+import json
+import threading
+import time
+import traceback
+
+import pytest
+
+from oncelog.pipeline.jobs import flights
+from oncelog.pipeline.jobs.flights import Teller, airlines, arguments, offsets_of, pairs, stop
+from oncelog.pipeline.sink.judgement import SinkStopped
+from oncelog.pipeline.sink.sink import ExactlyOnceSink
+
+
+def offsets(**by_partition: int) -> str:
+    by_number = {name[1:]: offset for name, offset in by_partition.items()}
+    return json.dumps({"version": 1, "topics": {"flights": {"id": "ab", "offsets": by_number}}})
+
+
+class Query:
+    def __init__(self) -> None:
+        self.lastProgress: dict | None = None
+        self.problem: Exception | None = None
+
+    def exception(self) -> Exception | None:
+        return self.problem
+
+    def batch(self, number: int, rows: int, start: str | None, end: str) -> None:
+        self.lastProgress = {
+            "batchId": number, "numInputRows": rows, "timestamp": "2013-01-01T00:00:01.250Z",
+            "sources": [{"startOffset": start, "endOffset": end}],
+        }  # fmt: skip
+
+
+def test_a_batch_is_told_once_and_idle_triggers_are_not():
+    query, told = Query(), []
+    teller = Teller({"sums": query}, lambda *event: told.append(event))
+    assert teller.look()
+    query.batch(0, 10, None, offsets(p0=5, p1=5))
+    assert teller.look()
+    assert teller.look()
+    query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=5, p1=5))
+    assert teller.look()
+    query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=6, p1=5))  # only a marker came
+    assert teller.look()
+    assert told == [
+        ("batch", "sums", 0, 1_356_998_401_250, 10, {"0": 5, "1": 5}),
+        ("batch", "sums", 1, 1_356_998_401_250, 0, {"0": 6, "1": 5}),
+    ]
+
+
+def test_a_query_that_stopped_is_told_in_a_line():
+    query, told = Query(), []
+    try:
+        raise SinkStopped("Sink s belongs to query q: say which.")
+    except SinkStopped:
+        trace = traceback.format_exc()
+    query.problem = RuntimeError(
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was "
+        f"raised by the Python Proxy. Return Message: {trace} SQLSTATE: XXKST\n"
+        "=== Streaming Query ===\nIdentifier: sums [id = 1, runId = 2]"
+    )
+    assert not Teller({"sums": query}, lambda *event: told.append(event)).look()
+    assert told == [("failed", "sums", "SinkStopped: Sink s belongs to query q: say which.")]
+
+
+def test_options_of_the_sink_are_read_from_the_command_line():
+    given = pairs(["first_batch=7", "transaction_timeout_ms=90000", "linger_ms=5"])
+    sink = ExactlyOnceSink("s", "h:1", "t", **given)
+    assert sink.protocol._terms.first_batch == 7
+    assert sink._timeout_ms == 90_000
+    with pytest.raises(ValueError, match="first_batch is a whole number, not 'x'"):
+        ExactlyOnceSink("s", "h:1", "t", first_batch="x")
+
+
+class Stuck:
+    """A query, and a session, that do not end."""
+
+    def __init__(self) -> None:
+        self.sparkContext = self
+        self._gateway = None
+
+    def stop(self) -> None:
+        time.sleep(60)
+
+
+def test_what_does_not_stop_is_ended_by_force(monkeypatch):
+    codes = []
+
+    def leave(code: int) -> None:
+        codes.append(code)
+
+    monkeypatch.setattr(flights, "STOP_S_MAX", 0.1)
+    monkeypatch.setattr(flights.os, "_exit", leave)
+    thread = threading.Thread(target=stop, args=(Stuck(), {"sums": Stuck()}), daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not codes and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert codes == [flights.FAILED]
+
+
+def test_options():
+    given = ["--bootstrap", "h:1", "--checkpoint", "/c", "--sink-option", "linger_ms=5"]
+    options = arguments(given)
+    assert (options.source, options.enriched, options.sums) == (
+        "flights", "enriched-flights", "delays",
+    )  # fmt: skip
+    assert pairs(options.sink_option) == {"linger_ms": "5"}
+    with pytest.raises(SystemExit):
+        pairs(["linger_ms"])
+    with pytest.raises(SystemExit):
+        arguments(["--bootstrap", "h:1"])
+
+
+def test_airlines_are_read_from_a_file_or_not_known(tmp_path):
+    assert airlines(None) == {}
+    file = tmp_path / "airlines.csv"
+    file.write_text("carrier,name\nUA,United Air Lines Inc.\n")
+    assert airlines(file) == {"UA": "United Air Lines Inc."}
+    assert offsets_of(None) == offsets_of("null") == {}

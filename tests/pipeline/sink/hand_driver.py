@@ -1,0 +1,154 @@
+"""The sink's real driver and real attempts on a real cluster, moved by hand, without Spark.
+
+Each effect is a step that a test can hold, repeat after a death, or let come late. One loop for
+everything; an attempt lives in a worker of its own, as in another process.
+"""
+
+import asyncio
+from typing import Any
+
+import pyarrow as pa
+
+from oncelog.client import ClusterView, Producer
+from oncelog.pipeline.sink.checks import ready_topic
+from oncelog.pipeline.sink.cluster import SinkCluster
+from oncelog.pipeline.sink.decision import Child, Decision
+from oncelog.pipeline.sink.protocol import Mode, SinkProtocol
+from oncelog.pipeline.sink.steps import (
+    AbortChildren,
+    BatchGiven,
+    BatchOver,
+    CommitChildren,
+    Effect,
+    Event,
+    Fence,
+    ListOpen,
+    ReadDecision,
+    RunTasks,
+    TaskReport,
+    TasksDone,
+    WriteBatch,
+    WriteDecision,
+)
+from oncelog.pipeline.sink.task import Attempt, Order, Worker
+
+QUERY, TASKS = "query", 3
+
+
+def rows(batch_id: int, partition: int, count: int = 20) -> list[str]:
+    return [f"{batch_id}-{partition}-{row:03}" for row in range(count)]
+
+
+def batch_rows(batch_id: int) -> list[str]:
+    return [value for partition in range(TASKS) for value in rows(batch_id, partition)]
+
+
+class Hand:
+    """One driver. `close` ends its connections as a death would: without a word."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        sink_id: str,
+        *,
+        mode: Mode = Mode.PREPARED,
+        timeout_ms: int = 60_000,
+    ) -> None:
+        self.bootstrap, self.topic, self.sink_id, self.tasks = bootstrap, topic, sink_id, TASKS
+        self.protocol = SinkProtocol(sink_id, mode=mode)
+        self.view = ClusterView(bootstrap, client_id="hand")
+        self.cluster = SinkCluster(self.view, sink_id, control_timeout_ms=timeout_ms)
+        self.workers: list[Worker] = []
+
+    def worker(self) -> Worker:
+        worker = Worker()
+        self.workers.append(worker)
+        return worker
+
+    async def until(self, wanted: type[Effect], batch_id: int) -> Effect:
+        """Go on until this effect is next; it is not carried out."""
+        await ready_topic(self.cluster.admin)
+        effect = self.protocol.step(BatchGiven(query_id=QUERY, batch_id=batch_id))
+        return await self.on(effect, wanted)
+
+    async def on(self, effect: Effect, wanted: type[Effect] = BatchOver) -> Effect:
+        """Carry out this effect and what follows, until the wanted one is next."""
+        while not isinstance(effect, wanted | BatchOver):
+            effect = await self.carry_out(effect)
+        return effect
+
+    async def carry_out(self, effect: Effect) -> Effect:
+        return self.protocol.step(await self.perform(effect))
+
+    async def write(self, batch_id: int) -> Effect:
+        return await self.until(BatchOver, batch_id)
+
+    async def perform(self, effect: Effect) -> Event:
+        match effect:
+            case ReadDecision():
+                return await self.cluster.read_decision()
+            case Fence():
+                return await self.cluster.fence()
+            case ListOpen():
+                return await self.cluster.list_open()
+            case WriteDecision(decision):
+                return await self.cluster.write_decision(decision)
+            case CommitChildren(children):
+                return await self.cluster.commit_children(children)
+            case AbortChildren(names):
+                return await self.cluster.abort_children(names)
+            case RunTasks():
+                return await self.run_tasks(effect)
+            case WriteBatch(decision):
+                return await self.write_batch(decision)
+            case _:
+                raise AssertionError(effect)
+
+    async def run_tasks(self, effect: RunTasks) -> Event:
+        order = self.order_of(effect)
+        reports = [await self.attempt(order, p) for p in range(self.tasks)]
+        return TasksDone(tuple(reports))
+
+    async def write_batch(self, decision: Decision) -> Event:
+        values = [value.encode() for value in batch_rows(decision.batch_id)]
+
+        async def write(producer: Producer) -> None:
+            await producer.send_many(self.topic, values)
+
+        return await self.cluster.write_decision(decision, write)
+
+    def order_of(self, effect: RunTasks) -> Order:
+        return Order(
+            sink_id=self.sink_id,
+            generation=effect.generation,
+            batch_id=effect.batch_id,
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            committed=effect.committed,
+        )
+
+    async def attempt(self, order: Order, partition: int, worker: Worker | None = None) -> Any:
+        """One whole attempt, as Spark would see it."""
+        child = await asyncio.to_thread(
+            write_rows, order, worker or self.worker(), rows(order.batch_id, partition)
+        )
+        return TaskReport(
+            partition_id=partition,
+            record_count=20,
+            child=Child(
+                child.transactional_id, child.producer_id, child.producer_epoch, child.is_v2
+            ),
+        )
+
+    async def close(self) -> None:
+        for worker in self.workers:
+            await asyncio.to_thread(worker.close)
+        await self.view.close()
+
+
+def write_rows(order: Order, worker: Worker, values: list[str]) -> Any:
+    """The token of a prepared transaction with these rows; on a thread of its own."""
+    attempt = Attempt(order, worker)
+    attempt.write(pa.RecordBatch.from_pydict({"value": [v.encode() for v in values]}))
+    return attempt.prepare()

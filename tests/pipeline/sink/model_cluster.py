@@ -1,0 +1,92 @@
+"""What the model of the sink knows of a cluster: transactions by id, and what is committed.
+
+That is what KIP-98, 890 and 939 promise: an epoch that rises with each end, a repeated end that is
+answered as the first one, InitProducerId that aborts, prepared transactions that do not time out.
+"""
+
+from collections import Counter
+from typing import Any
+
+from oncelog.pipeline.sink.names import control_id
+
+SINK = "s"
+Handle = tuple[str, int, int]
+
+
+class Refused(Exception):
+    """An answer that will not change: fenced, wrong state, or forgotten ("49")."""
+
+
+class Transaction:
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id, self.epoch, self.state = producer_id, 0, "Empty"
+        self.pending: dict[int, Any] = {}
+
+
+class ModelCluster:
+    """Transactions by id; rows and decisions that are committed."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, Transaction] = {}
+        self.rows: Counter[Any] = Counter()
+        self.decisions: dict[bytes, bytes | None] = {}
+        self._producer_ids = 0
+
+    def init(self, name: str) -> Handle:
+        known = self.ids.get(name)
+        if known is None:
+            self._producer_ids += 1
+            known = self.ids[name] = Transaction(self._producer_ids)
+        else:
+            if known.state == "Ongoing":
+                known.pending = {}
+            known.epoch += 1
+            known.state = "Empty"
+        return name, known.producer_id, known.epoch
+
+    def _own(self, handle: Handle) -> Transaction:
+        known = self.ids.get(handle[0])
+        if known is None or known.producer_id != handle[1]:
+            raise Refused("49")
+        return known
+
+    def produce(self, handle: Handle, sequence: int, row: Any) -> None:
+        known = self._own(handle)
+        if known.epoch != handle[2]:
+            raise Refused("47")
+        known.state = "Ongoing"
+        known.pending.setdefault(sequence, row)
+
+    def end(self, handle: Handle, commit: bool) -> None:
+        known = self._own(handle)
+        wanted = "Commit" if commit else "Abort"
+        if known.epoch == handle[2] + 1 and known.state in ("Commit", "Abort"):
+            if known.state != wanted:
+                raise Refused("48")
+            return
+        if known.epoch != handle[2]:
+            raise Refused("90")
+        if known.state != "Ongoing":
+            raise Refused("48")
+        if commit:
+            for row in known.pending.values():
+                if handle[0] == control_id(SINK):
+                    self.decisions[row[0]] = row[1]
+                else:
+                    self.rows[row] += 1
+        known.pending, known.state = {}, wanted
+        known.epoch += 1
+
+    def listed(self) -> tuple[str, ...]:
+        opened = [name for name, known in self.ids.items() if known.state == "Ongoing"]
+        return tuple(name for name in opened if name != control_id(SINK))
+
+    def time_out(self, name: str) -> None:
+        known = self.ids[name]
+        if known.state == "Ongoing":
+            known.pending, known.state = {}, "Abort"
+            known.epoch += 1
+
+    def forget(self, name: str) -> None:
+        if self.ids[name].state != "Ongoing":
+            del self.ids[name]

@@ -1,0 +1,42 @@
+"""What a batch was planned with is known, or nothing is written."""
+
+import hashlib
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncelog.pipeline.sink.checkpoint import plan_digest
+from oncelog.pipeline.sink.judgement import SinkStopped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def test_a_running_query_tells_its_checkpoint(spark: "SparkSession", checkpoint: str) -> None:
+    found: list[str] = []
+
+    def each_batch(frame: "DataFrame", batch_id: int) -> None:
+        session = frame.sparkSession
+        query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+        assert query_id is not None
+        found.append(plan_digest(session, query_id, batch_id, given="/nowhere"))
+
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    writer = rows.writeStream.foreachBatch(each_batch).option("checkpointLocation", checkpoint)
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    planned = (Path(checkpoint) / "offsets" / "0").read_bytes()
+    assert found[0] == hashlib.sha256(planned).hexdigest()[:16]
+
+
+def test_a_spark_that_does_not_tell_needs_to_be_told(spark: "SparkSession", tmp_path: Path) -> None:
+    unknown = str(uuid.uuid4())
+    with pytest.raises(SinkStopped, match=r"ExactlyOnceSink\(\.\.\., checkpoint=\.\.\.\)"):
+        plan_digest(spark, unknown, 0, given=None)
+    with pytest.raises(SinkStopped, match=f"offsets/0 of the checkpoint {tmp_path} cannot be"):
+        plan_digest(spark, unknown, 0, given=str(tmp_path))
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_bytes(b"plan")
+    wanted = hashlib.sha256(b"plan").hexdigest()[:16]
+    assert plan_digest(spark, unknown, 0, given=str(tmp_path)) == wanted

@@ -1,0 +1,77 @@
+"""A decision goes into records and comes back, whatever was there before it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.pipeline.sink import decision
+from oncelog.pipeline.sink.decision import (
+    Child,
+    Decision,
+    UnreadableDecision,
+    decode,
+    encode,
+    newest_by_key,
+)
+
+children = st.builds(
+    Child,
+    st.text("abc.0123", min_size=1, max_size=40),
+    st.integers(0, 2**62),
+    st.integers(0, 32_767),
+    st.booleans(),
+)
+decisions = st.builds(
+    Decision,
+    generation=st.integers(0, 2**40),
+    query_id=st.text(max_size=40),
+    batch_id=st.integers(-1, 2**40),
+    decided_by=st.integers(0, 2**40),
+    children=st.lists(children, max_size=20).map(tuple),
+    is_done=st.booleans(),
+    digest=st.text("0123456789abcdef", max_size=16),
+    lost=st.lists(st.text("abc.0123", max_size=20), max_size=3).map(tuple),
+)
+
+
+@given(st.lists(decisions, min_size=1, max_size=4), st.integers(60, 400))
+def test_the_newest_decision_comes_back_in_any_number_of_parts(
+    written: list[Decision], chunk_bytes: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decision, "CHUNK_BYTES_MAX", chunk_bytes)
+        newest = newest_by_key(record for each in written for record in encode("s", each))
+        assert decode("s", newest) == written[-1]
+
+
+def test_parts_of_an_older_decision_are_not_taken_for_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 10)
+    rows = tuple(Child(f"id-{i}", i, 0, True) for i in range(3))
+    older = Decision(generation=1, query_id="q", batch_id=4, decided_by=1, children=rows)
+    newer = Decision(generation=1, query_id="q", batch_id=5, decided_by=1, children=rows[:2])
+    newest = newest_by_key([*encode("s", older), *encode("s", newer)])
+    assert decode("s", newest) == newer
+    mixed = newest_by_key([*encode("s", newer)[1:], *encode("s", older)[:1]])
+    with pytest.raises(UnreadableDecision, match="cannot be read"):
+        decode("s", mixed)
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"\xff", b'{"form":2}', b'{"form":1}'])
+def test_what_is_no_decision_is_refused_in_words(value: bytes) -> None:
+    with pytest.raises(UnreadableDecision, match="sink s"):
+        decode("s", {b"s": value})
+
+
+def test_a_sink_without_records_has_no_decision() -> None:
+    assert decode("s", {}) is None
+    assert decode("s", {b"s": None, b"t": b"x"}) is None
+
+
+def test_too_many_children_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 1)
+    monkeypatch.setattr(decision, "CHUNKS_MAX", 2)
+    rows = tuple(Child(f"id-{i}", i, 0, True) for i in range(3))
+    with pytest.raises(ValueError, match=r"coalesce\(\)"):
+        encode("s", Decision(generation=1, query_id="q", children=rows))

@@ -1,0 +1,68 @@
+"""The sink's protocol in a world of bad luck: nothing doubled, nothing lost, nothing left open.
+
+And each part that is taken out is missed: a model that notices nothing proves nothing.
+"""
+
+import os
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from .world import Parts, Size, run
+
+SEEDS = int(os.environ.get("ONCELOG_SINK_SEEDS", "1200"))
+LARGE = Size(batches=5, tasks=4, rows=1)
+
+
+def verdicts(seeds: range, parts: Parts, size: Size = Size()) -> Counter[str]:  # noqa: B008
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        doubled, missing, left_open = run(seed, parts, size)
+        found["doubled"] += bool(doubled)
+        found["missing"] += bool(missing)
+        found["left open"] += bool(left_open)
+    return +found
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_the_full_protocol_writes_every_row_once_whatever_happens(part: int) -> None:
+    assert not verdicts(range(part * SEEDS // 3, (part + 1) * SEEDS // 3), Parts())
+
+
+def test_so_it_does_with_more_batches_and_tasks() -> None:
+    assert not verdicts(range(100_000, 100_000 + SEEDS // 4), Parts(), LARGE)
+
+
+def test_either_of_two_banks_and_the_last_record_is_enough() -> None:
+    assert not verdicts(range(SEEDS // 6), replace(Parts(), keeps_banks=False))
+    assert not verdicts(range(SEEDS // 6), replace(Parts(), writes_done=False))
+
+
+@pytest.mark.parametrize(
+    ("missed", "parts"),
+    [
+        ("missing", Parts(keeps_banks=False, writes_done=False)),
+        ("missing", Parts(sweeps_in_order=False)),
+        ("missing", Parts(has_generations=False)),
+        ("missing", Parts(prepares=False)),
+        ("doubled", Parts(decides=False, writes_done=False)),
+        ("missing", Parts(ids_of_workers=False, repeats=False)),
+        ("missing", Parts(abandons_ids=False)),
+    ],
+    ids=[
+        "no banks",
+        "a sweep may abort any generation",
+        "no generation in the ids of children",
+        "children time out",
+        "no decision",
+        "ids of partition and attempt: a sleeper wakes",
+        "an id is used after its first request got no answer",
+    ],
+)
+def test_each_part_is_missed(missed: str, parts: Parts) -> None:
+    for seed in range(SEEDS):
+        doubled, missing, _ = run(seed, parts)
+        if {"doubled": doubled, "missing": missing}[missed]:
+            return
+    pytest.fail("the model does not notice")

@@ -1,0 +1,398 @@
+"""The table of the sink's protocol: what follows what, and every word in which it stops."""
+
+import pytest
+
+from oncelog.pipeline.sink import protocol as sink_protocol
+from oncelog.pipeline.sink.decision import Child, Decision
+from oncelog.pipeline.sink.judgement import SinkStopped, Terms
+from oncelog.pipeline.sink.names import child_prefix
+from oncelog.pipeline.sink.protocol import RULES, Mode, Phase, SinkProtocol
+from oncelog.pipeline.sink.steps import (
+    AbortChildren,
+    BatchGiven,
+    BatchOver,
+    ChildrenAborted,
+    ChildrenCommitted,
+    ChildrenRefused,
+    CommitChildren,
+    ControlCommitted,
+    ControlInDoubt,
+    DecisionRead,
+    Effect,
+    Event,
+    Failed,
+    Fence,
+    Fenced,
+    ListOpen,
+    OpenListed,
+    ReadDecision,
+    RunTasks,
+    TaskReport,
+    TasksDone,
+    TasksFailed,
+    WriteBatch,
+    WriteDecision,
+)
+
+EVENTS = (
+    BatchGiven,
+    Fenced,
+    DecisionRead,
+    OpenListed,
+    ControlCommitted,
+    ControlInDoubt,
+    ChildrenCommitted,
+    ChildrenRefused,
+    ChildrenAborted,
+    TasksDone,
+    TasksFailed,
+)
+
+
+def given(batch_id: int, query_id: str = "q", digest: str = "") -> BatchGiven:
+    return BatchGiven(query_id=query_id, batch_id=batch_id, digest=digest)
+
+
+def child(number: int, generation: int = 1) -> Child:
+    return Child(f"{child_prefix('s')}{generation}.0000abcd.{number}", 100 + number, 0, True)
+
+
+def report(partition: int, generation: int = 1) -> TaskReport:
+    return TaskReport(partition_id=partition, record_count=5, child=child(partition, generation))
+
+
+def decided(batch_id: int, *children: Child, done: bool = False, **fields: object) -> Decision:
+    values = {"generation": 1, "query_id": "q", "decided_by": 1, **fields}
+    return Decision(batch_id=batch_id, children=children, is_done=done, **values)  # type: ignore[arg-type]
+
+
+def feed(protocol: SinkProtocol, *events: Event) -> Effect:
+    effect: Effect | None = None
+    for event in events:
+        effect = protocol.step(event)
+    assert effect is not None
+    return effect
+
+
+def start(
+    protocol: SinkProtocol, found: Decision | None, first: BatchGiven, *opened: str
+) -> Effect:
+    """Up to where the children of the decision are committed."""
+    read = DecisionRead(found)
+    return feed(protocol, first, read, Fenced(), read, OpenListed(opened), ControlCommitted())
+
+
+def running(found: Decision | None = None, batch: int = 0, mode: Mode = Mode.PREPARED):
+    """A protocol that has given its first batch to the tasks, and that effect."""
+    protocol = SinkProtocol("s", mode=mode)
+    start(protocol, found, given(batch))
+    return protocol, feed(protocol, ChildrenCommitted(), ChildrenAborted())
+
+
+def test_a_new_sink_goes_through_all_its_steps() -> None:
+    protocol = SinkProtocol("s")
+    claim = Decision(generation=1, query_id="q")
+    assert protocol.step(given(0)) == ReadDecision()
+    assert protocol.step(DecisionRead(None)) == Fence()
+    assert protocol.step(Fenced()) == ReadDecision()
+    assert protocol.step(DecisionRead(None)) == ListOpen()
+    assert protocol.step(OpenListed(())) == WriteDecision(claim)
+    assert protocol.step(ControlCommitted()) == CommitChildren(())
+    assert protocol.step(ChildrenCommitted()) == AbortChildren(())
+    assert protocol.step(ChildrenAborted()) == RunTasks(1, 0, ())
+    decision = decided(0, child(0), child(2))
+    empty = TaskReport(partition_id=1, record_count=0, child=None)
+    done = TasksDone((report(0), empty, report(2)))
+    assert protocol.step(done) == WriteDecision(decision)
+    assert protocol.step(ControlCommitted()) == CommitChildren(decision.children)
+    assert protocol.step(ChildrenCommitted()) == ListOpen()
+    assert protocol.step(OpenListed(())) == AbortChildren(())
+    assert protocol.step(ChildrenAborted()) == WriteDecision(decision.done())
+    assert protocol.step(ControlCommitted()) == BatchOver(was_written=True)
+    assert protocol.phase is Phase.READY
+
+
+def test_a_batch_without_rows_is_decided_and_needs_no_last_record() -> None:
+    protocol, _ = running()
+    nothing = TaskReport(partition_id=0, record_count=0, child=None)
+    effect = feed(protocol, TasksDone((nothing,)), ControlCommitted())
+    assert effect == CommitChildren(())
+    effect = feed(protocol, ChildrenCommitted(), OpenListed(()), ChildrenAborted())
+    assert effect == BatchOver(was_written=True)
+
+
+def test_a_decided_batch_is_rolled_forward_and_skipped() -> None:
+    found = decided(3, child(0), child(1), generation=4)
+    protocol = SinkProtocol("s")
+    effect = start(protocol, found, given(3), child(0).transactional_id, child(9).transactional_id)
+    assert effect == CommitChildren(found.children)
+    effect = protocol.step(ChildrenCommitted())
+    assert effect == AbortChildren((child(9).transactional_id,))
+    assert protocol.step(ChildrenAborted()) == BatchOver(was_written=False)
+    assert protocol.step(given(4)) == RunTasks(5, 4, ())
+
+
+def test_a_finished_decision_is_not_rolled_forward_again() -> None:
+    protocol = SinkProtocol("s")
+    effect = start(protocol, decided(3, child(0), done=True), given(3))
+    assert effect == CommitChildren(())
+
+
+def test_an_open_child_of_a_younger_driver_is_left_alone() -> None:
+    protocol, _ = running()
+    younger, older = child(1, generation=2).transactional_id, child(7).transactional_id
+    other = "oncelog.spark.other.g1.0000abcd.1"
+    feed(protocol, TasksDone((report(0),)), ControlCommitted(), ChildrenCommitted())
+    effect = protocol.step(OpenListed((younger, older, other)))
+    assert effect == AbortChildren((older,))
+
+
+def test_without_a_decision_the_generation_is_above_what_is_open() -> None:
+    protocol = SinkProtocol("s")
+    read = DecisionRead(None)
+    name = child(0, generation=8).transactional_id
+    effect = feed(protocol, given(0), read, Fenced(), read, OpenListed((name,)))
+    assert effect == WriteDecision(Decision(generation=9, query_id="q"))
+
+
+def test_ids_are_given_back_one_batch_later() -> None:
+    protocol, _ = running()
+
+    def write(batch: int) -> tuple[str, ...]:
+        effect = feed(
+            protocol,
+            TasksDone((TaskReport(partition_id=0, record_count=1, child=child(batch)),)),
+            ControlCommitted(),
+            ChildrenCommitted(),
+            OpenListed(()),
+            ChildrenAborted(),
+            ControlCommitted(),
+            given(batch + 1),
+        )
+        assert isinstance(effect, RunTasks)
+        return effect.committed
+
+    names = [child(batch).transactional_id for batch in range(3)]
+    assert write(0) == ()
+    assert write(1) == (names[0],)
+    assert write(2) == (names[0], names[1])
+
+
+def test_only_so_many_ids_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_protocol, "GIVEN_BACK_MAX", 2)
+    protocol, _ = running()
+    effect: Effect | None = None
+    for batch in range(8):
+        one = TaskReport(partition_id=0, record_count=1, child=child(batch))
+        finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
+        effect = feed(protocol, TasksDone((one,)), *finish, ControlCommitted(), given(batch + 1))
+        assert len(protocol._committed) <= 4
+    assert isinstance(effect, RunTasks)
+    assert effect.committed == (child(5).transactional_id, child(6).transactional_id)
+
+
+def test_a_swept_id_is_never_given_back() -> None:
+    protocol, _ = running()
+    finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
+    feed(protocol, TasksDone((report(0),)), *finish, ControlCommitted(), given(1))
+    feed(protocol, TasksDone(()), ControlCommitted(), ChildrenCommitted())
+    feed(protocol, OpenListed((child(0).transactional_id,)), ChildrenAborted())
+    effect = protocol.step(given(2))
+    assert isinstance(effect, RunTasks)
+    assert effect.committed == ()
+
+
+def test_a_decision_in_doubt_is_read_again_and_counts_if_it_is_there() -> None:
+    protocol, _ = running()
+    doubt = feed(protocol, TasksDone((report(0),)), ControlInDoubt("47"))
+    assert doubt == ReadDecision()
+    found = decided(0, child(0), generation=2)  # a successor has claimed already
+    assert protocol.step(DecisionRead(found)) == CommitChildren((child(0),))
+
+
+@pytest.mark.parametrize(
+    "found", [None, Decision(generation=2, query_id="q"), decided(0, generation=2, decided_by=2)]
+)
+def test_a_decision_that_is_not_there_stops_the_driver_after_a_sweep(found: Decision) -> None:
+    protocol, _ = running()
+    feed(protocol, TasksDone((report(0),)), ControlInDoubt("90"))
+    assert protocol.step(DecisionRead(found)) == ListOpen()
+    name = child(0).transactional_id
+    assert protocol.step(OpenListed((name,))) == AbortChildren((name,))
+    with pytest.raises(SinkStopped, match="was not decided"):
+        protocol.step(ChildrenAborted())
+    with pytest.raises(SinkStopped, match="was not decided"):
+        protocol.step(given(0))
+
+
+def test_a_claim_in_doubt_stops_the_driver() -> None:
+    protocol = SinkProtocol("s")
+    read = DecisionRead(None)
+    feed(protocol, given(0), read, Fenced(), read, OpenListed(()))
+    with pytest.raises(SinkStopped, match="Only one query may use a sink_id"):
+        protocol.step(ControlInDoubt("90"))
+
+
+def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
+    protocol, _ = running()
+    nothing = TaskReport(partition_id=0, record_count=0, child=None)
+    feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
+    feed(protocol, OpenListed(()), ChildrenAborted())
+    long_after = BatchGiven(query_id="q", batch_id=1, is_long_after=True)
+    effect = start(protocol, decided(0, done=True), long_after)
+    assert effect == CommitChildren(())
+    assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(2, 1, ())
+
+
+def test_after_a_long_time_a_driver_that_was_superseded_fences_nobody() -> None:
+    protocol, _ = running()
+    nothing = TaskReport(partition_id=0, record_count=0, child=None)
+    feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
+    feed(protocol, OpenListed(()), ChildrenAborted())
+    protocol.step(BatchGiven(query_id="q", batch_id=1, is_long_after=True))
+    with pytest.raises(SinkStopped, match="has taken over while this one had nothing"):
+        protocol.step(DecisionRead(decided(0, done=True, generation=2)))
+
+
+def test_a_decided_child_that_was_aborted_is_an_alarm() -> None:
+    protocol, _ = running()
+    feed(protocol, TasksDone((report(0),)), ControlCommitted())
+    name = child(0).transactional_id
+    alarm = decided(0, child(0), lost=(name,))
+    assert protocol.step(ChildrenRefused((name,), "PRODUCER_FENCED")) == WriteDecision(alarm)
+    with pytest.raises(SinkStopped, match="ROWS OF BATCH 0 ARE MISSING"):
+        protocol.step(ControlCommitted())
+    again = SinkProtocol("s")
+    start(again, decided(3, child(0)), given(3))
+    again.step(ChildrenRefused((name,), "PRODUCER_FENCED"))
+    with pytest.raises(SinkStopped, match="ROWS OF BATCH 3 ARE MISSING"):
+        again.step(ControlInDoubt("90"))
+
+
+def test_what_was_lost_is_not_asked_for_again_when_the_user_goes_on() -> None:
+    found = decided(4, child(0), child(1), lost=(child(0).transactional_id,))
+    protocol = SinkProtocol("s", terms=Terms(first_batch=5))
+    assert start(protocol, found, given(4)) == CommitChildren((child(1),))
+    effect = feed(protocol, ChildrenCommitted(), ChildrenAborted())
+    assert effect == BatchOver(was_written=False)
+    assert isinstance(protocol.step(given(5)), RunTasks)
+
+
+def test_a_fenced_driver_says_that_its_batch_is_written() -> None:
+    protocol, _ = running()
+    feed(protocol, TasksDone((report(0),)), ControlCommitted(), ChildrenCommitted())
+    feed(protocol, OpenListed(()), ChildrenAborted())
+    with pytest.raises(SinkStopped, match="is written, but another driver"):
+        protocol.step(ControlInDoubt("90"))
+
+
+def test_reports_that_are_not_one_for_each_partition_decide_nothing() -> None:
+    protocol, _ = running()
+    with pytest.raises(SinkStopped, match="not each one once"):
+        protocol.step(TasksDone((report(0), report(0))))
+
+
+@pytest.mark.parametrize(
+    ("found", "batch", "words"),
+    [
+        (None, 4, "no decision of sink s"),
+        (Decision(generation=1, query_id="q"), 4, "no decision of sink s"),
+        (decided(4), 3, "restored from an older copy"),
+        (decided(4), 6, "batches 5 to 5 did not pass through it"),
+        (decided(4, query_id="other"), 0, "replaces_query='other'"),
+        (decided(4, digest="one"), 4, "planned it anew"),
+        (decided(4, lost=("x",)), 4, "ROWS OF BATCH 4 ARE MISSING"),
+        (decided(4, lost=("x",)), 5, "ROWS OF BATCH 4 ARE MISSING"),
+    ],
+)
+def test_what_does_not_fit_the_checkpoint_stops_before_anybody_is_fenced(
+    found: Decision, batch: int, words: str
+) -> None:
+    protocol = SinkProtocol("s")
+    protocol.step(given(batch, digest="two"))
+    with pytest.raises(SinkStopped, match=words):
+        protocol.step(DecisionRead(found))
+
+
+@pytest.mark.parametrize(
+    ("found", "batch", "terms"),
+    [
+        (None, 4, Terms(first_batch=4)),
+        (decided(4), 6, Terms(first_batch=6)),
+        (decided(4, query_id="other"), 0, Terms(replaces_query="other")),
+        (decided(4, lost=("x",)), 5, Terms(first_batch=5)),
+        (
+            decided(4, query_id="other", lost=("x",)),
+            0,
+            Terms(replaces_query="other", first_batch=5),
+        ),
+        (Decision(generation=3, query_id="other"), 0, Terms()),  # it never wrote anything
+    ],
+)
+def test_what_the_user_has_agreed_to_is_written(found: Decision, batch: int, terms: Terms) -> None:
+    protocol = SinkProtocol("s", terms=terms)
+    start(protocol, found, given(batch))
+    effect = feed(protocol, ChildrenCommitted(), ChildrenAborted())
+    assert isinstance(effect, RunTasks)
+
+
+@pytest.mark.parametrize(
+    ("query_id", "batch", "terms", "words"),
+    [
+        ("other", 0, Terms(replaces_query="other"), "ROWS OF BATCH 4 ARE MISSING"),
+        ("other", 0, Terms(first_batch=5), "and replaces_query='other'"),
+        ("other", 0, Terms(replaces_query="other", first_batch=4), "ROWS OF BATCH 4 ARE MISSING"),
+        ("other", 0, Terms(replaces_query="third", first_batch=5), "ROWS OF BATCH 4 ARE MISSING"),
+        ("other", 2, Terms(replaces_query="other", first_batch=5), "is at batch 2"),
+        ("q", 3, Terms(replaces_query="q", first_batch=5), "ROWS OF BATCH 4 ARE MISSING"),
+    ],
+)
+def test_an_alarm_is_answered_by_its_number_in_that_query_or_in_its_place(
+    query_id: str, batch: int, terms: Terms, words: str
+) -> None:
+    protocol = SinkProtocol("s", terms=terms)
+    protocol.step(given(batch))
+    with pytest.raises(SinkStopped, match=words):
+        protocol.step(DecisionRead(decided(4, query_id=query_id, lost=("x",))))
+
+
+def test_tasks_that_failed_leave_nothing_open_and_the_next_batch_starts_anew() -> None:
+    protocol, _ = running()
+    assert protocol.step(TasksFailed()) == ListOpen()
+    name = child(5).transactional_id
+    assert protocol.step(OpenListed((name,))) == AbortChildren((name,))
+    assert protocol.step(ChildrenAborted()) == BatchOver(was_written=False)
+    assert protocol.phase is Phase.IDLE
+    assert protocol.step(given(0)) == ReadDecision()
+
+
+def test_the_driver_writes_a_batch_with_its_decision() -> None:
+    protocol, effect = running(mode=Mode.DRIVER)
+    assert effect == WriteBatch(decided(0, done=True))
+    assert protocol.step(ControlCommitted()) == BatchOver(was_written=True)
+    assert protocol.step(given(0)) == BatchOver(was_written=False)
+    protocol.step(given(1))
+    assert protocol.step(ControlInDoubt("47")) == ReadDecision()
+    found = DecisionRead(decided(1, done=True, generation=2))
+    assert protocol.step(found) == BatchOver(was_written=True)
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_pair_of_phase_and_event_has_a_rule_or_is_refused(
+    phase: Phase, event: type[Event]
+) -> None:
+    if (phase, event) in RULES:
+        return
+    protocol = SinkProtocol("s")
+    protocol.phase = phase
+    with pytest.raises(AssertionError, match="does not fit"):
+        protocol.step(object.__new__(event))
+
+
+@pytest.mark.parametrize("phase", [p for p in Phase if p not in (Phase.READY, Phase.STOPPED)])
+def test_what_could_not_be_carried_out_begins_anew(phase: Phase) -> None:
+    protocol = SinkProtocol("s")
+    protocol.phase = phase
+    assert protocol.step(Failed()) == BatchOver(was_written=False)
+    assert protocol.phase is Phase.IDLE

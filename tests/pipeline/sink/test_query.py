@@ -1,0 +1,199 @@
+"""Spark's own loop over the sink: a query that is broken at each point, and goes on.
+
+One JVM serves all of it, so a death is an exception here; test_kills.py kills processes.
+"""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oncelog.client import BlockingAdmin
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.pipeline.failure_words import sentence_of
+
+from .job import COUNTS, POINTS, Died, Job, MortalSink, start, write_input, write_times
+from .output import assert_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
+    """How often the query died on its way."""
+    from pyspark.errors import StreamingQueryException
+
+    def die() -> None:
+        raise Died
+
+    for deaths in range(len(POINTS) + 1):
+        sink = MortalSink(job, die)
+        query = start(spark, job, sink)
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as problem:
+            assert "Died" in str(problem), problem
+        else:
+            return deaths
+        finally:
+            sink.close()
+    raise AssertionError("it dies for ever")
+
+
+@pytest.mark.parametrize(
+    ("mode", "points"),
+    [("prepared", POINTS), ("driver", (POINTS[1], POINTS[2], POINTS[4]))],
+)
+def test_a_query_that_is_broken_at_each_point_writes_every_row_once(
+    spark: "SparkSession",
+    cluster: Cluster,
+    admin: BlockingAdmin,
+    tmp_path: Path,
+    mode: str,
+    points: tuple[str, ...],
+) -> None:
+    topic = f"out-{mode}"
+    admin.create_topic(topic, partitions=3)
+    deaths = {point: batch for batch, point in enumerate(points, 1)}
+    job = Job(cluster.bootstrap, topic, str(tmp_path), mode=mode, deaths=deaths, sink_id=topic)
+    values = write_input(job, batches=len(points) + 2)
+    died = run_until_it_ends(spark, job)
+    assert died == len(points) - ("mid-write" in points)  # Spark itself tries a task again
+    assert all(job.mark(point).exists() for point in points)
+    assert_once(cluster.bootstrap, topic, values)
+
+
+def test_state_and_watermark_go_on_where_a_batch_was_decided_and_the_driver_died(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    for name, deaths in {"whole": {}, "broken": {POINTS[4]: 0}}.items():
+        admin.create_topic(f"counts-{name}", partitions=1)
+        folder, topic = str(tmp_path / name), f"counts-{name}"
+        job = Job(cluster.bootstrap, topic, folder, deaths=deaths, is_stateful=True, sink_id=topic)
+        write_times(job)
+        assert run_until_it_ends(spark, job) == len(deaths)
+        assert_once(cluster.bootstrap, topic, COUNTS)
+
+
+def test_a_checkpoint_that_does_not_fit_stops_the_query_in_words(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    admin.create_topic("fits", partitions=1)
+    (tmp_path / "new").mkdir()
+    job = Job(cluster.bootstrap, "fits", str(tmp_path), sink_id="fits")
+    values = write_input(job, batches=2, rows=10)
+    run_until_it_ends(spark, job)
+    deleted = Job(cluster.bootstrap, "fits", str(tmp_path / "new"), sink_id="fits")
+    write_input(deleted, batches=2, rows=10)
+    query = start(spark, deleted, MortalSink(deleted, lambda: None))
+    with pytest.raises(StreamingQueryException, match="replaces_query=") as stopped:
+        query.awaitTermination()
+    assert sentence_of(stopped.value).startswith("SinkStopped: Sink fits belongs to query ")
+    assert_once(cluster.bootstrap, "fits", values)
+
+
+def test_a_batch_that_spark_plans_anew_is_neither_written_nor_skipped(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    admin.create_topic("anew", partitions=1)
+    job = Job(cluster.bootstrap, "anew", str(tmp_path), sink_id="anew")
+    values = write_input(job, batches=2, rows=10)
+    run_until_it_ends(spark, job)
+    log = Path(job.checkpoint)
+    (log / "commits" / "1").unlink()
+    (log / "commits" / ".1.crc").unlink()
+    run_until_it_ends(spark, job)  # the same batch again
+    assert_once(cluster.bootstrap, "anew", values)
+    (log / "commits" / "1").unlink()
+    (log / "commits" / ".1.crc").unlink()
+    planned = log / "offsets" / "1"
+    text, changed = re.subn(r'"batchTimestampMs":\d+', '"batchTimestampMs":1', planned.read_text())
+    assert changed == 1
+    planned.write_text(text)
+    (log / "offsets" / ".1.crc").unlink()
+    query = start(spark, job, MortalSink(job, lambda: None))
+    with pytest.raises(StreamingQueryException, match="has planned it anew"):
+        query.awaitTermination()
+    assert_once(cluster.bootstrap, "anew", values)
+
+
+@pytest.mark.parametrize("name", ["enabled", "enableFullRetryOnMismatch"])
+def test_spark_compares_what_it_computes_anew_as_the_page_says(
+    spark: "SparkSession", name: str
+) -> None:
+    assert spark.conf.get(f"spark.sql.shuffle.orderIndependentChecksum.{name}") == "true"
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("'a' AS value, 1 AS id", "no column id"),
+        ("'a' AS key", "column `value`"),
+        ("1 AS value", "value is int"),
+        ("'a' AS value, 1L AS partition", "partition is bigint"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_refused_before_the_query_starts(
+    spark: "SparkSession", tmp_path: Path, columns: str, words: str
+) -> None:
+    from oncelog.pipeline import exactly_once
+
+    rows: Any = spark.readStream.format("rate").load().selectExpr(*columns.split(", "))
+    with pytest.raises(ValueError, match=words):
+        exactly_once(
+            rows,
+            sink_id="refused",
+            bootstrap="127.0.0.1:1",
+            topic="t",
+            checkpoint=str(tmp_path),
+        )
+
+
+def test_all_columns_arrive(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    from oncelog.client import BlockingConsumer
+    from oncelog.pipeline import exactly_once
+
+    for topic in ("columns-1", "columns-2"):
+        admin.create_topic(topic, partitions=2)
+    job = Job(cluster.bootstrap, "", str(tmp_path))
+    write_input(job, batches=1, rows=4)
+    rows = spark.readStream.text(str(job.input)).selectExpr(
+        "nullif(value, '0-00000') AS value",
+        "value AS key",
+        "if(value < '0-00002', 'columns-1', 'columns-2') AS topic",
+        "int(right(value, 1)) % 2 AS partition",
+        "array(struct('h' AS key, binary('x') AS value)) AS headers",
+        "timestamp_millis(1700000000000) AS timestamp",
+    )
+    query = exactly_once(
+        rows,
+        sink_id="columns",
+        bootstrap=cluster.bootstrap,
+        checkpoint=job.checkpoint,
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination()
+    found: dict[tuple[str, int], Any] = {}
+    with BlockingConsumer(cluster.bootstrap, isolation_level="read_committed") as consumer:
+        consumer.assign({(t, p): 0 for t in ("columns-1", "columns-2") for p in (0, 1)})
+        for _ in range(50):
+            for record in consumer.poll(500):
+                found[record.topic, record.partition] = record
+            if len(found) == 4:
+                break
+    rows_seen = {place: (r.key, r.value) for place, r in found.items()}
+    assert rows_seen == {
+        ("columns-1", 0): (b"0-00000", None),
+        ("columns-1", 1): (b"0-00001", b"0-00001"),
+        ("columns-2", 0): (b"0-00002", b"0-00002"),
+        ("columns-2", 1): (b"0-00003", b"0-00003"),
+    }
+    assert {r.timestamp for r in found.values()} == {1_700_000_000_000}
+    assert {tuple(r.headers) for r in found.values()} == {(("h", b"x"),)}

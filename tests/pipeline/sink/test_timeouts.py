@@ -1,0 +1,185 @@
+"""How long the sink waits, what it says then, and what it does not wait for; without a cluster."""
+
+import asyncio
+import gc
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.client import ClusterView, ProducerState
+from oncelog.pipeline.sink import checks
+from oncelog.pipeline.sink import cluster as sink_cluster
+from oncelog.pipeline.sink.checks import check_brokers, ready_topic
+from oncelog.pipeline.sink.cluster import CONTROL_TRIES, READ_PATIENCE_S, THREAD, SinkCluster
+from oncelog.pipeline.sink.decision import TOPIC, Decision
+from oncelog.pipeline.sink.judgement import SinkStopped
+from oncelog.pipeline.sink.sink import ExactlyOnceSink
+from oncelog.wire.errors import (
+    ClusterAuthorizationFailed,
+    KafkaError,
+    NetworkException,
+    RecordListTooLarge,
+    RequestTimedOut,
+    TransactionAbortable,
+    UnknownTopicOrPartition,
+)
+
+DECISION = Decision(generation=1, query_id="q")
+
+
+class Control:
+    """A producer whose records are never taken."""
+
+    def __init__(self, problem: KafkaError) -> None:
+        self.state, self.problem, self.begun, self.aborted = ProducerState.READY, problem, 0, 0
+
+    async def begin_transaction(self) -> None:
+        self.begun += 1
+
+    async def send(self, *_: Any, **__: Any) -> None:
+        raise self.problem
+
+    async def abort_transaction(self) -> None:
+        self.aborted += 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "tries"),
+    [(RecordListTooLarge(), 1), (TransactionAbortable(), CONTROL_TRIES),
+     (RequestTimedOut(), CONTROL_TRIES)],
+)  # fmt: skip
+def test_what_would_be_refused_again_is_not_written_again(problem: KafkaError, tries: int) -> None:
+    control = Control(problem)
+
+    async def write() -> None:
+        cluster = SinkCluster(ClusterView("127.0.0.1:1"), "s")
+        cluster._control = control  # type: ignore[assignment]
+        await cluster.write_decision(DECISION)
+
+    with pytest.raises(type(problem)):
+        asyncio.run(write())
+    assert control.begun == control.aborted == tries
+
+
+class Brokers:
+    """An admin, and its view, of brokers with a transaction.max.timeout.ms; None: it is dead."""
+
+    def __init__(self, by_node: dict[int, int | None], problem: KafkaError) -> None:
+        self.view, self._by_node, self._problem = self, by_node, problem
+        self.snapshot = SimpleNamespace(brokers=by_node)
+
+    async def refresh(self, _: list[str]) -> None:
+        pass
+
+    async def broker(self, node_id: int) -> Any:
+        return SimpleNamespace(versions={checks.INIT_PRODUCER_ID: (0, 6)})
+
+    async def describe_configs(self, name: str, kind: int) -> list[Any]:
+        most = self._by_node[int(name)]
+        if most is None:
+            raise self._problem
+        return [SimpleNamespace(name=checks.TIMEOUT_MAX, value=str(most))]
+
+
+def check(by_node: dict[int, int | None], problem: KafkaError, *, prepared: bool = False) -> None:
+    admin: Any = Brokers(by_node, problem)
+    asyncio.run(check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=prepared))
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_a_broker_that_is_dead_and_still_listed_is_not_waited_for(prepared: bool) -> None:
+    check({1: 900_000, 2: None}, NetworkException(), prepared=prepared)
+    with pytest.raises(SinkStopped, match=r"transaction.max.timeout.ms=1000 of broker 3\. A"):
+        check({1: 900_000, 2: None, 3: 1_000}, NetworkException(), prepared=prepared)
+    with pytest.raises(ClusterAuthorizationFailed):
+        check({1: 900_000, 2: None}, ClusterAuthorizationFailed(), prepared=prepared)
+
+
+def test_a_topic_that_does_not_appear_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Admin:
+        async def describe_topics(self, names: list[str]) -> list[Any]:
+            if not hasattr(self, "is_made"):
+                raise UnknownTopicOrPartition
+            return [SimpleNamespace(leader=-1, replicas=(1,))]
+
+        async def describe_cluster(self) -> Any:
+            return SimpleNamespace(brokers=(SimpleNamespace(is_fenced=False),))
+
+        async def create_topic(self, name: str, **more: Any) -> None:
+            self.is_made = more["configs"]
+
+    admin: Any = Admin()
+    monkeypatch.setattr(checks, "APPEARS_S", 0.2)
+    with pytest.raises(TimeoutError, match=f"The topic {TOPIC}, .* has no leader"):
+        asyncio.run(ready_topic(admin))
+    assert admin.is_made["segment.bytes"] == "16777216"
+
+
+@pytest.mark.parametrize(("stable", "words"), [(4, "a transaction began"), (9, "no broker gives")])
+def test_a_topic_that_is_held_up_is_waited_for_and_then_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stable: int, words: str
+) -> None:
+    class Admin:
+        view = None
+
+        async def list_offsets(self, wanted: Any, *, read_committed: bool = False) -> Any:
+            latest = stable if read_committed else 9
+            return {key: latest if at == sink_cluster.LATEST else 0 for key, at in wanted.items()}
+
+    class Consumer:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        async def __aenter__(self) -> "Consumer":
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+        def assign(self, _: Any) -> None: ...
+
+        def position(self, *_: Any) -> int:
+            return 4
+
+        async def poll(self, _: int) -> list[Any]:
+            await asyncio.sleep(0.01)
+            return []
+
+    admin: Any = Admin()
+    monkeypatch.setattr(sink_cluster, "Consumer", Consumer)
+    monkeypatch.setattr(sink_cluster, "READ_PATIENCE_S", 0.3)
+    monkeypatch.setattr(sink_cluster, "SAYS_THAT_IT_WAITS_S", 0.1)
+    said = (
+        f"{TOPIC} is read to offset 4, and has to be read to 9; its last stable offset is {stable}"
+    )
+    with pytest.raises(TimeoutError, match=f"{said}, .*{words}"):
+        asyncio.run(sink_cluster.read_topic(admin))
+    assert said in caplog.text
+
+
+def test_the_patience_is_longer_than_a_transaction_may_be_by_kafka_s_default() -> None:
+    assert READ_PATIENCE_S > 900
+
+
+def threads() -> int:
+    return sum(thread.name == THREAD for thread in threading.enumerate())
+
+
+def test_a_sink_that_is_let_go_of_leaves_no_thread() -> None:
+    async def nothing(_: Any) -> None: ...
+
+    before = threads()
+    sink = ExactlyOnceSink("s", "127.0.0.1:1", "t")
+    sink._run(nothing)
+    assert threads() == before + 1
+    sink.close()
+    sink.close()
+    assert threads() == before
+    sink._run(nothing)
+    del sink
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while threads() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threads() == before

@@ -1,0 +1,375 @@
+"""A model of everything around the sink's protocol: a cluster, Spark, its workers, and bad luck.
+
+One step of one generator is one thing that happens in the world; a seed says which. The protocol,
+the decision's records and the workers' ids are the real ones.
+Bad luck: drivers and attempts are killed, freeze and wake; several drivers on one checkpoint; twin
+attempts; answers that are lost, with requests that arrive a second time much later; the control
+transaction times out; ids that are idle are forgotten.
+
+`Parts` takes parts of the protocol out, to see that the model notices.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog.pipeline.sink import protocol as sink_protocol
+from oncelog.pipeline.sink import steps
+from oncelog.pipeline.sink.decision import Child, Decision, decode, encode
+from oncelog.pipeline.sink.judgement import SinkStopped, Terms
+from oncelog.pipeline.sink.names import WorkerIds, control_id
+from oncelog.pipeline.sink.protocol import SinkProtocol
+
+from .model_cluster import SINK, Handle, ModelCluster, Refused
+
+QUERY = "query"
+STEPS_MAX, RUNS_MAX, RECOVERIES_MAX = 6_000, 8, 30
+Process = Generator[None, None, None]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the sink has; all of it is there unless a test takes it out."""
+
+    decides: bool = True
+    sweeps_in_order: bool = True
+    has_generations: bool = True
+    keeps_banks: bool = True
+    writes_done: bool = True
+    prepares: bool = True  # transactions of children do not time out
+    ids_of_workers: bool = True  # else ids of partition and attempt, two banks
+    abandons_ids: bool = True  # whose first request was not answered
+    sleepers: bool = True  # attempts may freeze
+    repeats: bool = True  # requests whose answer was lost may arrive again
+
+
+@dataclass(frozen=True)
+class Size:
+    batches: int = 4
+    tasks: int = 3
+    rows: int = 2
+
+
+class World:
+    """Everything of one seed."""
+
+    def __init__(self, seed: int, parts: Parts, size: Size) -> None:
+        self.random, self.parts, self.size = random.Random(seed), parts, size
+        self.cluster = ModelCluster()
+        self.checkpoint = -1
+        self.live: list[tuple[str, Process]] = []
+        self.frozen: list[tuple[str, Process]] = []
+        self.late: list[Callable[[], object]] = []
+        self.idle: list[WorkerIds] = []
+        self.workers = 0
+        self.errors: Counter[str] = Counter()
+        self.is_calm = False
+
+    # --- requests
+
+    def ask(self, request: Callable[[], Any]) -> Generator[None, None, tuple[Any, bool]]:
+        """Carry a request out until it is answered; True when an answer was lost."""
+        is_lost = False
+        while True:
+            yield
+            answer = request()
+            if self.is_calm or self.random.random() > 0.05:
+                return answer, is_lost
+            is_lost = True
+            if self.parts.repeats and self.random.random() < 0.5:
+                self.late.append(request)
+
+    # --- Spark's side
+
+    def rows_of(self, batch: int, partition: int) -> int:
+        if batch >= self.size.batches or (batch * 7 + partition * 3) % 4 == 1:
+            return 0
+        return self.size.rows
+
+    def worker(self) -> WorkerIds:
+        if self.idle and self.random.random() < 0.9:
+            return self.idle.pop(self.random.randrange(len(self.idle)))
+        self.workers += 1
+        return WorkerIds(f"{self.workers:08x}")
+
+    def name_of(self, ids: WorkerIds, run: steps.RunTasks, place: tuple[int, int]) -> str:
+        generation = run.generation if self.parts.has_generations else 0
+        if self.parts.ids_of_workers:
+            name = ids.take(SINK, generation, run.batch_id, run.committed)
+            return name
+        partition, attempt = place
+        word = f"{run.batch_id % 2:04x}{partition:04x}"
+        return f"oncelog.spark.{SINK}.g{generation}.{word}.{attempt}"
+
+    def attempt(self, run: steps.RunTasks, place: tuple[int, int], kept: dict[int, Any]) -> Process:
+        partition = place[0]
+        count = self.rows_of(run.batch_id, partition)
+        if count == 0:
+            yield
+            kept.setdefault(partition, steps.TaskReport(
+                partition_id=partition, record_count=0, child=None
+            ))  # fmt: skip
+            return
+        worker = self.worker()
+        try:
+            child = yield from self.write(worker, run, place, count)
+        except Refused:
+            self.idle.append(worker)  # the attempt has failed; its process goes on
+            raise
+        kept.setdefault(partition, steps.TaskReport(
+            partition_id=partition, record_count=count, child=child
+        ))  # fmt: skip
+        yield
+        self.idle.append(worker)
+
+    def write(
+        self, worker: WorkerIds, run: steps.RunTasks, place: tuple[int, int], count: int
+    ) -> Generator[None, None, Child]:
+        handle: Handle | None = None
+        while handle is None:
+            name = self.name_of(worker, run, place)
+            answer, is_lost = yield from self.ask(lambda name=name: self.cluster.init(name))
+            if not is_lost or not self.parts.abandons_ids:
+                handle = answer
+            else:
+                worker.leave(name)
+        for index in range(count):
+            row = (run.batch_id, place[0], index)
+            yield from self.ask(lambda i=index, row=row: self.cluster.produce(handle, i, row))
+        return Child(*handle, is_v2=True)
+
+    def driver(self) -> Process:
+        protocol = SinkProtocol(SINK)
+        if self.parts != Parts():
+            terms = Terms(first_batch=None if self.parts.decides else self.checkpoint + 1)
+            protocol = Reduced(SINK, terms=terms)
+            protocol.parts = self.parts
+        control: list[Handle] = []
+        batch = self.checkpoint + 1
+        last = self.size.batches if self.is_calm else self.size.batches - 1
+        while batch <= last:
+            event: steps.Event = steps.BatchGiven(
+                query_id=QUERY, batch_id=batch, is_long_after=self.random.random() < 0.05
+            )
+            while True:
+                effect = protocol.step(event)
+                if isinstance(effect, steps.BatchOver):
+                    break
+                event = yield from self.perform(effect, control)
+            if protocol.phase is not sink_protocol.Phase.READY:
+                return  # the query has failed
+            yield
+            self.checkpoint = max(self.checkpoint, batch)
+            yield
+            batch += 1
+
+    def perform(
+        self, effect: steps.Effect, control: list[Handle]
+    ) -> Generator[None, None, steps.Event]:
+        cluster = self.cluster
+        match effect:
+            case steps.ReadDecision():
+                yield
+                return steps.DecisionRead(decode(SINK, cluster.decisions))
+            case steps.Fence():
+                handle, _ = yield from self.ask(lambda: cluster.init(control_id(SINK)))
+                control[:] = [handle]
+                return steps.Fenced()
+            case steps.ListOpen():
+                yield
+                return steps.OpenListed(cluster.listed())
+            case steps.WriteDecision():
+                return (yield from self.write_decision(effect.decision, control))
+            case steps.CommitChildren():
+                return (yield from self.commit_children(effect.children))
+            case steps.AbortChildren():
+                for name in effect.names:
+                    yield from self.ask(lambda name=name: cluster.init(name))
+                return steps.ChildrenAborted()
+            case steps.RunTasks():
+                return (yield from self.run_tasks(effect))
+            case _:
+                raise AssertionError(effect)
+
+    def write_decision(
+        self, decision: Decision, control: list[Handle]
+    ) -> Generator[None, None, steps.Event]:
+        handle = control[0]
+        try:
+            for index, record in enumerate(encode(SINK, decision)):
+                yield from self.ask(
+                    lambda i=index, record=record: self.cluster.produce(handle, i, record)
+                )
+            yield from self.ask(lambda: self.cluster.end(handle, True))
+        except Refused as refused:
+            return steps.ControlInDoubt(str(refused))
+        control[0] = (handle[0], handle[1], handle[2] + 1)
+        return steps.ControlCommitted()
+
+    def commit_children(self, children: Iterable[Child]) -> Generator[None, None, steps.Event]:
+        refused: list[str] = []
+        for child in children:
+            handle = (child.transactional_id, child.producer_id, child.producer_epoch)
+            try:
+                yield from self.ask(lambda handle=handle: self.cluster.end(handle, True))
+            except Refused as problem:
+                if str(problem) != "49":
+                    refused.append(child.transactional_id)
+        if refused:
+            return steps.ChildrenRefused(tuple(refused), "refused")
+        return steps.ChildrenCommitted()
+
+    def run_tasks(self, run: steps.RunTasks) -> Generator[None, None, steps.Event]:
+        kept: dict[int, Any] = {}
+        attempts = [0] * self.size.tasks
+
+        def launch(partition: int) -> None:
+            place = (partition, attempts[partition])
+            attempts[partition] += 1
+            self.live.append(("attempt", self.attempt(run, place, kept)))
+
+        for partition in range(self.size.tasks):
+            launch(partition)
+        looks = 0
+        while len(kept) < self.size.tasks:
+            looks += 1
+            if looks % 12 == 0:  # one seems lost, or slow: a second attempt beside it
+                launch(self.random.choice([p for p in range(self.size.tasks) if p not in kept]))
+            if not self.is_calm and self.random.random() < 0.003:
+                return steps.TasksFailed()
+            yield
+        return steps.TasksDone(tuple(kept.values()))
+
+    # --- what happens
+
+    def run(self) -> None:
+        """Bad luck for a while, then a calm end in which everything must come right."""
+        self.live.append(("driver", self.driver()))
+        drivers = 1
+        for _ in range(STEPS_MAX):
+            if not self.live and not self.frozen:
+                break
+            luck = self.random.random()
+            if luck < 0.015 and drivers < RUNS_MAX:
+                self.end_one("driver", freezes=self.random.random() < 0.5)
+                self.live.append(("driver", self.driver()))
+                drivers += 1
+            elif luck < 0.03 and self.frozen:
+                self.live.append(self.frozen.pop(self.random.randrange(len(self.frozen))))
+            elif luck < 0.04:
+                self.end_one("attempt", freezes=self.parts.sleepers and self.random.random() < 0.7)
+            elif luck < 0.05:
+                self.forget_something()
+            elif luck < 0.07 and self.late:
+                self.arrive_late()
+            elif self.live:
+                self.advance(self.random.choice(self.live))
+            if not any(kind == "driver" for kind, _ in self.live) and self.has_more():
+                self.live.append(("driver", self.driver()))
+        self.settle()
+
+    def has_more(self) -> bool:
+        return self.checkpoint < self.size.batches - 1
+
+    def end_one(self, kind: str, *, freezes: bool) -> None:
+        found = [process for process in self.live if process[0] == kind]
+        if found:
+            process = self.random.choice(found)
+            self.live.remove(process)
+            if freezes:
+                self.frozen.append(process)
+
+    def forget_something(self) -> None:
+        names = list(self.cluster.ids)
+        if not names:
+            return
+        name = self.random.choice(names)
+        is_control = name == control_id(SINK)
+        times_out = self.random.random() < 0.3 if is_control else not self.parts.prepares
+        if times_out:
+            self.cluster.time_out(name)
+        elif not is_control or self.random.random() < 0.3:
+            self.cluster.forget(name)
+
+    def arrive_late(self) -> None:
+        request = self.late.pop(self.random.randrange(len(self.late)))
+        try:
+            request()
+        except Refused:
+            self.errors["late"] += 1
+
+    def advance(self, process: tuple[str, Process]) -> None:
+        try:
+            next(process[1])
+        except StopIteration:
+            self.live.remove(process)
+        except (Refused, SinkStopped) as problem:
+            self.live.remove(process)
+            self.errors[f"{process[0]}: {type(problem).__name__}"] += 1
+
+    def settle(self) -> None:
+        """Everybody who lives goes on to the end, then new drivers until one comes through."""
+        self.live += self.frozen
+        self.frozen = []
+        while self.late:
+            self.arrive_late()
+        self.is_calm = True
+        for _ in range(RECOVERIES_MAX):
+            for _ in range(STEPS_MAX):
+                if not self.live:
+                    break
+                self.advance(self.random.choice(self.live))
+            if self.checkpoint >= self.size.batches and not self.cluster.listed():
+                return
+            self.checkpoint = min(self.checkpoint, self.size.batches - 1)
+            self.live.append(("driver", self.driver()))
+
+    def verdict(self) -> tuple[int, int, int]:
+        """Rows that are doubled, rows that are missing, transactions that are open."""
+        wanted = [
+            (batch, partition, index)
+            for batch in range(self.size.batches)
+            for partition in range(self.size.tasks)
+            for index in range(self.rows_of(batch, partition))
+        ]
+        rows = self.cluster.rows
+        doubled = sum(1 for row in wanted if rows[row] > 1) + len(rows.keys() - set(wanted))
+        return doubled, sum(1 for row in wanted if not rows[row]), len(self.cluster.listed())
+
+
+class Reduced(SinkProtocol):
+    """The protocol without some of its parts."""
+
+    parts = Parts()
+
+    def step(self, event: steps.Event) -> steps.Effect:
+        effect = super().step(event)
+        while True:
+            if isinstance(effect, steps.WriteDecision) and not self.writes(effect.decision):
+                effect = super().step(steps.ControlCommitted())
+            else:
+                return effect
+
+    def writes(self, decision: Decision) -> bool:
+        if self.phase is sink_protocol.Phase.FINISHING:
+            return self.parts.writes_done
+        return self.parts.decides or self.phase is not sink_protocol.Phase.DECIDING
+
+    def _is_ours(self, name: str) -> bool:
+        if not self.parts.sweeps_in_order or not self.parts.has_generations:
+            return True
+        return super()._is_ours(name)
+
+    def _given_back(self) -> tuple[str, ...]:
+        if self.parts.keeps_banks:
+            return super()._given_back()
+        return tuple(self._committed)
+
+
+def run(seed: int, parts: Parts = Parts(), size: Size = Size()) -> tuple[int, int, int]:
+    """(doubled, missing, left open) of one seed."""
+    world = World(seed, parts, size)
+    world.run()
+    return world.verdict()

@@ -1,0 +1,135 @@
+"""Batches of the log become Arrow's, to the letter of the schema that Spark expects."""
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from oncelog.client.fetch.record_columns import RecordColumns, read_columns
+from oncelog.pipeline.source import arrow_rows
+from oncelog.pipeline.source.arrow_rows import PlainRows, RawRows
+from oncelog.pipeline.source.columns import HEADERS, schema_of
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.record_batch import decode_header
+from oncelog.wire.records import Record, encode_batch
+
+types = pytest.importorskip("pyspark.sql.types")
+pandas_types = pytest.importorskip("pyspark.sql.pandas.types")
+TIME_MS = 1_577_836_800_123
+TIME = datetime.datetime(2020, 1, 1, 0, 0, 0, 123_000, datetime.UTC)
+KINDS = {
+    "binary": types.BinaryType(),
+    "string": types.StringType(),
+    "int": types.IntegerType(),
+    "long": types.LongType(),
+    "boolean": types.BooleanType(),
+    "timestamp": types.TimestampType(),
+}
+
+
+def schema(*, raw: bool = False, headers: bool = False) -> pa.Schema:
+    """As Spark makes it of our columns (which takes a session, but for such plain ones)."""
+    made = types.StructType()
+    for column in (
+        schema_of(raw=raw, headers=headers).replace(HEADERS, "headers headers").split(",")
+    ):
+        name, kind = column.split()
+        if kind == "headers":
+            pair = types.StructType().add("key", KINDS["string"]).add("value", KINDS["binary"])
+            made.add(name, types.ArrayType(pair))
+        else:
+            made.add(name, KINDS[kind])
+    return pandas_types.to_arrow_schema(made, timezone="UTC")
+
+
+def columns_of(batch: bytes, topic: str = "t", partition: int = 3) -> RecordColumns:
+    return read_columns(topic, partition, batch, 0, decode_header(batch))
+
+
+def batch_of(first: int, *values: bytes | None, **more: object) -> RecordColumns:
+    records = [Record(first + i, TIME_MS + i, b"k%d" % i, v) for i, v in enumerate(values)]
+    return columns_of(encode_batch(records, **more))  # type: ignore[arg-type]
+
+
+def test_plain_rows() -> None:
+    rows = PlainRows(schema())
+    assert not rows.add(batch_of(10, b"a", None))
+    thinned = encode_batch([Record(20, TIME_MS, None, b"c"), Record(23, TIME_MS, b"", b"")])
+    rows.add(columns_of(thinned))
+    rows.add(batch_of(30, b"late", timestamp_type=1))
+    taken = rows.take()
+    assert taken is not None and taken.schema.equals(schema())
+    table = taken.to_pydict()
+    assert table["key"] == [b"k0", b"k1", None, b"", b"k0"]
+    assert table["value"] == [b"a", None, b"c", b"", b"late"]
+    assert table["offset"] == [10, 11, 20, 23, 30]
+    assert set(table["topic"]) == {"t"} and set(table["partition"]) == {3}
+    assert table["timestamp"][:2] == [TIME, TIME + datetime.timedelta(milliseconds=1)]
+    assert table["timestampType"] == [0, 0, 0, 0, 1]
+    assert rows.take() is None, "what was taken is gone"
+
+
+def test_headers_are_null_where_there_are_none() -> None:
+    rows = PlainRows(schema(headers=True))
+    named = Record(5, TIME_MS, None, b"v", (("a", b"1"), ("a", None)))
+    rows.add(columns_of(encode_batch([Record(4, TIME_MS, None, b"w"), named])))
+    taken = rows.take()
+    assert taken is not None and taken.schema.equals(schema(headers=True))
+    pairs = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    assert taken.to_pydict()["headers"] == [None, pairs]
+    rows.add(batch_of(6, b"x"))
+    without = rows.take()
+    assert without is not None and without.to_pydict()["headers"] == [None]
+
+
+def test_raw_rows_have_producer_sequence_and_marker() -> None:
+    rows = RawRows(schema(raw=True))
+    wrapping = dict(producer_id=7, producer_epoch=2, base_sequence=2**31 - 1, transactional=True)
+    rows.add(batch_of(10, b"a", b"b", leader_epoch=4, **wrapping), replica=2)
+    rows.add(batch_of(12, b"c"), replica=2)
+    for kind in (ControlType.COMMIT, ControlType.ABORT):
+        marker = encode_marker(
+            kind,
+            producer_id=7,
+            producer_epoch=2,
+            coordinator_epoch=9,
+            timestamp_ms=TIME_MS,
+            base_offset=13 + kind,
+        )
+        rows.add(columns_of(marker))
+    taken = rows.take()
+    assert taken is not None and taken.schema.equals(schema(raw=True))
+    table = taken.to_pydict()
+    assert table["sequence"] == [2**31 - 1, 0, -1, -1, -1]
+    assert table["producer_id"] == [7, 7, -1, 7, 7]
+    assert table["producer_epoch"] == [2, 2, -1, 2, 2]
+    assert table["is_transactional"] == [True, True, False, True, True]
+    assert table["is_control"] == [False, False, False, True, True]
+    assert table["control_type"] == [None, None, None, "commit", "abort"]
+    assert table["coordinator_epoch"] == [None, None, None, 9, 9]
+    assert table["leader_epoch"] == [4, 4, -1, -1, -1]
+    assert table["replica"] == [2, 2, 2, None, None]
+    assert table["batch_crc"][0] == table["batch_crc"][1] > 0
+    assert table["value"][:3] == [b"a", b"b", b"c"]
+    assert table["timestamp"][0] == TIME
+
+
+def test_it_is_time_to_take_when_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_rows, "ROWS_MAX", 3)
+    for rows in (PlainRows(schema()), RawRows(schema(raw=True))):
+        assert not rows.add(batch_of(0, b"a", b"b"))
+        assert rows.add(batch_of(2, b"c"))
+    monkeypatch.setattr(arrow_rows, "BYTES_MAX", 100)
+    for rows in (PlainRows(schema()), RawRows(schema(raw=True))):
+        assert rows.add(batch_of(0, b"a" * 100))
+        rows.take()
+        assert rows.add(batch_of(0, b"a" * 100, compression=4)), "it counts what comes out"
+
+
+def test_a_range_is_cut_out_of_its_batches() -> None:
+    rows = PlainRows(schema())
+    whole = batch_of(10, b"a", b"b", b"c", b"d")
+    rows.add(whole.between(11, 13))
+    rows.add(whole.between(14, 20))
+    taken = rows.take()
+    assert taken is not None and taken.to_pydict()["offset"] == [11, 12]

@@ -1,0 +1,133 @@
+"""Options of the source: what is taken, and what is said about the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.pipeline.source.options import (
+    DOCS,
+    AtTime,
+    OptionError,
+    SourceOptions,
+    Topics,
+    Where,
+    read_options,
+)
+
+BOOTSTRAP = {"kafka.bootstrap.servers": "h:1"}
+
+
+def read(is_streaming: bool = True, **options: str) -> SourceOptions:
+    given = {"subscribe": "t"} | options
+    given = {name.replace("__", "."): value for name, value in given.items() if value}
+    return read_options(BOOTSTRAP | given, is_streaming=is_streaming)
+
+
+def test_defaults_are_those_of_spark_s_source_but_for_committed_records() -> None:
+    stream, batch = read(), read(is_streaming=False)
+    assert (stream.starting, batch.starting, batch.ending) == (
+        Where.LATEST,
+        Where.EARLIEST,
+        Where.LATEST,
+    )
+    assert stream.is_committed and stream.fail_on_data_loss and not stream.include_headers
+    assert stream.client == {"bootstrap.servers": "h:1"}
+
+
+def test_names_are_taken_without_regard_to_case_as_spark_hands_them_on() -> None:
+    options = read(startingoffsets="earliest", MAXOFFSETSPERTRIGGER="7", includeheaders="TRUE")
+    assert options.starting is Where.EARLIEST
+    assert (options.offsets_per_trigger_max, options.include_headers) == (7, True)
+
+
+def test_topics_by_name_by_partition_by_pattern() -> None:
+    assert read(subscribe=" b, a ,").topics == Topics(names=("a", "b"))
+    assert read(subscribe="", path="a").topics == Topics(names=("a",))
+    assigned = read(subscribe="", assign='{"a": [1, 0]}').topics
+    assert assigned == Topics(partitions=(("a", 0), ("a", 1)))
+    assert assigned.wants("a", 1) and not assigned.wants("a", 2)
+    pattern = read(subscribe="", subscribePattern="fl.*").topics
+    assert pattern.wants("flights", 3) and not pattern.wants("a-flight", 3)
+    assert (pattern.named(), assigned.named()) == (frozenset(), {"a"})
+
+
+def test_places() -> None:
+    by_offset = read(startingOffsets='{"t": {"0": 5, "1": -2}}').starting
+    assert by_offset == {("t", 0): 5, ("t", 1): -2}
+    one_time = read(startingTimestamp="1000", startingOffsets="earliest").starting
+    assert one_time == AtTime(1000), "a time comes before offsets, as in Spark"
+    each = read(is_streaming=False, endingOffsetsByTimestamp='{"t": {"0": 9}}').ending
+    assert each == AtTime({("t", 0): 9})
+
+
+def test_settings_of_the_client_are_handed_on() -> None:
+    options = read(kafka__fetch__max__bytes="1000", kafka__isolation__level="read_uncommitted")
+    assert options.client == {"bootstrap.servers": "h:1", "fetch.max.bytes": "1000"}
+    assert not options.is_committed
+
+
+def test_raw_reads_everything_and_log_folders_need_no_cluster() -> None:
+    assert not read(raw="true").is_committed
+    options = read_options({"raw": "true", "logs": "1=/a, 2=/b"}, is_streaming=False)
+    assert options.logs == {1: "/a", 2: "/b"}
+    assert options.topics.wants("anything", 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribe": ""}, "say what to read by subscribe, assign or subscribePattern"),
+        ({"assign": '{"t": [0]}'}, "not subscribe and assign"),
+        ({"subscribe": "", "assign": "t"}, "assign looks like"),
+        ({"subscribe": "", "assign": '{"t": ["0"]}'}, "assign looks like"),
+        ({"subscribe": "", "assign": "{}"}, "names no partition"),
+        ({"subscribe": "", "subscribePattern": "("}, "is no pattern"),
+        ({"startingOffset": "latest"}, "there is no option startingOffset; is startingOffsets"),
+        ({"startingOffsets": "first"}, "startingOffsets looks like"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "startingOffsets looks like"),
+        ({"startingOffsets": '{"t": {"x": 3}}'}, "startingOffsets looks like"),
+        ({"startingOffsets": '{"t": [3]}'}, "startingOffsets looks like"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp is a whole number"),
+        ({"startingOffsetsByTimestampStrategy": "no"}, "is error or latest"),
+        ({"endingOffsets": "latest"}, "a stream has no end"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number from 1 on"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
+        ({"topic": "t"}, "topic is for writers"),
+        ({"minOffsetsPerTrigger": "5"}, "is not served: Spark gives Python sources"),
+        ({"kafka__group__id": "g"}, "is in no consumer group"),
+        ({"kafka__isolation__level": "snapshot"}, "is read_committed or read_uncommitted"),
+        ({"kafka__fetch__max__byte": "1"}, "no setting fetch.max.byte; is fetch.max.bytes meant"),
+        ({"kafka__fetch__max__bytes": "much"}, "fetch.max.bytes"),
+        ({"raw": "true", "kafka__isolation__level": "read_committed"}, "raw shows everything"),
+        ({"logs": "1=/a"}, "say raw=true, too"),
+        ({"logs": "1=/a", "raw": "true"}, "in batch only"),
+        ({"logs": "/a", "raw": "true"}, "logs looks like 1=DIR"),
+        ({"kafka__bootstrap__servers": "", "subscribe": "t"}, ""),
+    ],
+)
+def test_what_would_not_be_honoured_is_refused(options: dict[str, str], said: str) -> None:
+    if not said:
+        with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
+            read_options({"subscribe": "t"}, is_streaming=True)
+        return
+    with pytest.raises(OptionError, match=said):
+        read(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"startingOffsets": "latest"}, "a batch that begins at latest is empty"),
+        ({"endingOffsets": "earliest"}, "a batch that ends at earliest is empty"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets looks like"),
+    ],
+)
+def test_a_batch_that_could_only_be_empty_is_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        read(is_streaming=False, **options)
+
+
+def test_every_option_stands_in_the_page_with_its_sentence() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
+    for name, text in DOCS.items():
+        assert f"| `{name}` | {text} |" in page, name

@@ -1,0 +1,169 @@
+"""A range of offsets is read to its end, or it is said what is missing."""
+
+import itertools
+from collections.abc import Callable, Container
+from typing import Any, NoReturn
+
+import pytest
+
+from oncelog.client import Admin, BlockingAdmin, BlockingProducer
+from oncelog.client.fetch import fetcher
+from oncelog.client.fetch.state import RawBatch
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.pipeline.source.offsets import DataLost, OffsetRange
+from oncelog.pipeline.source.range_reader import RangeReader
+from oncelog.wire.errors import RequestTimedOut
+
+SMALL = {"max.partition.fetch.bytes": "100", "fetch.max.bytes": "100"}
+_numbers = itertools.count()
+
+
+def refuse(loss: str) -> NoReturn:
+    raise DataLost(loss)
+
+
+@pytest.fixture
+def topic(cluster: Cluster, admin: BlockingAdmin) -> str:
+    """40 records in batches of 10, the second of them aborted: 10..19, and markers behind each."""
+    name = f"range-{next(_numbers)}"
+    admin.create_topic(name, partitions=1)
+    with BlockingProducer(cluster.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        for number in range(4):
+            producer.begin_transaction()
+            producer.send_many(name, [b"%d" % (number * 10 + i) for i in range(10)])
+            producer.flush()
+            (producer.abort_transaction if number == 1 else producer.commit_transaction)()
+    return name
+
+
+async def topic_id_of(admin: Admin, topic: str) -> str:
+    return (await admin.view.refresh([topic])).topic_ids[topic].hex()
+
+
+def read(
+    cluster: Cluster,
+    topic: str,
+    start: int,
+    end: int,
+    *,
+    topic_id: str = "",
+    report: Callable[[str], None] = refuse,
+    **client: str,
+) -> list[RawBatch]:
+    config = {"bootstrap.servers": cluster.bootstrap, **client}
+    wanted = OffsetRange(topic, 0, start, end, topic_id)
+    with RangeReader(config, wanted, is_committed=True, report=report) as reader:
+        return [batch for found in reader for batch in found]
+
+
+def test_batches_are_whole_and_say_what_was_aborted(cluster: Cluster, topic: str) -> None:
+    batches = read(cluster, topic, 0, 44)
+    assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
+    assert [b.header.base_offset for b in batches if b.is_aborted] == [11, 21]
+    inner = read(cluster, topic, 15, 25)
+    assert [b.header.base_offset for b in inner] == [11, 21, 22], "no batch beyond the range"
+    assert read(cluster, topic, 12, 12) == []
+
+
+def test_small_fetches_give_the_same(cluster: Cluster, topic: str) -> None:
+    whole = read(cluster, topic, 3, 40)
+    assert [b.header for b in read(cluster, topic, 3, 40, **SMALL)] == [b.header for b in whole]
+
+
+def test_what_was_removed_meanwhile_is_reported(
+    cluster: Cluster, topic: str, admin: BlockingAdmin
+) -> None:
+    admin.delete_records(topic, 0, 25)
+    with pytest.raises(DataLost, match=f"{topic}/0: offsets 15 to 24 were removed while"):
+        read(cluster, topic, 15, 40)
+    losses: list[str] = []
+    found = read(cluster, topic, 15, 40, report=losses.append)
+    assert [b.header.base_offset for b in found] == [22, 32, 33]
+    assert len(losses) == 1
+    assert read(cluster, topic, 5, 20, report=losses.append) == []
+
+
+def test_a_topic_that_was_made_anew_is_not_read(cluster: Cluster, topic: str) -> None:
+    with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
+        read(cluster, topic, 0, 44, topic_id="ab" * 16)
+
+
+def test_a_topic_that_is_made_anew_in_the_middle_is_not_read_on(
+    cluster: Cluster, topic: str, admin: BlockingAdmin
+) -> None:
+    topic_id = admin.run(lambda a: topic_id_of(a, topic))
+    config = {"bootstrap.servers": cluster.bootstrap, **SMALL}
+    wanted = OffsetRange(topic, 0, 0, 44, topic_id)
+    with RangeReader(config, wanted, is_committed=True, report=refuse) as reader:
+        batches = iter(reader)
+        assert next(batches)[0].header.base_offset == 0
+        admin.delete_topics([topic])
+        admin.create_topic(topic, partitions=1)
+        with BlockingProducer(cluster.bootstrap) as producer:
+            producer.send_many(topic, [b"another one"] * 100)
+        with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
+            list(batches)
+
+
+def test_an_end_that_never_comes_is_said(cluster: Cluster, topic: str) -> None:
+    with pytest.raises(RequestTimedOut, match="no broker gave what stands at offset 44 for 1500"):
+        read(cluster, topic, 33, 50, **{"default.api.timeout.ms": "1500"})
+
+
+@pytest.fixture
+def empty_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Container[int]], None]:
+    """Take the records out of these answers, counted from 0, as slow remote storage does."""
+    decode, numbers = fetcher.fetch.decode_response, itertools.count()
+
+    def empty(which: Container[int]) -> None:
+        def answer(body: Any, version: int) -> Any:
+            response = decode(body, version)
+            for topic in response.topics:
+                for each in topic.partitions:
+                    if next(numbers) in which:
+                        each.records = b""
+            return response
+
+        monkeypatch.setattr(fetcher.fetch, "decode_response", answer)
+
+    return empty
+
+
+def test_answers_without_records_do_not_end_a_range(
+    cluster: Cluster, topic: str, empty_answers: Callable[[Container[int]], None]
+) -> None:
+    empty_answers(range(2, 12))
+    batches = read(cluster, topic, 0, 44, **SMALL)
+    assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
+
+
+def test_a_broker_that_keeps_records_back_is_an_error_in_words(
+    cluster: Cluster, topic: str, empty_answers: Callable[[Container[int]], None]
+) -> None:
+    empty_answers(range(2, 10_000))
+    words = r"at offset 11 for 1500 ms.*\d+ answers held no.*cleanup.policy is delete,"
+    losses: list[str] = []
+    with pytest.raises(RequestTimedOut, match=words):
+        read(
+            cluster,
+            topic,
+            0,
+            44,
+            report=losses.append,
+            **SMALL,
+            **{"default.api.timeout.ms": "1500"},
+        )
+    assert losses == []
+
+
+def test_the_hole_at_the_end_of_a_compacted_log_is_no_error(
+    cluster: Cluster,
+    topic: str,
+    admin: BlockingAdmin,
+    empty_answers: Callable[[Container[int]], None],
+) -> None:
+    admin.alter_configs(topic, {"cleanup.policy": "compact"})
+    empty_answers(range(2, 10_000))
+    batches = read(cluster, topic, 0, 44, **SMALL)
+    assert [b.header.base_offset for b in batches] == [0, 10]

@@ -1,0 +1,63 @@
+"""Spark's own Kafka connector on our brokers: it reads, writes, and sees what our source sees."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncelog.client import BlockingAdmin, BlockingProducer
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from .connector_jars import NoConnector, connector_jars
+
+pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
+PROGRAM = Path(__file__).with_name("connector_program.py")
+
+
+def fill(cluster: Cluster, topic: str) -> list[str]:
+    """Transactions in two partitions, every other one aborted; the committed values."""
+    committed: list[str] = []
+    with BlockingProducer(cluster.bootstrap, transactional_id="connector") as producer:
+        producer.init_transactions()
+        for number in range(6):
+            producer.begin_transaction()
+            values = [f"{number}-{i}" for i in range(4)]
+            for i, value in enumerate(values):
+                headers = (("n", value.encode()), ("n", None)) if i % 2 else ()
+                producer.send(topic, value.encode(), key=b"k", partition=i % 2, headers=headers)
+            producer.flush()
+            if number % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                committed += values
+    return sorted(committed)
+
+
+def test_the_connector_reads_committed_records_and_writes(
+    cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    try:
+        jars = connector_jars()
+    except NoConnector as problem:
+        pytest.skip(str(problem))
+    admin.create_topic("connector-in", partitions=2)
+    admin.create_topic("connector-out", partitions=2)
+    committed = fill(cluster, "connector-in")
+    arguments = [cluster.bootstrap, ",".join(map(str, jars)), str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *arguments, "connector-in", "connector-out"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["schema"]["kafka"] == seen["schema"]["oncelog"]
+    assert seen["before"]["kafka"] == seen["before"]["oncelog"], "both sources see the same"
+    assert sorted(row[1] for row in seen["before"]["kafka"]) == committed
+    assert seen["after"]["kafka"] == seen["after"]["oncelog"]
+    assert sorted(row[1] for row in seen["after"]["kafka"]) == sorted(committed * 2)

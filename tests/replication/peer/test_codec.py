@@ -1,0 +1,81 @@
+"""Dataclasses between brokers: what was sent comes back, and nothing else gets in."""
+
+from dataclasses import dataclass
+
+import msgpack
+import pytest
+
+from oncelog.replication.messages import MalformedPeerMessage
+from oncelog.replication.peer.codec import decode_message, encode_message
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A part of another message."""
+
+    x: int
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """All that may travel."""
+
+    number: int
+    flag: bool
+    raw: bytes
+    points: tuple[Point, ...] = ()
+    pair: tuple[int, str] = (0, "")
+    table: dict[str, int] | None = None
+    choice: Point | int = 0
+
+
+WHOLE = Message(1, True, b"\0", (Point(1), Point(2, "b")), (3, "c"), {"d": 4}, Point(5))
+
+
+@pytest.mark.parametrize("message", [WHOLE, Message(-1, False, b"")])
+def test_a_message_comes_back_as_it_was(message: Message) -> None:
+    assert decode_message(Message, encode_message(message)) == message
+
+
+def test_fields_with_a_default_may_be_missing_at_the_end() -> None:
+    assert decode_message(Message, msgpack.packb([1, True, b""])) == Message(1, True, b"")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        7,
+        [],
+        [1, True],
+        [1, 1, b""],  # an int is not a bool
+        [True, True, b""],  # and a bool is not an int
+        [1, True, "text"],
+        [1, True, b"", [[1, 2]]],
+        [1, True, b"", [[]]],
+        [1, True, b"", [], [1]],
+        [1, True, b"", [], [1, "a"], {"a": "b"}],
+        [1, True, b"", [], [1, "a"], None, "neither"],
+        [1, True, b"", [], [1, "a"], None, 0, "too many"],
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(values: object) -> None:
+    packed = msgpack.packb(values)
+    assert packed is not None
+    with pytest.raises(MalformedPeerMessage, match="Message"):
+        decode_message(Message, packed)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x93\x01"])
+def test_what_is_not_msgpack_is_refused(payload: bytes) -> None:
+    with pytest.raises(MalformedPeerMessage):
+        decode_message(Message, payload)
+
+
+def test_a_type_that_cannot_travel_is_a_bug_here_and_now() -> None:
+    @dataclass
+    class Wrong:
+        value: complex
+
+    with pytest.raises(TypeError):
+        decode_message(Wrong, b"\x91\x01")

@@ -1,0 +1,121 @@
+"""Faults of a link, without a link."""
+
+from oncelog.replication.peer.link_gate import HELD_MAX, LinkGate
+
+
+class Timers:
+    """A stand-in for an event loop: runs what is due."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[tuple[float, int, object]] = []
+
+    def call_later(self, delay, callback):
+        self.calls.append((self.now + delay, len(self.calls), callback))
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        due = sorted(call for call in self.calls if call[0] <= self.now)
+        self.calls = [call for call in self.calls if call[0] > self.now]
+        for _, _, callback in due:
+            callback()  # type: ignore[operator]
+
+
+def test_an_untouched_gate_is_inactive_and_healing_makes_it_so_again() -> None:
+    gate = LinkGate()
+    assert not gate.is_active
+    gate.cut(2)
+    assert gate.is_active
+    gate.heal()
+    assert not gate.is_active
+
+
+def test_a_cut_can_be_one_way() -> None:
+    gate, out = LinkGate(), []
+    gate.cut(2, inbound=False)
+    gate.admit(2, True, lambda: out.append("out"))
+    gate.admit(2, False, lambda: out.append("in"))
+    gate.admit(3, True, lambda: out.append("other"))
+    assert out == ["in", "other"]
+    assert gate.dropped_count == 1
+
+
+def test_held_messages_come_out_in_order() -> None:
+    gate, out = LinkGate(Timers()), []
+    gate.hold(2)
+    for i in range(3):
+        gate.admit(2, True, lambda i=i: out.append(i))
+    assert out == []
+    gate.heal(2)
+    assert out == [0, 1, 2]
+
+
+def test_what_is_sent_while_healing_does_not_overtake() -> None:
+    gate, out = LinkGate(Timers()), []
+
+    def first() -> None:
+        out.append("first")
+        gate.admit(2, True, lambda: out.append("third"))
+
+    gate.hold(2)
+    gate.admit(2, True, first)
+    gate.admit(2, True, lambda: out.append("second"))
+    gate.heal()
+    assert out == ["first", "second", "third"]
+
+
+def test_delayed_messages_keep_their_order_when_the_delay_shrinks() -> None:
+    timers = Timers()
+    gate, out = LinkGate(timers), []
+    gate.delay(2, 50)
+    gate.admit(2, True, lambda: out.append("slow"))
+    gate.delay(2, 10)
+    gate.admit(2, True, lambda: out.append("quick"))
+    timers.advance(0.02)
+    assert out in ([], ["slow"])
+    timers.advance(0.05)
+    assert out == ["slow", "quick"]
+
+
+def test_a_gate_holds_only_so_much() -> None:
+    gate, out = LinkGate(), []
+    gate.hold(2)
+    for i in range(HELD_MAX + 5):
+        gate.admit(2, True, lambda i=i: out.append(i))
+    gate.heal()
+    assert len(out) == HELD_MAX
+    assert gate.dropped_count == 5
+
+
+def test_a_kept_message_is_overtaken_and_comes_at_the_healing() -> None:
+    gate, out = LinkGate(Timers()), []
+    gate.keep(2)
+    for i in range(3):
+        gate.admit(2, True, lambda i=i: out.append(i))
+    assert out == [1, 2]
+    gate.heal()
+    assert out == [1, 2, 0]
+    assert gate.held_count == 1 and not gate.is_active
+
+
+def test_messages_of_one_kind_are_kept_and_others_pass() -> None:
+    gate, out = LinkGate(Timers()), []
+    gate.keep(2, kind=8)
+    for i, kind in enumerate([1, 8, 8, None]):
+        gate.admit(2, True, lambda i=i: out.append(i), kind)
+    assert out == [0, 2, 3]
+    gate.heal()
+    assert out == [0, 2, 3, 1]
+
+
+def test_the_counts_tell_what_met_a_fault() -> None:
+    timers = Timers()
+    gate, out = LinkGate(timers), []
+    gate.delay(2, 50)
+    gate.admit(2, True, lambda: out.append("late"))
+    gate.hold(3)
+    gate.admit(3, True, lambda: out.append("held"))
+    assert (gate.dropped_count, gate.held_count, gate.delayed_count) == (0, 1, 1)
+    timers.advance(0.05)
+    gate.heal()
+    assert out == ["late", "held"]

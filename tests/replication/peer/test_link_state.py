@@ -1,0 +1,45 @@
+"""When a link is down: a table of what the sockets can tell."""
+
+import pytest
+
+from oncelog.replication.peer.link_state import GRACE_MS, LinkState
+
+
+def play(*events: tuple[str, int]) -> list[bool]:
+    """The reported states, in order."""
+    link, reported = LinkState(), []
+    for name, now_ms in events:
+        match name:
+            case "connected":
+                changed = link.connected()
+            case "refused":
+                changed = link.refused()
+            case "closed":
+                link.closed(now_ms)
+                changed = False
+            case _:
+                changed = link.grace_over(now_ms)
+        if changed:
+            reported.append(link.is_up)
+    return reported
+
+
+UP, CLOSED, CHECK = ("connected", 0), ("closed", 5), ("check", 5 + GRACE_MS)
+
+
+@pytest.mark.parametrize(
+    ("events", "reported"),
+    [
+        ([("connected", 0)], [True]),
+        ([("refused", 0), ("refused", 0)], []),  # never up: nothing to tell
+        ([("connected", 0), ("closed", 5), ("connected", 20), ("check", 5 + GRACE_MS)], [True]),
+        ([("connected", 0), ("closed", 5), ("check", 5 + GRACE_MS)], [True, False]),
+        ([("connected", 0), ("closed", 5), ("check", 4 + GRACE_MS)], [True]),
+        ([("connected", 0), ("closed", 5), ("refused", 20)], [True]),
+        ([("connected", 0), ("closed", 5), ("refused", 20), ("refused", 35)], [True, False]),
+        ([UP, CLOSED, ("refused", 20), UP, ("closed", 40), ("refused", 50), CHECK], [True]),
+        ([UP, CLOSED, ("refused", 9), ("refused", 12), CHECK, UP], [True, False, True]),
+    ],
+)
+def test_a_reset_moves_nobody_and_a_death_is_told_once(events, reported) -> None:
+    assert play(*events) == reported

@@ -1,0 +1,120 @@
+"""Requests end once: with their reply, when their connection breaks, or at their deadline."""
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oncelog.replication.peer.handlers import (
+    Answered,
+    Buffer,
+    PeerHandlers,
+    PeerTimeout,
+    PeerUnavailable,
+)
+from oncelog.replication.peer.requests import RequestsUnderWay
+
+REPLY = (b"header", [])
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop whose clock stands still until it is moved."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for _ in range(3):  # timers, then what they put off to the end of the turn
+            self.call_soon(self.stop)
+            self.run_forever()
+
+
+@pytest.fixture
+def loop():
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+def test_a_reply_ends_a_request_once_and_only_on_its_connection(loop: Loop) -> None:
+    requests, heard = RequestsUnderWay(loop, 7), []
+    here, there = object(), object()
+    number = requests.add(heard.append, here, 2, 100)
+    assert number == 8
+    assert not requests.replied(number, there, REPLY)
+    assert requests.replied(number, here, REPLY)
+    assert not requests.replied(number, here, REPLY)
+    loop.advance(1)
+    assert heard == [REPLY]
+    assert len(requests) == 0
+
+
+def test_each_request_has_its_own_deadline(loop: Loop) -> None:
+    requests, heard = RequestsUnderWay(loop, 0), []
+    connection = object()
+    for timeout_ms in (3000, 100, 200):
+        requests.add(
+            lambda error, t=timeout_ms: heard.append((t, error)), connection, 2, timeout_ms
+        )
+    loop.advance(0.05)
+    assert heard == []
+    loop.advance(0.06)
+    assert [t for t, _ in heard] == [100]
+    loop.advance(0.1)
+    assert [t for t, _ in heard] == [100, 200]
+    loop.advance(3)
+    assert [t for t, _ in heard] == [100, 200, 3000]
+    assert all(isinstance(error, PeerTimeout) for _, error in heard)
+    assert "within 3000 ms" in str(heard[-1][1])
+
+
+def test_a_broken_connection_ends_what_was_asked_on_it(loop: Loop) -> None:
+    requests, heard = RequestsUnderWay(loop, 0), []
+    one, other = object(), object()
+    requests.add(lambda error: heard.append(("one", error)), one, 2, 1000)
+    requests.add(lambda error: heard.append(("other", error)), other, 3, 1000)
+    requests.fail(PeerUnavailable("it broke"), one)
+    assert heard == [], "whoever waits is told later in this turn, and may ask again"
+    loop.advance(0.01)
+    assert [who for who, _ in heard] == ["one"]
+    requests.fail(PeerUnavailable("this broker is stopping"))
+    loop.advance(0.01)
+    assert [who for who, _ in heard] == ["one", "other"]
+    assert len(requests) == 0
+
+
+class SilentPeers(PeerHandlers):
+    def ask(
+        self,
+        peer: int,
+        kind: int,
+        header: bytes,
+        frames: Sequence[Buffer] = (),
+        *,
+        answered: Answered,
+        **_: Any,
+    ) -> None:
+        asyncio.get_running_loop().call_soon(answered, PeerTimeout("no reply"))
+
+
+def test_a_request_that_fails_leaves_no_cycle(loop: Loop) -> None:
+    """Its future may be too old then for a collection of young objects."""
+
+    async def ask() -> None:
+        with pytest.raises(PeerTimeout):
+            await SilentPeers(1).request(2, 0, b"", timeout_ms=1)
+
+    gc.collect()
+    before = [one for one in gc.get_objects() if isinstance(one, PeerTimeout)]  # of other tests
+    gc.disable()
+    try:
+        loop.run_until_complete(ask())
+        after = [one for one in gc.get_objects() if isinstance(one, PeerTimeout)]
+        assert len(after) == len(before)
+    finally:
+        gc.enable()

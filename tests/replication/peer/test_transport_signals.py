@@ -1,0 +1,53 @@
+"""A socket's signal that a failing send swallows must not leave messages lying.
+
+Found by a demo run: node 2 was killed, node 3's answer to it failed, and from then on node 3
+heard nothing more from node 1, whose poll had arrived at that very moment.
+"""
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+from oncelog.replication.peer.address import routing_id
+from oncelog.replication.peer.transport import PeerTransport
+
+KIND = 7
+
+
+def test_a_send_that_fails_leaves_no_message_lying() -> None:
+    async def scenario() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            directory = Path(folder) / "p"
+            directory.mkdir(mode=0o700)
+            asker = PeerTransport(1, directory, [1, 2, 3], max_message_bytes=1 << 20)
+            server = PeerTransport(2, directory, [1, 2, 3], max_message_bytes=1 << 20)
+            heard: list[int] = []
+
+            def serve(peer: int, header: bytes, frames: list, reply) -> None:
+                heard.append(peer)
+                reply(header, ())
+
+            server.on_request(KIND, serve, bulk=True)
+            await server.start()
+            await asker.start()
+            while not (asker.is_up(2) and server.is_up(1)):
+                await asyncio.sleep(0.01)
+            assert (await asker.request(2, KIND, b"a", timeout_ms=5000, bulk=True))[0] == b"a"
+            router = next(c for c in server._routers if c.is_bulk)
+            for _ in range(20):
+                asked = asyncio.ensure_future(
+                    asker.request(2, KIND, b"b", timeout_ms=2000, bulk=True)
+                )
+                await asyncio.sleep(0)  # it is on its way now
+                time.sleep(0.01)  # and has arrived, while this event loop has not looked
+                sent = server._post_now(router, 3, (routing_id(3), b"nobody"))
+                assert not sent
+                assert (await asked)[0] == b"b"
+            assert heard == [1] * 21
+            await asker.stop()
+            await server.stop()
+
+    uvloop.run(scenario())

@@ -1,0 +1,575 @@
+"""Compaction on a real log, case by case. That nobody notices it: test_cleaner_model.py."""
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.storage.compaction.cleaner import KeyMap
+from oncelog.storage.compaction.cleaning import SLICE_BYTES, CleanedGroup
+from oncelog.storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import Origin, PartitionLog
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.errors import CorruptMessage, InvalidRecord
+from oncelog.wire.record_batch import decode_header, iterate_batches, restamp
+from oncelog.wire.records import Record, decode_batch, encode_batch
+from oncelog.wire.steps import run_to_end
+
+CONFIG = LogConfig(
+    segment_bytes=1 << 20,
+    is_compacted=True,
+    is_deleted_by_retention=False,
+    min_cleanable_dirty_ratio=0.0,
+    delete_retention_ms=100,
+    file_delete_delay_ms=0,
+)
+NOW = 1_000
+
+
+class Compacted:
+    """A log with one producer's convenience."""
+
+    def __init__(self, directory, config=CONFIG, **cleaner_options):
+        self.directory = directory
+        self.config = config
+        self.open_log()
+        self.cleaner = LogCleaner(directory, **cleaner_options)
+
+    def open_log(self, **options):
+        self.log = PartitionLog.open(
+            self.directory / "t-0",
+            topic="t",
+            partition=0,
+            topic_id=bytes(16),
+            config=self.config,
+            now_ms=NOW,
+            **options,
+        )
+        self.commit()
+
+    def commit(self):
+        self.log.advance_high_watermark(self.log.log_end_offset)
+
+    def put(self, *pairs, now_ms=NOW, producer=None, guard=None, **options) -> int:
+        records = [Record(n, now_ms, key, value) for n, (key, value) in enumerate(pairs)]
+        if producer is not None:
+            producer_id, epoch, sequence = producer
+            options |= {
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "base_sequence": sequence,
+            }
+            if options.get("transactional"):
+                guard = self.log.producer_state.begin_verification(
+                    producer_id, epoch, sequence, now_ms=NOW
+                )
+        batch = memoryview(bytearray(encode_batch(records, base_offset=0, **options)))
+        info = self.log.append_as_leader(
+            batch, decode_header(batch), leader_epoch=3, now_ms=now_ms, guard=guard
+        )
+        self.commit()
+        return info.first_offset
+
+    def mark(self, producer_id, *, epoch=0, is_abort=False) -> int:
+        kind = ControlType.ABORT if is_abort else ControlType.COMMIT
+        marker = encode_marker(
+            kind,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            coordinator_epoch=0,
+            timestamp_ms=NOW,
+        )
+        batch = memoryview(bytearray(marker))
+        info = self.log.append_as_leader(
+            batch, decode_header(batch), leader_epoch=3, now_ms=NOW, origin=Origin.COORDINATOR
+        )
+        self.commit()
+        return info.first_offset
+
+    def roll(self):
+        self.log.roll(NOW)
+
+    def clean(self, now_ms=NOW) -> int:
+        """How many groups were replaced."""
+        self.roll()
+        self.log.flush()
+        cleaning = self.cleaner.begin([self.log], now_ms)
+        if cleaning is None:
+            return 0
+        replaced = 0
+        for step in cleaning.steps():
+            if isinstance(step, CleanedGroup):
+                self.cleaner.swap(step)
+                replaced += 1
+        self.cleaner.finish()
+        return replaced
+
+    def batches(self):
+        """(header, records) of all batches."""
+        found, offset = [], self.log.log_start_offset
+        while offset < self.log.log_end_offset:
+            end_offset = self.log.log_end_offset
+            read = self.log.read(offset, 1 << 20, upper_offset=end_offset)
+            for position, header in iterate_batches(read.data):
+                batch = bytes(read.data[position : position + header.size_bytes])
+                found.append((header, decode_batch(batch)))
+            offset = read.next_offset
+        return found
+
+    def records(self):
+        return [
+            (record.offset, record.key, record.value)
+            for header, records in self.batches()
+            for record in records
+            if not header.is_control
+        ]
+
+
+@pytest.fixture
+def compacted(tmp_path) -> Compacted:
+    return Compacted(tmp_path)
+
+
+def test_the_last_record_of_each_key_stays_at_its_offset(compacted):
+    compacted.put((b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
+    compacted.put((b"c", b"1"), (b"b", b"2"))
+    assert compacted.clean() == 1
+    assert compacted.records() == [(2, b"a", b"2"), (3, b"c", b"1"), (4, b"b", b"2")]
+    headers = [header for header, _ in compacted.batches()]
+    assert [(h.base_offset, h.last_offset_delta) for h in headers] == [(0, 2), (3, 1)]
+    assert {h.partition_leader_epoch for h in headers} == {3}
+
+
+def test_the_active_segment_is_not_touched_but_later_cleanings_reach_it(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.roll()
+    compacted.put((b"a", b"2"))
+    compacted.log.flush()
+    plan = compacted.cleaner.plan(compacted.log, NOW)
+    assert plan.end_offset == 1
+    compacted.clean()
+    assert compacted.records() == [(1, b"a", b"2")]
+
+
+@pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
+def test_a_thinned_batch_keeps_its_codec_stamps_and_headers(compacted, compression):
+    headers = (("trace", b"1"), ("none", None))
+    records = [
+        Record(0, 77, b"a", b"1"),
+        Record(1, 78, b"b", b"1" * 100, headers),
+        Record(2, 79, b"a", b"2"),
+    ]
+    batch = memoryview(
+        bytearray(
+            encode_batch(
+                records,
+                compression=compression,
+                producer_id=5,
+                producer_epoch=2,
+                base_sequence=40,
+            )
+        )
+    )
+    compacted.log.append_as_leader(batch, decode_header(batch), leader_epoch=3, now_ms=NOW)
+    compacted.put((b"a", b"3"))
+    compacted.clean()
+    header, kept = compacted.batches()[0]
+    assert kept == [records[1]]
+    assert header.compression == compression
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 2, 40)
+    assert (header.last_offset_delta, header.record_count, header.max_timestamp) == (2, 1, 78)
+
+
+def test_append_time_survives(tmp_path):
+    compacted = Compacted(tmp_path, LogConfig(uses_append_time=True, is_compacted=True,
+        min_cleanable_dirty_ratio=0.0))  # fmt: skip
+    compacted.put((b"a", b"1"), (b"b", b"1"), now_ms=555)
+    compacted.put((b"a", b"2"), now_ms=666)
+    compacted.clean()
+    assert [(h.is_log_append_time, h.max_timestamp) for h, _ in compacted.batches()] == [
+        (True, 555),
+        (True, 666),
+    ]
+    assert compacted.batches()[0][1] == [Record(1, 555, b"b", b"1")]
+
+
+def test_a_tombstone_stays_visible_until_its_horizon(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.put((b"a", None), (b"b", b"1"))
+    compacted.clean(NOW)
+    assert compacted.records() == [(1, b"a", None), (2, b"b", b"1")]
+    header, records = compacted.batches()[0]
+    assert header.has_delete_horizon
+    assert header.base_timestamp == NOW + 100
+    assert [record.timestamp for record in records] == [NOW, NOW]
+    compacted.put((b"x", b"1"))
+    compacted.clean(NOW + 99)
+    assert compacted.records()[0] == (1, b"a", None)
+    assert compacted.batches()[0][0].base_timestamp == NOW + 100  # set once
+    compacted.put((b"y", b"1"))
+    compacted.clean(NOW + 100)
+    assert compacted.records()[0] == (2, b"b", b"1")
+
+
+def test_records_without_key_go(compacted):
+    compacted.config = compacted.log.config = LogConfig(segment_bytes=1 << 20)  # not compacted yet
+    compacted.put((None, b"1"), (b"a", b"1"))
+    compacted.log.config = CONFIG
+    compacted.clean()
+    assert compacted.records() == [(1, b"a", b"1")]
+
+
+def test_aborted_data_goes_and_its_marker_after_the_horizon(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.put((b"a", b"aborted"), (b"b", b"aborted"), producer=(5, 0, 0), transactional=True)
+    compacted.mark(5, is_abort=True)
+    compacted.put((b"c", b"1"), producer=(5, 0, 2))  # so that the marker is not its last word
+    assert compacted.log.aborted_transactions(0, 9) == [(5, 1)]
+    compacted.clean(NOW)
+    assert compacted.records() == [(0, b"a", b"1"), (4, b"c", b"1")]
+    markers = [header for header, _ in compacted.batches() if header.is_control]
+    assert [marker.has_delete_horizon for marker in markers] == [False]  # data was seen just now
+    assert compacted.log.aborted_transactions(0, 9) == [(5, 1)]
+    compacted.put((b"x", b"1"))
+    compacted.clean(NOW + 1)
+    markers = [header for header, _ in compacted.batches() if header.is_control]
+    assert [marker.base_timestamp for marker in markers] == [NOW + 101]
+    assert compacted.log.aborted_transactions(0, 9) == []
+    compacted.put((b"x", b"2"))
+    compacted.log.producer_state.entry(5).last_marker_offset = -1  # as after a restart
+    compacted.clean(NOW + 101)
+    assert [header for header, _ in compacted.batches() if header.is_control] == []
+
+
+def test_a_commit_marker_stays_as_long_as_its_data(compacted):
+    compacted.put((b"a", b"1"), producer=(5, 0, 0), transactional=True)
+    compacted.mark(5)
+    compacted.put((b"x", b"1"), producer=(5, 0, 1))
+    compacted.log.producer_state.entry(5).last_marker_offset = -1
+    for now_ms in (NOW, NOW + 200, NOW + 400):
+        compacted.put((b"y", b"1"))
+        compacted.clean(now_ms)
+        assert [header.is_control for header, _ in compacted.batches()][:2] == [False, True]
+    compacted.put((b"a", b"2"))
+    for now_ms in (NOW + 600, NOW + 800, NOW + 1000):
+        compacted.put((b"y", b"2"))
+        compacted.clean(now_ms)
+    assert not any(header.is_control for header, _ in compacted.batches())
+
+
+def test_the_last_marker_of_a_producer_stays_whole(compacted):
+    """It bears the epoch that fences; without it a full replay would forget the fence."""
+    compacted.mark(5, epoch=9)
+    for now_ms in (NOW, NOW + 200, NOW + 400):
+        compacted.put((b"y", b"1"))
+        compacted.clean(now_ms)
+    header, records = compacted.batches()[0]
+    assert header.is_control
+    assert header.producer_epoch == 9
+    assert len(records) == 1
+
+
+def test_the_last_batch_of_a_producer_stays_as_an_empty_one(compacted):
+    compacted.put((b"a", b"1"), (b"a", b"2"), producer=(5, 0, 0))
+    compacted.put((b"a", b"3"), (b"a", b"4"), producer=(5, 0, 2))
+    compacted.put((b"a", b"5"))
+    compacted.clean()
+    assert compacted.records() == [(4, b"a", b"5")]
+    header, _ = compacted.batches()[0]
+    assert (header.base_offset, header.record_count, header.last_offset) == (2, 0, 3)
+    assert (header.producer_id, header.base_sequence) == (5, 2)
+    run_to_end(compacted.log.producer_state.expiring(NOW + 10_000, 10))
+    compacted.put((b"b", b"1"))
+    compacted.clean()
+    assert compacted.batches()[0][0].base_offset == 4
+
+
+def test_the_end_of_the_cleaned_range_is_kept(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.put((b"a", b"2"), producer=(5, 0, 0), transactional=True)
+    compacted.mark(5, is_abort=True)
+    run_to_end(compacted.log.producer_state.expiring(NOW + 10_000, 10))
+    for now_ms in (NOW, NOW + 200, NOW + 400):
+        compacted.clean(now_ms)
+    assert compacted.batches()[-1][0].last_offset == 2
+
+
+def test_with_little_memory_a_log_is_cleaned_in_passes(tmp_path):
+    compacted = Compacted(tmp_path, keys_max=2)
+    for value in (b"1", b"2"):
+        for key in (b"a", b"b", b"c", b"d", b"e"):
+            compacted.put((key, value))
+    passes = []
+    while not passes or passes[-1] < 10:
+        compacted.clean()
+        passes.append(compacted.cleaner._cleaned_offsets["t", 0])
+    assert passes == [2, 4, 6, 8, 10]
+    assert compacted.records() == [
+        (5, b"a", b"2"), (6, b"b", b"2"), (7, b"c", b"2"), (8, b"d", b"2"), (9, b"e", b"2"),
+    ]  # fmt: skip
+
+
+def test_a_key_map_takes_a_batch_whole_or_not_at_all():
+    keys = KeyMap(0, keys_max=3)
+    big = encode_batch([Record(n, 0, b"%d" % n, b"") for n in range(10)], base_offset=0)
+    assert keys.add_batch(decode_header(big), big)  # the first one always
+    more = encode_batch([Record(10, 0, b"x", b"")], base_offset=10)
+    assert not keys.add_batch(decode_header(more), more)
+    assert keys.end_offset == 10
+    again = encode_batch([Record(10, 0, b"3", b"")], base_offset=10)
+    assert keys.add_batch(decode_header(again), again)  # no new key
+    assert keys.is_superseded(b"3", 3)
+    assert not keys.is_superseded(b"3", 10)
+    assert not keys.is_superseded(b"x", 0)
+
+
+def test_a_segment_in_which_nothing_changes_is_not_replaced(compacted):
+    compacted.put((b"a", b"1"), (b"b", b"1"))
+    files = sorted(compacted.log.segments.first.paths()[0].parent.iterdir())
+    assert compacted.clean() == 0
+    assert compacted.cleaner._cleaned_offsets["t", 0] == 2
+    assert not [path for path in files if "cleaned" in path.name]
+    assert compacted.clean() == 0
+
+
+def test_small_segments_are_merged_and_found_again_after_a_restart(compacted):
+    for n in range(10):
+        compacted.put((b"k%d" % (n % 4), b"%d" % n))
+        compacted.roll()
+    assert len(compacted.log.segments) == 11
+    compacted.clean()
+    assert len(compacted.log.segments) == 2
+    expected = compacted.records()
+    assert [offset for offset, _, _ in expected] == [6, 7, 8, 9]
+    names = {path.name for path in (compacted.directory / "t-0").glob("*.log*")}
+    compacted.log.delete_old_segments(NOW + 1)
+    compacted.log.close()
+    compacted.open_log(clean_shutdown=True, recovery_point=10)
+    assert compacted.records() == expected
+    assert "00000000000000000000.log" in names
+    assert not list((compacted.directory / "t-0").glob("*.cleaned"))
+
+
+def test_work_comes_in_slices(compacted):
+    for n in range(40):
+        compacted.put((b"k%d" % n, b"v" * 100_000))
+    compacted.roll()
+    compacted.log.flush()
+    steps = list(compacted.cleaner.begin([compacted.log], NOW).steps())
+    assert len(steps) >= 2 * 40 * 100_000 // (SLICE_BYTES + 100_100) - 2
+
+
+def test_a_batch_that_cannot_be_read_stops_the_cleaning_of_its_log(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.put((b"a", b"2"))
+    compacted.roll()
+    compacted.log.flush()
+    path = compacted.log.segments.first.paths()[0]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    cleaning = compacted.cleaner.begin([compacted.log], NOW)
+    with pytest.raises((CorruptMessage, InvalidRecord)) as failure:
+        list(cleaning.steps())
+    compacted.cleaner.give_up(failure.value)
+    assert ("t", 0) in compacted.cleaner.uncleanable
+    assert compacted.cleaner.begin([compacted.log], NOW) is None
+    assert path.read_bytes() == content
+
+
+def test_a_segment_that_retention_took_is_not_swapped(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.put((b"a", b"2"))
+    compacted.roll()
+    compacted.log.flush()
+    cleaning = compacted.cleaner.begin([compacted.log], NOW)
+    compacted.log.advance_log_start_offset(2)
+    assert compacted.log.delete_old_segments(NOW) == 1
+    group = next(step for step in cleaning.steps() if step is not None)
+    with pytest.raises(SegmentsChanged) as failure:
+        compacted.cleaner.swap(group)
+    compacted.cleaner.give_up(failure.value)
+    assert ("t", 0) not in compacted.cleaner.uncleanable
+
+
+def follow(log, key, count, *, epoch):
+    for offset in range(log.log_end_offset, log.log_end_offset + count):
+        batch = memoryview(
+            bytearray(encode_batch([Record(offset, NOW, key, b"1")], base_offset=offset))
+        )
+        restamp(batch, 0, offset, epoch)
+        log.append_as_follower(batch, now_ms=NOW)
+    log.flush()
+    log.advance_high_watermark(log.log_end_offset)
+
+
+@pytest.mark.parametrize("grows_by", [0, 1, 20])
+def test_a_segment_that_was_cut_meanwhile_is_not_swapped(tmp_path, grows_by):
+    """An unclean election cuts what is being cleaned, and other records grow in its place."""
+    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    log, cleaner = compacted.log, compacted.cleaner
+    follow(log, b"a", 30, epoch=4)
+    steps = cleaner.begin([log], NOW).steps()
+    group = next(step for step in steps if step is not None)
+    log.truncate_to(3)
+    cleaner.truncated("t", 0, 3)
+    follow(log, b"b", grows_by, epoch=5)
+    with pytest.raises(SegmentsChanged) as failure:
+        cleaner.swap(group)
+    with pytest.raises(SegmentsChanged):
+        cleaner.finish()
+    cleaner.give_up(failure.value)
+    assert [key for _, key, _ in compacted.records()] == [b"a"] * 3 + [b"b"] * grows_by
+    assert cleaner.plan(log, NOW).first_dirty_offset == 0
+    if grows_by == 20:
+        assert compacted.clean() > 0
+        assert [key for _, key, _ in compacted.records()] == [b"a", b"b"]
+
+
+def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path):
+    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    log, cleaner = compacted.log, compacted.cleaner
+    follow(log, b"a", 30, epoch=4)
+    cleaner.begin([log], NOW)
+    log.truncate_to(3)
+    cleaner.truncated("t", 0, 3)
+    cleaner.give_up(CorruptMessage("there are fewer bytes than the size of the segment says"))
+    assert not cleaner.uncleanable
+
+
+@pytest.mark.parametrize("change", ["cut above", "cut another", "delete another"])
+def test_what_happens_elsewhere_ends_no_cleaning(tmp_path, change):
+    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    log, cleaner = compacted.log, compacted.cleaner
+    follow(log, b"a", 30, epoch=4)
+    steps = cleaner.begin([log], NOW).steps()
+    if change == "cut above":
+        log.truncate_to(29)
+        cleaner.truncated("t", 0, 29)
+    elif change == "cut another":
+        cleaner.truncated("t", 1, 0)
+    else:
+        cleaner.forget("u", 0)
+    for step in steps:
+        if step is not None:
+            cleaner.swap(step)
+    cleaner.finish()
+    assert compacted.log.segments.first.size_bytes < 400
+
+
+def test_a_topic_made_anew_while_the_old_one_is_cleaned_counts_as_dirty(compacted):
+    compacted.put((b"a", b"1"), (b"a", b"2"))
+    compacted.roll()
+    compacted.log.flush()
+    steps = compacted.cleaner.begin([compacted.log], NOW).steps()
+    for _ in steps:
+        pass
+    compacted.cleaner.forget("t", 0)
+    with pytest.raises(SegmentsChanged) as failure:
+        compacted.cleaner.finish()
+    compacted.cleaner.give_up(failure.value)
+    assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 0
+
+
+def test_a_cleaning_that_fails_leaves_no_files(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.put((b"a", b"2"))
+    compacted.roll()
+    compacted.log.flush()
+
+    class Full(OSError):
+        pass
+
+    def fault_point(name):
+        if name == "cleaner.before-fsync":
+            raise Full
+
+    compacted.cleaner._fault_point = fault_point
+    cleaning = compacted.cleaner.begin([compacted.log], NOW)
+    with pytest.raises(Full) as failure:
+        list(cleaning.steps())
+    compacted.cleaner.give_up(failure.value)
+    assert not list((compacted.directory / "t-0").glob("*.cleaned"))
+    compacted.cleaner._fault_point = lambda name: None
+    assert compacted.clean() == 1
+
+
+def test_an_old_snapshot_does_not_bring_a_transaction_back(tmp_path):
+    """Its marker has been removed; a replay from that snapshot would never see an end."""
+    compacted = Compacted(tmp_path)
+    compacted.put((b"z", b"1" * 600_000))
+    compacted.put((b"a", b"1"), producer=(5, 0, 0), transactional=True)
+    compacted.roll()  # its snapshot knows the open transaction
+    compacted.mark(5, is_abort=True)
+    compacted.put((b"b", b"1" * 600_000), producer=(5, 0, 1))
+    for now_ms in (NOW, NOW + 200, NOW + 400):
+        compacted.log.producer_state.entry(5).last_marker_offset = -1
+        compacted.put((b"y", b"1"))
+        compacted.clean(now_ms)
+    assert len(compacted.log.segments) > 2  # too large to become one
+    assert not any(header.is_control for header, _ in compacted.batches())
+    newest = max((tmp_path / "t-0").glob("*.snapshot"))
+    newest.unlink()
+    compacted.open_log(recovery_point=compacted.log.recovery_point)
+    assert compacted.log.producer_state.first_ongoing_offset is None
+
+
+def test_the_checkpoint_remembers_and_forgets(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.put((b"a", b"2"))
+    compacted.clean()
+    compacted.cleaner.save()
+    path = compacted.directory / "cleaner-offset-checkpoint"
+    assert path.read_text() == "0\n1\nt 0 2\n"
+    assert LogCleaner(compacted.directory).plan(compacted.log, NOW).dirty_bytes == 0
+    compacted.cleaner.truncated("t", 0, 1)
+    assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 1
+    compacted.cleaner.forget("t", 0)
+    assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 0
+    path.write_text("nonsense")
+    assert LogCleaner(compacted.directory).plan(compacted.log, NOW).first_dirty_offset == 0
+
+
+def test_the_dirtiest_log_comes_first(tmp_path):
+    first, second = Compacted(tmp_path / "1"), Compacted(tmp_path / "2")
+    second.log.topic = "u"
+    for compacted in (first, second):
+        compacted.put((b"a", b"1"))
+        compacted.roll()
+        compacted.log.flush()
+    cleaner = LogCleaner(tmp_path)
+    cleaner._cleaned_offsets["t", 0] = 1
+    cleaning = cleaner.begin([first.log, second.log], NOW)
+    assert cleaning is not None
+    assert cleaner._log is second.log
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_is_to_be_cleaned_is_looked_for_in_steps(compacted, is_deleted):
+    """A log may have many producers; meanwhile it is appended to, or deleted."""
+    for producer_id in range(600):
+        compacted.put((b"k", b"%d" % producer_id), producer=(producer_id, 0, 0))
+    compacted.roll()
+    compacted.log.flush()
+    steps = compacted.cleaner.beginning([compacted.log], NOW)
+    next(steps)
+    next(steps)
+    compacted.put((b"k", b"last"), producer=(599, 0, 1))
+    if is_deleted:
+        compacted.log.retire("it is deleted")
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            cleaning = end.value
+            break
+        count += 1
+    assert count >= 1
+    assert (cleaning is None) == is_deleted
+    if not is_deleted:
+        for step in cleaning.steps():
+            if isinstance(step, CleanedGroup):
+                compacted.cleaner.swap(step)
+        compacted.cleaner.finish()
+        assert compacted.records() == [(599, b"k", b"599"), (600, b"k", b"last")]

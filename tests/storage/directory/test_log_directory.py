@@ -1,0 +1,520 @@
+"""The data directory: whose it is, how it was left, which partitions are in it."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from oncelog.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
+from oncelog.storage.directory.lock import DirectoryInUse
+from oncelog.storage.directory.log_directory import (
+    CLEAN_SHUTDOWN,
+    UNRECOVERED,
+    LogDirectory,
+    WrongCluster,
+)
+from oncelog.storage.directory.partition_offsets import CHECKPOINTS, LOGS_A_STEP
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.errors import KafkaStorageError
+from oncelog.wire.steps import run_to_end
+
+from ..conftest import LogMaker
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+CONFIG = LogConfig()
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Opens the directory of node 1 of cluster "c"; releases the lock at the end."""
+    directories = []
+
+    def open_directory(**options):
+        options = {"cluster_id": "c", "node_id": 1, "boot_id": "boot-1", **options}
+        directory = LogDirectory(tmp_path / "node-1", new_directory_id=bytes(16), **options)
+        directories.append(directory)
+        return directory
+
+    yield open_directory
+    for directory in directories:
+        directory.release()
+
+
+def open_partition(directory, topic="t", partition=0, topic_id=TOPIC_ID):
+    return directory.open_partition(topic, partition, topic_id, CONFIG, NOW_MS)
+
+
+def write_checkpoints(directory):
+    for name in CHECKPOINTS:
+        directory.write_offsets(name, run_to_end(directory.collect_offsets(name)))
+
+
+def test_a_second_broker_on_a_directory_is_refused_with_the_pid_of_the_first(opened):
+    opened()
+    with pytest.raises(DirectoryInUse, match=f"pid {os.getpid()}"):
+        opened()
+
+
+def test_the_lock_ends_with_the_process(opened, tmp_path):
+    program = f"""
+import os
+from pathlib import Path
+from oncelog.storage.directory.log_directory import LogDirectory
+LogDirectory(Path({str(tmp_path / "node-1")!r}), cluster_id="c", node_id=1, boot_id="b",
+             new_directory_id=bytes(16))
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+    opened()
+
+
+@pytest.mark.parametrize("other", [{"cluster_id": "d"}, {"node_id": 2}])
+def test_a_directory_of_another_cluster_or_node_is_refused_untouched(opened, tmp_path, other):
+    opened().release()
+    before = (tmp_path / "node-1" / "meta.properties").read_bytes()
+    with pytest.raises(WrongCluster, match="it belongs to node 1 of cluster c"):
+        opened(**other)
+    assert (tmp_path / "node-1" / "meta.properties").read_bytes() == before
+    opened()  # and the lock was given back
+
+
+def test_a_changed_boot_id_says_that_the_machine_was_restarted(opened):
+    first = opened()
+    assert not first.machine_restarted
+    first.release()
+    second = opened(boot_id="boot-2")
+    assert second.machine_restarted
+    assert second.meta.directory_id == first.meta.directory_id
+    second.release()
+    third = opened(boot_id="boot-2")
+    assert third.machine_restarted, "the second ended before all logs were mended"
+    third.note_recovered()
+    third.release()
+    assert not opened(boot_id="boot-2").machine_restarted
+
+
+@pytest.fixture
+def beliefs(monkeypatch):
+    """(clean_shutdown, machine_restarted) of each log that is opened, by partition."""
+    seen = {}
+
+    def look(path, **options):
+        seen[options["partition"]] = options["clean_shutdown"], options["machine_restarted"]
+        return open_log(path, **options)
+
+    open_log = PartitionLog.opening
+    monkeypatch.setattr(PartitionLog, "opening", look)
+    return seen
+
+
+def test_a_power_cut_is_suspected_of_a_log_until_somebody_has_opened_it(opened, beliefs):
+    """Found by simulation, shape power, seed 11: a metadata journal may name it only later."""
+    first = opened()
+    for partition in (0, 1):
+        open_partition(first, partition=partition)
+    first.release()
+    second = opened(boot_id="boot-2")
+    open_partition(second)
+    second.note_recovered()
+    second.release()  # killed before its metadata named the other one
+    third = opened(boot_id="boot-2")
+    for partition in (0, 1):
+        open_partition(third, partition=partition)
+    assert beliefs == {0: (False, False), 1: (False, True)}
+    third.note_recovered()
+    third.release()
+    open_partition(opened(boot_id="boot-2"), partition=1)
+    assert beliefs[1] == (False, False)
+
+
+def test_a_clean_end_says_nothing_of_a_log_that_was_not_opened(opened, beliefs):
+    first = opened()
+    for partition in (0, 1):
+        open_partition(first, partition=partition)
+    first.release()
+    for _ in range(2):
+        again = opened()
+        open_partition(again)
+        again.note_recovered()
+        again.close(broker_epoch=1)
+    last = opened()
+    for partition in (0, 1):
+        open_partition(last, partition=partition)
+    assert beliefs == {0: (True, False), 1: (False, False)}
+    last.close(broker_epoch=2)
+    last = opened()
+    open_partition(last, partition=1)
+    assert beliefs[1] == (True, False)
+
+
+def test_unreadable_notes_about_unopened_logs_are_the_worst_news(opened, beliefs, tmp_path):
+    first = opened()
+    open_partition(first)
+    first.close(broker_epoch=1)
+    (tmp_path / "node-1" / UNRECOVERED).write_text("0\n1\nnonsense\n")
+    open_partition(opened())
+    assert beliefs == {0: (False, True)}
+
+
+def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs):
+    directory = opened()
+    assert directory.clean_shutdown_epoch is None
+    log = open_partition(directory)
+    logs.lead(log, 3)
+    log.advance_high_watermark(2)
+    directory.close(broker_epoch=42)
+    again = opened()
+    assert again.clean_shutdown_epoch == 42
+    assert again.found == {("t", 0)}
+    log = open_partition(again)
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (3, 2, 3)
+    assert not again.found
+    again.release()
+    assert opened().clean_shutdown_epoch is None
+
+
+def test_a_failed_log_makes_the_end_unclean(opened, logs):
+    def fault_point(name):
+        if name == "log.append.before-write":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    directory = opened(fault_point=fault_point)
+    log = open_partition(directory)
+    with pytest.raises(KafkaStorageError):
+        logs.lead(log)
+    directory.close(broker_epoch=1)
+    assert opened().clean_shutdown_epoch is None
+
+
+def test_checkpoints_bring_back_log_start_high_watermark_and_recovery_point(opened, logs):
+    directory = opened()
+    log = open_partition(directory)
+    logs.lead(log, 9)
+    log.advance_high_watermark(7)
+    log.advance_log_start_offset(4)
+    log.flush()
+    logs.lead(log, 1)
+    write_checkpoints(directory)
+    directory.release()
+    again = opened()
+    assert again.clean_shutdown_epoch is None
+    log = open_partition(again)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (4, 7, 10)
+    assert log.recovery_point == 9
+
+
+def test_checkpoints_keep_partitions_that_are_not_open_yet(opened, logs, tmp_path):
+    directory = opened()
+    for partition in (0, 1):
+        log = open_partition(directory, partition=partition)
+        logs.lead(log, 2)
+        log.advance_high_watermark(2)
+    directory.close(broker_epoch=1)
+    again = opened()
+    open_partition(again)
+    write_checkpoints(again)
+    path = tmp_path / "node-1" / "replication-offset-checkpoint"
+    assert OffsetCheckpoint(path).read() == {("t", 0): 2, ("t", 1): 2}
+
+
+def test_damaged_checkpoints_cost_only_the_recovery(opened, logs, tmp_path):
+    directory = opened()
+    logs.lead(open_partition(directory), 5)
+    directory.close(broker_epoch=1)
+    for name in ("replication-offset", "recovery-point-offset", "log-start-offset"):
+        (tmp_path / "node-1" / f"{name}-checkpoint").write_text("what?")
+    assert open_partition(opened()).log_end_offset == 5
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_space_later(opened, logs, tmp_path):
+    directory = opened()
+    log = open_partition(directory)
+    logs.lead(log, 5)
+    directory.delete_partition("t", 0)
+    with pytest.raises(KafkaStorageError):
+        logs.lead(log)
+    assert not (tmp_path / "node-1" / "t-0").exists()
+    assert len(list((tmp_path / "node-1").glob("t-0.*-delete"))) == 1
+    fresh = open_partition(directory, topic_id=OTHER_ID)
+    assert fresh.log_end_offset == 0
+    directory.delete_partition("t", 0)
+    assert len(list((tmp_path / "node-1").glob("t-0.*-delete"))) == 2
+    assert directory.purge_deleted(NOW_MS) == 2
+    assert not list((tmp_path / "node-1").glob("t-0*"))
+    directory.delete_partition("never", 0)
+
+
+def test_a_killed_deletion_goes_on_after_the_restart(opened, logs, tmp_path):
+    directory = opened()
+    logs.lead(open_partition(directory), 5)
+    directory.delete_partition("t", 0)
+    directory.release()
+    again = opened()
+    assert not again.found
+    assert again.purge_deleted(NOW_MS) == 1
+    assert not list((tmp_path / "node-1").glob("t-0*"))
+
+
+def test_the_log_of_an_older_topic_of_the_name_is_set_aside(opened, logs, tmp_path):
+    directory = opened()
+    log = open_partition(directory)
+    logs.lead(log, 5)
+    log.advance_high_watermark(5)
+    directory.close(broker_epoch=1)
+    again = opened()
+    fresh = open_partition(again, topic_id=OTHER_ID)
+    assert (fresh.log_end_offset, fresh.high_watermark) == (0, 0)
+    stray = list((tmp_path / "node-1").glob("t-0.*-stray"))
+    assert len(stray) == 1 and (stray[0] / f"{0:020d}.log").stat().st_size
+    again.close(broker_epoch=2)
+    third = opened()
+    assert third.found == {("t", 0)}
+    assert third.purge_deleted(NOW_MS) == 0 and stray[0].exists()
+
+
+def test_topic_names_may_be_long_and_may_look_like_partitions(opened, logs, tmp_path):
+    directory = opened()
+    for topic in ("a-1", "a", "x" * 249):
+        logs.lead(open_partition(directory, topic=topic, partition=1), 1)
+    directory.close(broker_epoch=1)
+    again = opened()
+    assert again.found == {("a-1", 1), ("a", 1), ("x" * 249, 1)}
+    again.delete_partition("x" * 249, 1)
+    again.release()
+    third = opened()
+    assert third.found == {("a-1", 1), ("a", 1)}
+    assert third.purge_deleted(NOW_MS) == 1
+
+
+def test_an_unwritable_directory_is_a_storage_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KafkaStorageError):
+        LogDirectory(
+            tmp_path / "file" / "node-1",
+            cluster_id="c",
+            node_id=1,
+            boot_id="b",
+            new_directory_id=bytes(16),
+        )
+
+
+class FailingDisk:
+    """A fault point at which the disk is full while the point's name is in `full_at`."""
+
+    def __init__(self):
+        self.full_at = set()
+
+    def __call__(self, name):
+        if name in self.full_at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_checkpoint_that_finds_no_room_is_written_when_there_is_room_again(opened, logs):
+    disk = FailingDisk()
+    directory = opened(fault_point=disk)
+    logs.lead(open_partition(directory), 3)
+    disk.full_at = {"checkpoint.before-fsync"}
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        write_checkpoints(directory)
+    disk.full_at = set()
+    write_checkpoints(directory)
+    directory.note_recovered()
+    directory.delete_partition("t", 0)
+    assert directory.purge_deleted(NOW_MS) == 1
+
+
+def test_a_deleted_partition_that_cannot_be_renamed_is_gone_and_renamed_later(
+    opened, logs, tmp_path
+):
+    disk = FailingDisk()
+    directory = opened(fault_point=disk)
+    log = open_partition(directory)
+    logs.lead(log, 5)
+    disk.full_at = {"directory.before-rename"}
+    directory.delete_partition("t", 0)
+    with pytest.raises(KafkaStorageError):
+        logs.lead(log)
+    with pytest.raises(KafkaStorageError):
+        directory.retry_renames()
+    with pytest.raises(KafkaStorageError):
+        open_partition(directory)  # the old records must not come back
+    assert directory.purge_deleted(NOW_MS) == 0 and (tmp_path / "node-1" / "t-0").exists()
+    disk.full_at = set()
+    directory.retry_renames()
+    assert directory.purge_deleted(NOW_MS) == 1 and not (tmp_path / "node-1" / "t-0").exists()
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, OTHER_ID])
+def test_a_partition_that_comes_back_before_its_directory_is_renamed_begins_empty(
+    opened, logs, topic_id
+):
+    disk = FailingDisk()
+    directory = opened(fault_point=disk)
+    logs.lead(open_partition(directory), 5)
+    disk.full_at = {"directory.before-rename"}
+    directory.delete_partition("t", 0)
+    disk.full_at = set()
+    log = open_partition(directory, topic_id=topic_id)
+    assert log.log_end_offset == 0
+    directory.retry_renames()
+    logs.lead(log, 2)
+    assert directory.purge_deleted(NOW_MS) == 1 and log.directory.exists()
+
+
+def test_what_cannot_be_removed_is_removed_later(opened, logs, tmp_path, monkeypatch):
+    directory = opened()
+    for partition in (0, 1):
+        logs.lead(open_partition(directory, partition=partition))
+        directory.delete_partition("t", partition)
+    with monkeypatch.context() as patched:
+        rmtree = shutil.rmtree
+
+        def fail_for_the_first(path):
+            if path.name.startswith("t-0"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            rmtree(path)
+
+        patched.setattr(shutil, "rmtree", fail_for_the_first)
+        with pytest.raises(KafkaStorageError):
+            directory.purge_deleted(NOW_MS)
+    assert len(list((tmp_path / "node-1").glob("*-delete"))) == 1
+    assert directory.purge_deleted(NOW_MS) == 1
+
+
+def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(opened, logs):
+    disk = FailingDisk()
+    directory = opened(fault_point=disk)
+    for partition in (0, 1):
+        logs.lead(open_partition(directory, partition=partition))
+    disk.full_at = {"log.flush.before-fsync"}
+    with pytest.raises(KafkaStorageError):
+        directory.logs["t", 0].close()
+    disk.full_at = set()
+    directory.logs["t", 0].close = directory.logs["t", 0].flush  # raises again
+    with pytest.raises(KafkaStorageError):
+        directory.close(broker_epoch=1)
+    again = opened()
+    assert again.clean_shutdown_epoch is None
+    assert open_partition(again, partition=1).recovery_point == 1
+
+
+def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened, logs):
+    """Deleted records, commits and syncs of the old one would be believed of the new one's."""
+    directory = opened()
+    directory.note_recovered()
+    log = open_partition(directory)
+    logs.lead(log, 9)
+    log.advance_high_watermark(9)
+    log.advance_log_start_offset(9)
+    log.flush()
+    write_checkpoints(directory)
+    directory.delete_partition("t", 0)
+    log = open_partition(directory, topic_id=OTHER_ID)
+    logs.lead(log, 3)
+    directory.release()  # killed before the next checkpoint
+    log = open_partition(opened(), topic_id=OTHER_ID)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+    assert (log.high_watermark, log.recovery_point) == (0, 0)
+
+
+def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, logs):
+    directory = opened()
+    log = open_partition(directory)
+    logs.lead(log, 9)
+    log.advance_high_watermark(9)
+    log.flush()
+    write_checkpoints(directory)
+    directory.release()
+    os.truncate(log.segments.first.paths()[0], 0)
+    directory = opened(boot_id="boot-2")
+    log = open_partition(directory)
+    directory.note_recovered()
+    logs.lead(log, 9)
+    directory.release()
+    log = open_partition(opened(boot_id="boot-2"))
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (9, 0, 0)
+
+
+def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(opened, batch):
+    """The thread that opens logs does it while another is cut: that one's cut is not seen here."""
+    directory = opened()
+    cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
+    for log in (cut, deleted):
+        LogMaker.lead(log, 2)
+        log.flush()
+    write_checkpoints(directory)
+    LogMaker.lead(cut, 2)
+    cut.flush()
+    directory.delete_partition("deleted", 0)
+    open_partition(directory, "deleted", topic_id=OTHER_ID)
+    on_disk = OffsetCheckpoint(directory.path / RECOVERY_POINTS).read()
+    assert on_disk == {("cut", 0): 2, ("deleted", 0): 0}
+    cut.truncate_to(3)  # as a follower may, for the disk says no more
+    LogMaker.lead(cut, 3)
+    assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+@pytest.mark.parametrize("change", ["shortened", "made anew", "deleted"])
+def test_a_write_under_way_does_not_bring_back_what_was_lowered(opened, logs, name, change):
+    """Its offsets were collected while the thread that writes them was opening the log."""
+    directory = opened()
+    directory.note_recovered()
+    log = open_partition(directory)
+    logs.lead(log, 9)
+    log.advance_high_watermark(9)
+    log.advance_log_start_offset(9)
+    log.flush()
+    write_checkpoints(directory)
+    if change == "shortened":
+        directory.release()
+        os.truncate(log.segments.first.paths()[0], 0)
+        (directory.path / LOG_START_OFFSETS).unlink()  # else it begins where that says
+        directory = opened(boot_id="boot-2")
+    collected = run_to_end(directory.collect_offsets(name))
+    if change != "shortened":
+        directory.delete_partition("t", 0)
+    if change != "deleted":
+        log = open_partition(directory, topic_id=TOPIC_ID if change == "shortened" else OTHER_ID)
+        assert log.log_end_offset == 0
+    directory.write_offsets(name, collected)
+    assert OffsetCheckpoint(directory.path / name).read().get(("t", 0), 0) == 0
+    assert directory.offsets.on_disk[name].get(("t", 0), 0) == 0
+
+
+def test_offsets_are_collected_in_steps_but_for_logs_that_went_meanwhile(opened) -> None:
+    directory = opened()
+    for partition in range(LOGS_A_STEP + 2):
+        open_partition(directory, partition=partition)
+    collecting = directory.collect_offsets(HIGH_WATERMARKS)
+    next(collecting)
+    directory.forget("t", LOGS_A_STEP + 1)
+    assert set(run_to_end(collecting)) == {("t", n) for n in range(LOGS_A_STEP + 1)}
+    directory.close(1)
+
+
+def test_logs_that_were_synced_beside_each_other_are_not_synced_again(opened, logs) -> None:
+    names: list[str] = []
+    directory = opened(fault_point=names.append)
+    for partition in range(3):
+        logs.lead(open_partition(directory, partition=partition), 2)
+    directory.write_last()
+    assert "log.flush.before-fsync" not in names
+    assert len(list(directory.path.glob("t-*/*.snapshot"))) == 3
+    with ThreadPoolExecutor(3) as executor:
+        list(executor.map(lambda log: log.sync_last(), directory.logs.values()))
+    assert names.count("log.flush.before-fsync") == 3
+    directory.close(1)
+    assert names.count("log.flush.before-fsync") == 3
+    assert directory.path.joinpath(CLEAN_SHUTDOWN).exists()

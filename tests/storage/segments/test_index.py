@@ -1,0 +1,192 @@
+"""The sparse indexes: Kafka's bytes, and searches that are right in memory and on disk."""
+
+import os
+from bisect import bisect_right
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oncelog.storage.segments.index import CorruptIndex, OffsetIndex, TimeIndex
+
+BASE = 1000
+
+
+@pytest.fixture
+def offsets(tmp_path) -> OffsetIndex:
+    return OffsetIndex(tmp_path / "1000.index", BASE)
+
+
+@pytest.fixture
+def times(tmp_path) -> TimeIndex:
+    return TimeIndex(tmp_path / "1000.timeindex", BASE)
+
+
+def test_the_bytes_are_kafkas(offsets, times):
+    offsets.append(1009, 4711)
+    times.append(1_700_000_000_000, 1007)
+    offsets.close()
+    times.close()
+    assert offsets.path.read_bytes().hex() == "0000000900001267"
+    assert times.path.read_bytes().hex() == "0000018bcfe5680000000007"
+
+
+def test_an_empty_index_points_to_the_start(offsets, times):
+    assert offsets.lookup(5000) == (BASE, 0)
+    assert times.lookup(5000) == (-1, BASE)
+    assert offsets.last_entry == (BASE, 0)
+    assert times.last_entry == (-1, BASE)
+
+
+@pytest.mark.parametrize("count", [1, 3, 511, 512, 513, 514, 1023, 1024, 1025, 3000])
+@pytest.mark.parametrize("reopen", [False, True])
+def test_lookups_agree_with_a_list(tmp_path, offsets, times, count, reopen):
+    known = [BASE + 10 * n + 9 for n in range(count)]
+    for n, offset in enumerate(known):
+        offsets.append(offset, 100 * (n + 1))
+        times.append(5 * n, offset)
+    if reopen:
+        offsets.close()
+        times.close()
+        offsets, times = OffsetIndex(offsets.path, BASE), TimeIndex(times.path, BASE)
+    assert offsets.last_entry == (known[-1], 100 * count)
+    assert times.last_entry == (5 * (count - 1), known[-1])
+    step = max(count // 50, 1)
+    for target in [*range(BASE - 2, known[-1] + 12, step), *known[-3:]]:
+        n = bisect_right(known, target)
+        assert offsets.lookup(target) == ((known[n - 1], 100 * n) if n else (BASE, 0))
+    for timestamp in range(-2, 5 * count + 7, step):
+        n = min(timestamp // 5, count - 1)
+        assert times.lookup(timestamp) == ((5 * n, known[n]) if timestamp >= 0 else (-1, BASE))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.integers(0, 700), st.integers(0, 800), st.booleans(), st.booleans())
+def test_truncation_keeps_what_lies_below(tmp_path, count, cut, written, reopen):
+    for path in tmp_path.iterdir():
+        path.unlink()
+    offsets = OffsetIndex(tmp_path / "1000.index", BASE)
+    times = TimeIndex(tmp_path / "1000.timeindex", BASE)
+    for n in range(count):
+        offsets.append(BASE + n, n + 1)
+        times.append(n, BASE + n)
+    if written:
+        offsets.write_out()
+        times.write_out()
+    offsets.truncate_to(BASE + cut)
+    times.truncate_to(BASE + cut)
+    if reopen:
+        offsets.close()
+        times.close()
+        offsets, times = OffsetIndex(offsets.path, BASE), TimeIndex(times.path, BASE)
+    left = min(cut, count)
+    assert offsets.entry_count == times.entry_count == left
+    assert offsets.last_entry == ((BASE + left - 1, left) if left else (BASE, 0))
+    offsets.append(BASE + 900, 5000)
+    times.append(900, BASE + 900)
+    assert offsets.lookup(BASE + 899) == ((BASE + left - 1, left) if left else (BASE, 0))
+    assert times.lookup(900) == (900, BASE + 900)
+    offsets.check()
+    times.check()
+
+
+def test_entries_must_rise(offsets, times):
+    offsets.append(BASE + 5, 100)
+    for entry in ((BASE + 5, 200), (BASE + 4, 200), (BASE + 6, 100)):
+        with pytest.raises(ValueError):
+            offsets.append(*entry)
+    times.append(50, BASE + 5)
+    for entry in ((49, BASE + 6), (60, BASE + 4)):
+        with pytest.raises(ValueError):
+            times.append(*entry)
+
+
+def test_the_same_timestamp_is_noted_once(times):
+    times.append(50, BASE + 5)
+    times.append(50, BASE + 9)
+    assert times.entry_count == 1
+    assert times.last_entry == (50, BASE + 5)
+
+
+def test_an_offset_beyond_31_bits_is_refused(offsets):
+    with pytest.raises(ValueError):
+        offsets.append(BASE + 2**31, 100)
+    offsets.append(BASE + 2**31 - 1, 100)
+    assert offsets.lookup(BASE + 2**31) == (BASE + 2**31 - 1, 100)
+
+
+def test_a_full_index_says_so(tmp_path):
+    offsets = OffsetIndex(tmp_path / "a", BASE, 17)
+    times = TimeIndex(tmp_path / "b", BASE, 36)
+    for n in range(2):
+        assert not offsets.is_full
+        assert not times.is_full
+        offsets.append(BASE + n, n + 1)
+        times.append(n, BASE + n)
+    assert offsets.is_full
+    assert times.is_full
+    times.append(9, BASE + 9)  # the one that closes the segment
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\0" * 7,  # no whole entry
+        b"\0" * 4096,  # preallocated by Kafka, and never trimmed
+        bytes.fromhex("00000009000000100000000500000020"),  # falls
+        bytes.fromhex("00000005000000200000000900000010"),  # positions fall
+        bytes.fromhex("fffffff000000010"),  # below the base offset
+    ],
+)
+def test_a_wrong_offset_index_is_found(tmp_path, content):
+    path = tmp_path / "1000.index"
+    path.write_bytes(content)
+    with pytest.raises(CorruptIndex, match=r"1000\.index.*rebuilt"):
+        OffsetIndex(path, BASE).check()
+
+
+@pytest.mark.parametrize("content", [b"\0" * 13, b"\0" * 1200])
+def test_a_wrong_time_index_is_found(tmp_path, content):
+    path = tmp_path / "1000.timeindex"
+    path.write_bytes(content)
+    with pytest.raises(CorruptIndex):
+        TimeIndex(path, BASE).check()
+
+
+def test_half_an_entry_at_the_end_goes_away_with_the_next_write(tmp_path):
+    path = tmp_path / "1000.index"
+    path.write_bytes(bytes.fromhex("0000000900000010000000"))
+    index = OffsetIndex(path, BASE)
+    index.close()
+    index.check()
+    assert path.stat().st_size == 8
+
+
+def test_a_flush_shows_every_entry(offsets):
+    for n in range(20_000):
+        offsets.append(BASE + n, n + 1)
+        if n % 300 == 0:
+            offsets.flush()
+    offsets.flush()
+    index = OffsetIndex(offsets.path, BASE)
+    assert index.entry_count == 20_000
+    assert [index.entry(n) for n in (0, 511, 512, 19_999)] == [
+        (BASE + n, n + 1) for n in (0, 511, 512, 19_999)
+    ]
+
+
+def test_what_a_flush_left_behind_a_cut_is_trimmed(offsets):
+    for n in range(10):
+        offsets.append(BASE + n, n + 1)
+    offsets.flush()
+    offsets.truncate_to(BASE + 4)
+    offsets.write_out()
+    assert offsets.path.stat().st_size == 32
+
+
+def test_an_index_moves_and_goes_with_its_file(tmp_path, offsets):
+    offsets.append(BASE, 1)
+    offsets.rename_to(tmp_path / "1000.index.swap")
+    assert OffsetIndex(tmp_path / "1000.index.swap", BASE).entry_count == 1
+    offsets.delete()
+    assert os.listdir(tmp_path) == []

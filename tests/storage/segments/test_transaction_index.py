@@ -1,0 +1,145 @@
+"""The aborted transactions of a segment: Kafka's bytes, and what a fetch needs of them."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oncelog.storage.segments.entry_file import EntryFile
+from oncelog.storage.segments.transaction_index import (
+    AbortedTransaction,
+    CorruptTransactionIndex,
+    TransactionIndex,
+)
+
+
+@pytest.fixture
+def index(tmp_path) -> TransactionIndex:
+    return TransactionIndex(tmp_path / "0.txnindex", 0)
+
+
+def test_the_bytes_are_kafkas(index):
+    index.append(AbortedTransaction(4000, 5, 9, 10))
+    assert index.path.read_bytes().hex() == (
+        "0000" "0000000000000fa0" "0000000000000005" "0000000000000009" "000000000000000a"
+    )  # fmt: skip
+
+
+def test_there_is_no_file_without_an_entry(index):
+    index.flush()
+    index.close()
+    index.truncate_to(0)
+    assert index.collect(0, 100) == ([], False)
+    assert not index.path.exists()
+
+
+def test_an_entry_is_on_the_file_at_once_and_is_read_by_the_next_process(index):
+    index.append(AbortedTransaction(1, 0, 5, 6))
+    assert TransactionIndex(index.path, 0).all() == index.all() == [(1, 0, 5, 6)]
+
+
+def test_markers_must_rise(index):
+    index.append(AbortedTransaction(1, 0, 5, 6))
+    with pytest.raises(ValueError):
+        index.append(AbortedTransaction(2, 1, 5, 6))
+
+
+def test_a_fetch_gets_the_transactions_that_overlap_it(index):
+    first, second, third = (
+        AbortedTransaction(1, 0, 10, 11),
+        AbortedTransaction(2, 5, 20, 15),
+        AbortedTransaction(3, 15, 30, 31),
+    )
+    for transaction in (first, second, third):
+        index.append(transaction)
+    assert index.collect(0, 5) == ([first], True)
+    assert index.collect(0, 12) == ([first, second], True)  # 15 is stable, so no more can come
+    assert index.collect(11, 16) == ([second, third], True)
+    assert index.collect(21, 100) == ([third], False)
+    assert index.collect(31, 100) == ([], False)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.lists(st.integers(1, 5), max_size=400), st.integers(0, 900), st.integers(0, 900))
+def test_collecting_agrees_with_a_list(tmp_path, steps, fetch_offset, upper_offset):
+    (tmp_path / "0.txnindex").unlink(missing_ok=True)
+    index = TransactionIndex(tmp_path / "0.txnindex", 0)
+    known, marker = [], 0
+    for step in steps[:60]:
+        marker += step
+        known.append(AbortedTransaction(step, max(marker - step, 0), marker, marker + 1))
+        index.append(known[-1])
+    expected = []
+    for transaction in known:
+        if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_offset:
+            expected.append(transaction)
+        if transaction.last_offset >= fetch_offset and (
+            transaction.last_stable_offset >= upper_offset
+        ):
+            break
+    assert index.collect(fetch_offset, upper_offset)[0] == expected
+    index.truncate_to(upper_offset)
+    assert index.all() == [t for t in known if t.last_offset < upper_offset]
+
+
+@pytest.fixture
+def entries_read(index, monkeypatch):
+    """How many entries are read from the file."""
+    read = []
+    entries = EntryFile.entries
+
+    def look(self, first, end):
+        read.append(end - first)
+        return entries(self, first, end)
+
+    monkeypatch.setattr(EntryFile, "entries", look)
+    return read
+
+
+def test_a_fetch_reads_no_further_than_it_needs(index, entries_read):
+    """A reader that catches up asks once for each part of the log: not quadratic."""
+    for number in range(5_000):
+        index.append(AbortedTransaction(1, number * 10, number * 10 + 9, number * 10 + 10))
+    for at in (0, 25_000, 49_900):
+        del entries_read[:]
+        assert len(index.collect(at, at + 50)[0]) == 5
+        assert sum(entries_read) <= 3 * 128
+
+
+def test_what_was_aborted_beside_a_long_transaction_is_not_read_with_each_fetch(
+    index, entries_read
+):
+    """While it is open the last stable offset stands, and says to nobody that no more can come."""
+    for number in range(5_000):
+        index.append(AbortedTransaction(1, number * 10 + 5, number * 10 + 14, 3))
+    index.append(AbortedTransaction(2, 3, 50_020, 50_021))
+    again = TransactionIndex(index.path, 0)
+    list(again.checking())
+    del entries_read[:]
+    for each in (index, again):
+        assert [found.first_offset for found in each.collect(0, 30)[0]] == [5, 15, 25, 3]
+    assert sum(entries_read) <= 2 * 4 * 128
+    index.truncate_to(20_000)
+    assert index.all() == index.collect(0, 50_000)[0]
+    assert index.entry_count == 1_999
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\0" * 33,
+        bytes.fromhex("0001") + b"\0" * 32,  # an unknown version
+        b"\0" * 68,  # two markers at one offset
+        bytes.fromhex("0000" + "00" * 8 + "0000000000000009" + "0000000000000005" + "00" * 8),
+    ],
+)
+def test_a_wrong_file_is_found(index, content):
+    index.path.write_bytes(content)
+    with pytest.raises(CorruptTransactionIndex, match=r"0\.txnindex.*made again"):
+        list(TransactionIndex(index.path, 0).checking())
+
+
+def test_a_marker_below_the_segment_is_found(tmp_path):
+    index = TransactionIndex(tmp_path / "100.txnindex", 100)
+    index.append(AbortedTransaction(1, 50, 99, 100))
+    with pytest.raises(CorruptTransactionIndex):
+        list(index.checking())

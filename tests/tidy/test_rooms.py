@@ -1,0 +1,176 @@
+"""The rooms inside the house: no circles, arrows only downwards, few files, names that exist."""
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .test_floors import FILES, MAY_IMPORT, ROOT
+
+# From the top down. Rooms of a row do not import one another; files that stand beside the rooms
+# are named in rooms of their own, in braces.
+ROOMS: dict[str, list[list[set[str]]]] = {
+    "deploy": [
+        [{"cli"}],
+        [{"demo"}, {"bench"}, {"chaos"}, {"pytest_plugin"}],
+        [{"judge"}],
+        [{"inspect"}],
+        [{"faults"}],
+        [{"cluster"}],
+    ],
+    "node": [
+        [{"__main__", "broker", "admin_socket"}],
+        [{"handlers"}],
+        [{"services"}],
+        [{"listener"}, {"groups"}, {"transactions"}, {"membership"}],
+        [{"partitions"}, {"controller"}],
+        [
+            {"config"},
+            {"clock", "cluster_id", "environment", "rate_limited_log"}
+            | {"loop_watchdog", "loop_activity", "garbage_collection"},
+        ],
+    ],
+}
+FLOORS_MAX = 6
+FILES_MAX = {"tests": 30}  # of a folder; elsewhere 20
+MODULES = {
+    file.relative_to(ROOT).with_suffix("").parts: file
+    for file in FILES
+    if file.name != "__init__.py"
+} | {file.parent.relative_to(ROOT).parts: file for file in FILES if file.name == "__init__.py"}
+Module = tuple[str, ...]
+FILE_NAME = re.compile(r"(?<![\w/.<*-])((?:\w+/)*\w+\.py)\b(?!\.\w)")
+MODULE_NAME = re.compile(r"\boncelog(?:\.[a-z_0-9]+)+")
+EXAMPLES = {"invoices.py", "test_orders.py", "pysyncobj/win_inet_pton.py"}  # of users, of others
+
+
+def import_statements(tree: ast.AST) -> Iterator[ast.ImportFrom]:
+    """Those that run: inside functions, too, but not under TYPE_CHECKING."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for other in node.orelse:
+                yield from import_statements(other)
+        else:
+            yield from import_statements(node)
+
+
+def imported(module: Module) -> set[Module]:
+    """The modules of the house that one imports."""
+    file = MODULES[module]
+    package = module if file.name == "__init__.py" else module[:-1]
+    found = set[Module]()
+    for node in import_statements(ast.parse(file.read_text())):
+        if not node.level:
+            continue
+        base = package[: len(package) - node.level + 1]
+        source = (*base, *(node.module.split(".") if node.module else ()))
+        for alias in node.names:
+            whole = (*source, alias.name)
+            found.add(whole if whole in MODULES else source)
+    return (found & MODULES.keys()) - {module}
+
+
+ARROWS = {module: imported(module) for module in MODULES}
+
+
+def circles() -> list[list[str]]:
+    """Modules that reach themselves: what is left when all that ends somewhere is taken away."""
+    left = {module: set(targets) for module, targets in ARROWS.items()}
+    while ends := {module for module, targets in left.items() if not targets & left.keys()}:
+        left = {module: targets for module, targets in left.items() if module not in ends}
+    while starts := left.keys() - {t for targets in left.values() for t in targets}:
+        left = {module: targets for module, targets in left.items() if module not in starts}
+    return [[".".join(m), *sorted(".".join(t) for t in left[m] & left.keys())] for m in left]
+
+
+def test_no_import_leads_back_to_where_it_began() -> None:
+    assert circles() == []
+
+
+@pytest.mark.parametrize("part", ROOMS)
+def test_rooms_import_only_from_rooms_below(part: str) -> None:
+    floors = ROOMS[part]
+    assert len(floors) <= FLOORS_MAX
+    place = {
+        name: (floor, number)
+        for floor, row in enumerate(floors)
+        for number, room in enumerate(row)
+        for name in room
+    }
+    inside = {module[1] for module in MODULES if module[0] == part and len(module) > 1}
+    assert inside == place.keys(), "a room that the table does not know, or one that is gone"
+    wrong = [
+        f"{'.'.join(module)} -> {'.'.join(target)}"
+        for module, targets in ARROWS.items()
+        for target in targets
+        if module[0] == target[0] == part and len(module) > 1 and len(target) > 1
+        and place[module[1]] != place[target[1]] and place[module[1]][0] >= place[target[1]][0]
+    ]  # fmt: skip
+    assert wrong == []
+
+
+def test_a_folder_holds_few_files() -> None:
+    tests = list((ROOT / "tests").rglob("*.py"))
+    counts = Counter(file.parent.relative_to(ROOT) for file in [*FILES, *tests])
+    large = {
+        str(folder): count
+        for folder, count in counts.items()
+        if count > FILES_MAX.get(folder.parts[0], 20)
+    }
+    assert large == {}
+
+
+def prose(file: Path) -> Iterator[str]:
+    """Docstrings and comments of a program; all of a page."""
+    text = file.read_text(encoding="utf-8")
+    if ".py" not in text and "oncelog." not in text:
+        return
+    if file.suffix != ".py":
+        yield text
+        return
+    before = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        is_docstring = token.type == tokenize.STRING and before in (
+            tokenize.NEWLINE, tokenize.INDENT,
+        )  # fmt: skip
+        if is_docstring or token.type == tokenize.COMMENT:
+            yield token.string
+        if token.type not in (tokenize.NL, tokenize.COMMENT):
+            before = token.type
+
+
+def test_files_and_modules_that_texts_name_exist() -> None:
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = [ROOT / name for name in listed.splitlines() if (ROOT / name).exists()]
+    known = {end for file in files for end in ends_of(file.relative_to(ROOT).parts)}
+    wrong: list[str] = []
+    for file in files:
+        if file.suffix != ".py" and file.parent != ROOT / "docs":
+            continue
+        for text in prose(file):
+            named = [n for n in FILE_NAME.findall(text) if n not in known | EXAMPLES]
+            named += [n for n in MODULE_NAME.findall(text) if not is_there(n)]
+            wrong += [f"{file.relative_to(ROOT)}: {name}" for name in named]
+    assert wrong == []
+
+
+def ends_of(parts: Module) -> list[str]:
+    """A path as it may be spoken of: whole, or from any folder on."""
+    return ["/".join(parts[at:]) for at in range(len(parts))]
+
+
+def is_there(dotted: str) -> bool:
+    """Whether a module is there, or what a module is said to hold."""
+    _, *parts = dotted.split(".")
+    return parts[0] not in ROOMS.keys() | MAY_IMPORT.keys() or any(
+        tuple(parts[:size]) in MODULES for size in range(max(1, len(parts) - 2), len(parts) + 1)
+    )
