@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where a broker listens."""
-
     node_id: int
     host: str
     port: int
@@ -59,8 +57,6 @@ class Partition:
 
 @dataclass(slots=True)
 class Snapshot:
-    """One answer to Metadata."""
-
     cluster_id: str | None = None
     controller_id: int = -1
     brokers: dict[int, Broker] = field(default_factory=dict[int, Broker])
@@ -106,7 +102,6 @@ class ClusterView:
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
 
     async def close(self) -> None:
-        """Close every connection."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

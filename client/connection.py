@@ -257,7 +257,6 @@ class Connection:
         self.close()
 
     def lost(self, problem: Exception | None) -> None:
-        """The transport has ended."""
         known = self._explained(problem) if isinstance(problem, ssl.SSLError) else None
         if known is not None and known.retriable:
             known = None

@@ -10,7 +10,6 @@ import time
 
 
 def now_ms() -> int:
-    """Monotonic time."""
     return time.monotonic_ns() // 1_000_000
 
 

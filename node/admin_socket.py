@@ -46,7 +46,6 @@ class AdminSocket:
         os.chmod(self._path, 0o600)
 
     async def stop(self) -> None:
-        """Close the door."""
         if self._server is not None:
             self._server.close()
         self._path.unlink(missing_ok=True)

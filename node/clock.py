@@ -7,13 +7,11 @@ from typing import Protocol
 class Clock(Protocol):
     """Milliseconds: wall-clock for what is written down, monotonic for how long something took."""
 
-    def wall_ms(self) -> int: ...  # noqa: D102
-    def monotonic_ms(self) -> int: ...  # noqa: D102
+    def wall_ms(self) -> int: ...
+    def monotonic_ms(self) -> int: ...
 
 
 class SystemClock:
-    """The machine's clocks."""
-
     @staticmethod
     def wall_ms() -> int:
         """Milliseconds since 1970 in UTC."""

@@ -32,7 +32,6 @@ class GarbageCollection:
         gc.callbacks.append(self._collecting)
 
     def stop(self) -> None:
-        """Measure no more."""
         if self._collecting in gc.callbacks:
             gc.callbacks.remove(self._collecting)
 

@@ -86,7 +86,6 @@ class LoopWatchdog:
         self._begin_turn()
 
     def stop(self) -> None:
-        """Watch no more."""
         self._confirm()
         if self._timer is not None:
             self._timer.cancel()

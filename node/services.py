@@ -90,7 +90,6 @@ class BrokerServices:
 
     @property
     def node_id(self) -> int:
-        """This broker's number."""
         return self.config.node_id
 
     @property

@@ -20,12 +20,12 @@ class FollowedLog(Protocol):
     """What the rules ask of a log; `storage.partition_log.PartitionLog` fits."""
 
     @property
-    def log_end_offset(self) -> int: ...  # noqa: D102
+    def log_end_offset(self) -> int: ...
     @property
-    def high_watermark(self) -> int: ...  # noqa: D102
+    def high_watermark(self) -> int: ...
     @property
-    def latest_epoch(self) -> int | None: ...  # noqa: D102
-    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...  # noqa: D102
+    def latest_epoch(self) -> int | None: ...
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...
 
 
 class Append(NamedTuple):

@@ -34,7 +34,6 @@ class IsrChange:
 
     @property
     def node_ids(self) -> frozenset[int]:
-        """The proposed members."""
         return frozenset(member.node_id for member in self.isr)
 
 

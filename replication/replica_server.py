@@ -32,18 +32,18 @@ class LeaderRead(Protocol):
     """The outcome of a log read."""
 
     @property
-    def data(self) -> bytes | memoryview: ...  # noqa: D102
+    def data(self) -> bytes | memoryview: ...
 
 
 class LedLog(Protocol):
     """What serving asks of a log; `storage.partition_log.PartitionLog` fits."""
 
     @property
-    def log_start_offset(self) -> int: ...  # noqa: D102
+    def log_start_offset(self) -> int: ...
     @property
-    def log_end_offset(self) -> int: ...  # noqa: D102
-    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...  # noqa: D102
-    def read(  # noqa: D102
+    def log_end_offset(self) -> int: ...
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...
+    def read(
         self, offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
     ) -> LeaderRead: ...
 
@@ -52,11 +52,11 @@ class HostedPartition(Protocol):
     """A partition of this broker: the newest leader epoch it knows, and how it leads, if so."""
 
     @property
-    def leader_epoch(self) -> int: ...  # noqa: D102
+    def leader_epoch(self) -> int: ...
     @property
-    def leader(self) -> PartitionLeader | None: ...  # noqa: D102
+    def leader(self) -> PartitionLeader | None: ...
     @property
-    def log(self) -> LedLog: ...  # noqa: D102
+    def log(self) -> LedLog: ...
 
 
 @dataclass(slots=True)

@@ -135,7 +135,6 @@ class LeaderSession:
         return entered, moved
 
     def drop(self, number: int) -> None:
-        """Take a slot out."""
         self._quiet.pop(number, None)
         slot = self.slots.pop(number, None)
         if slot is not None:
@@ -160,7 +159,6 @@ class LeaderSession:
             self._row.append(slot)
 
     def mark_quiet(self, slot: LeaderSlot) -> None:
-        """Its watermarks moved."""
         self._quiet[slot.slot] = slot
 
     def collect(self, read: ReadSlot, max_bytes: int) -> list[SlotAnswer]:

@@ -41,7 +41,6 @@ class DiskGuard:
 
     @property
     def retriable(self) -> "_Retriable":
-        """See above."""
         return _Retriable(self)
 
     def check(self) -> None:

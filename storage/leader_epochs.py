@@ -32,7 +32,6 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
-        """All epochs, oldest first."""
         return tuple(self._entries)
 
     @property
@@ -99,7 +98,6 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> bool:
-        """Forget everything."""
         had = bool(self._entries)
         self._entries.clear()
         return had

@@ -151,6 +151,5 @@ class Durability:
         return segments.from_floor(max(self._point.offset - 1, 0))
 
     def flushed(self, job: FlushJob) -> None:
-        """A job is done."""
         job.point.offset = max(job.point.offset, job.end_offset)
         self._names_synced = max(self._names_synced, job.names_changed)

@@ -9,8 +9,6 @@ from .truncatable_log import TruncatableLog
 
 
 class TransactionalLog(TruncatableLog):
-    """The base of PartitionLog."""
-
     damaged: Segment | None = None  # its transaction index cannot be read
     _mending_since: object = None  # the cut before it was read once more
 

@@ -43,7 +43,6 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Bytes not read yet."""
         return self.end - self.position
 
     def _fixed(self, kind: struct.Struct) -> int:
@@ -54,7 +53,6 @@ class Reader:
         return kind.unpack_from(self.buffer, position)[0]
 
     def int8(self) -> int:
-        """One signed byte."""
         return self._fixed(_int8)
 
     def boolean(self) -> bool:
@@ -229,7 +227,6 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_string(value: str | None, flexible: bool) -> bytes:
-    """A nullable string."""
     if value is None:
         return b"\0" if flexible else b"\xff\xff"
     data = value.encode()

@@ -71,7 +71,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Inclusive."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -98,12 +97,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """A marker, not data."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property

@@ -22,8 +22,6 @@ class GroupRequest(Enum):
 
 
 class GroupReaction(Enum):
-    """What follows an answer."""
-
     DONE = auto()
     RETRY = auto()
     FIND_COORDINATOR = auto()

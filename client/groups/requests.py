@@ -56,7 +56,6 @@ class GroupRequests:
             self.member_id = ""
 
     def forget_coordinator(self) -> None:
-        """It has moved."""
         self._coordinator_id = None
 
     async def join(self, protocols: list[tuple[str, bytes]]) -> Any:

@@ -59,8 +59,6 @@ class _Queue:
 
 
 class Accumulator:
-    """Batches of all partitions."""
-
     def __init__(
         self,
         *,
@@ -79,7 +77,6 @@ class Accumulator:
         self.unfinished_bytes = 0  # what undecided records take in memory
 
     def __bool__(self) -> bool:
-        """Whether anything is undecided."""
         return any(
             q.waiting or any(not b.is_given_up for b in q.in_flight) for q in self._queues.values()
         )

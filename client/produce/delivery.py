@@ -113,7 +113,6 @@ class Delivery:
         self._outcome, self._index = outcome, index
 
     def done(self) -> bool:
-        """Whether it is decided."""
         return self._outcome.of(self._index)[0].is_decided
 
     def exception(self) -> Exception | None:
@@ -175,7 +174,6 @@ class Deliveries:
             yield from part[0].leaves(*part[1:])
 
     def done(self) -> bool:
-        """Whether all are decided."""
         return all(outcome.is_decided for outcome, _, _ in self._leaves())
 
     def exception(self) -> Exception | None:

@@ -84,8 +84,6 @@ class SaslConfig:
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig:
-    """TLS, SASL, or both."""
-
     protocol: str
     tls: TlsConfig | None
     sasl: SaslConfig | None

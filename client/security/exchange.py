@@ -28,9 +28,7 @@ class Mechanism(Protocol):
 
     name: str
 
-    def start(self) -> bytes:
-        """The first message."""
-        ...
+    def start(self) -> bytes: ...
 
     def respond(self, challenge: bytes) -> bytes | Derive | None:
         """What is sent next, or has to be derived first; None when it is done."""

@@ -24,8 +24,6 @@ EXTENSION_NAME, EXTENSION_VALUE = re.compile(r"[A-Za-z]+"), re.compile(r"[\x21-\
 
 
 class State(Enum):
-    """Where the conversation stands."""
-
     INITIAL = auto()
     TOKEN_SENT = auto()
     REFUSED = auto()

@@ -32,8 +32,6 @@ HEADER = b"n,,"  # no channel binding, no other identity
 
 
 class State(Enum):
-    """Where the conversation stands."""
-
     INITIAL = auto()
     FIRST_SENT = auto()
     DERIVING = auto()
@@ -82,7 +80,6 @@ class ScramClient:
         self._server_signature = b""
 
     def start(self) -> bytes:
-        """The client-first message."""
         self._move(State.FIRST_SENT)
         return HEADER + self._first_bare
 

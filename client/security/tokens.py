@@ -188,7 +188,6 @@ def token_form(config: TokenConfig) -> str:
 
 
 def token_headers(config: TokenConfig) -> dict[str, str]:
-    """Who asks."""
     name, secret = config.client_id, config.client_secret.reveal()
     if config.is_urlencoded:
         name, secret = quote(name, safe=""), quote(secret, safe="")

@@ -26,8 +26,6 @@ from ..failures import IllegalProducerState
 
 
 class ProducerState(Enum):
-    """Where a producer stands."""
-
     UNINITIALIZED = auto()
     INITIALIZING = auto()
     READY = auto()

@@ -25,8 +25,6 @@ class Request(Enum):
 
 
 class Reaction(Enum):
-    """What follows an answer."""
-
     DONE = auto()
     RETRY = auto()  # the same coordinator, a little later
     FIND_COORDINATOR = auto()  # it has moved

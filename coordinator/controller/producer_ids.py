@@ -11,8 +11,6 @@ BLOCKS_MAX = 4
 
 
 class ProducerIdBlock:
-    """The ids in hand."""
-
     def __init__(self) -> None:
         self._blocks: deque[range] = deque()
 

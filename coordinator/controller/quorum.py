@@ -14,26 +14,24 @@ class VoterView(Protocol):
     """See coordinator.raft.status.VoterStatus; times are monotonic ms, -1 unknown."""
 
     @property
-    def node_id(self) -> int: ...  # noqa: D102
+    def node_id(self) -> int: ...
     @property
-    def log_end(self) -> int: ...  # noqa: D102
+    def log_end(self) -> int: ...
     @property
-    def last_contact_ms(self) -> float: ...  # noqa: D102
+    def last_contact_ms(self) -> float: ...
     @property
-    def last_caught_up_ms(self) -> float: ...  # noqa: D102
+    def last_caught_up_ms(self) -> float: ...
 
 
 class GroupView(Protocol):
-    """See coordinator.raft.status.RaftStatus."""
-
     @property
-    def leader_id(self) -> int | None: ...  # noqa: D102
+    def leader_id(self) -> int | None: ...
     @property
-    def term(self) -> int: ...  # noqa: D102
+    def term(self) -> int: ...
     @property
-    def commit_index(self) -> int: ...  # noqa: D102
+    def commit_index(self) -> int: ...
     @property
-    def voters(self) -> Sequence[VoterView]: ...  # noqa: D102
+    def voters(self) -> Sequence[VoterView]: ...
 
 
 @dataclass(frozen=True, slots=True)

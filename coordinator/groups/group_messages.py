@@ -75,8 +75,6 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """SyncGroup's answer."""
-
     error: int = ErrorCode.NONE
     protocol_type: str | None = None
     protocol_name: str | None = None

@@ -99,7 +99,6 @@ class GroupTable:
         turn.store(request.group_id, empty, lambda error, later: None)
 
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """SyncGroup."""
         group = self.groups.get(request.group_id)
         if group is None:
             return turn.answer(ticket, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))

@@ -45,8 +45,6 @@ _int64 = struct.Struct(">q")
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset, of what."""
-
     group_id: str
     topic: str
     partition: int
@@ -68,8 +66,6 @@ class OffsetValue(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Which group."""
-
     group_id: str
 
 

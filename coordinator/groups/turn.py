@@ -50,7 +50,6 @@ class Turn:
         self.stores.append(Store(group_id, value, stored))
 
     def note(self, sentence: str) -> None:
-        """Tell people."""
         self.notes.append(sentence)
 
     def set_deadline(self, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:
@@ -58,5 +57,4 @@ class Turn:
         self.deadlines.set((kind, group_id, member_id), self.now_ms + delay_ms)
 
     def cancel_deadline(self, kind: str, group_id: str, member_id: str = "") -> None:
-        """Do not come back."""
         self.deadlines.cancel((kind, group_id, member_id))

@@ -73,8 +73,7 @@ _RULES: dict[type, Callable[[ClusterTables, Any], Steps[Result]]] = {
 }
 
 
-def no_fault_point(name: str) -> None:
-    """Nothing goes wrong here."""
+def no_fault_point(name: str) -> None: ...
 
 
 def _raise(error: Exception) -> None:
@@ -129,7 +128,6 @@ class ClusterState(ClusterTables):
         return encode_tables(self, self._outcomes)
 
     def snapshot(self) -> bytes:
-        """The same at once."""
         return b"".join(run_to_end(self.snapshot_steps()))
 
     def restore(self, snapshot: bytes) -> None:

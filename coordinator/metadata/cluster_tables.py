@@ -77,7 +77,6 @@ class ClusterTables:
         return bool(self._led.get(node_id))
 
     def leaderless_partitions(self) -> Iterator[PartitionKey]:
-        """Partitions that nobody leads."""
         return iter(self._led.get(NO_LEADER, ()))
 
     def partitions_held_by(self, node_id: int) -> Iterator[PartitionKey]:
@@ -123,11 +122,9 @@ class ClusterTables:
         return min(self.min_insync_replicas(topic), len(partition.replicas))
 
     def allows_unclean_election(self, topic: Topic) -> bool:
-        """unclean.leader.election.enable of a topic."""
         return self.setting("unclean.leader.election.enable", topic).strip().lower() == "true"
 
     def default_number(self, name: str) -> int:
-        """num.partitions or default.replication.factor."""
         return _integer(self.setting(name), 1)
 
     def colliding_topic(self, name: str) -> str | None:
@@ -205,7 +202,6 @@ class ClusterTables:
         self._changes.cluster_configs_changed = True
 
     def put_cluster_id(self, cluster_id: str) -> None:
-        """Name the cluster."""
         self.cluster_id = cluster_id
         self._changes.others_changed = True
 

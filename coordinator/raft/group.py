@@ -61,7 +61,6 @@ class RaftGroup:
 
     @property
     def term(self) -> int:
-        """The current term."""
         return 0 if self._is_stopped else self._core.term
 
     @property
@@ -239,7 +238,6 @@ class RaftGroup:
 
     @property
     def leads(self) -> bool:
-        """Whether heartbeats are due."""
         return self._core.state == LEADER
 
     def durable(self, last_index: int) -> None:
@@ -248,7 +246,6 @@ class RaftGroup:
         log.durable_index = max(log.durable_index, min(last_index, log.last_index))
 
     def peer_up(self, peer: int) -> None:
-        """A link is up."""
         if self._core.state == LEADER:
             self._feeds.found(peer)
 

@@ -71,12 +71,10 @@ class RaftCore(SyncObj):
 
     @property
     def term(self) -> int:
-        """The current term."""
         return self._SyncObj__raftCurrentTerm
 
     @property
     def state(self) -> int:
-        """FOLLOWER, CANDIDATE or LEADER."""
         return self._SyncObj__raftState
 
     @property

@@ -80,8 +80,6 @@ class TimeoutNow(NamedTuple):
 
 
 class NewerTerm(NamedTuple):
-    """Your term is over."""
-
     term: int
 
 

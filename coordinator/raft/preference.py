@@ -36,7 +36,6 @@ class Preference:
         )
 
     def attempted(self, moved: bool) -> None:
-        """An attempt has ended."""
         if moved:
             self._failures = 0
             return

@@ -27,8 +27,6 @@ class _Transfer:
 
 @dataclass(slots=True)
 class Feed:
-    """One follower."""
-
     next_index: int
     match_index: int = 0  # acknowledged in this term, voter or not
     is_voter: bool = True  # as far as it has said
@@ -137,7 +135,6 @@ class Feeds:
         self._pump(peer, feed)
 
     def on_snapshot_reply(self, peer: int, reply: SnapshotReply, now_ms: float) -> None:
-        """Send the next chunk."""
         feed = self.by_peer[peer]
         feed.last_contact_ms = now_ms
         transfer = feed.transfer

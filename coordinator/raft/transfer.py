@@ -49,7 +49,6 @@ class Transfer:
             self.end(self._attempt.is_told)
 
     def end(self, moved: bool) -> None:
-        """Finish the attempt."""
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.on_done(moved)

@@ -30,8 +30,6 @@ from .states import COMPLETED, PREPARED, TransactionState
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing changes."""
-
     error: ErrorCode
 
 

@@ -51,7 +51,6 @@ class Applied:
 
     @property
     def is_done(self) -> bool:
-        """Everything was done."""
         return self.reason is None and not any(self.refusals)
 
 
@@ -71,7 +70,6 @@ class TransactionShard:
 
     @property
     def records(self) -> Mapping[str, TransactionRecord]:
-        """By transactional id."""
         return self._records
 
     @property
@@ -120,7 +118,6 @@ class TransactionShard:
         return _no_steps([head, *self._packed.values()])
 
     def snapshot(self) -> bytes:
-        """The same at once."""
         return b"".join(run_to_end(self.snapshot_steps()))
 
     def restore(self, snapshot: bytes | memoryview) -> None:

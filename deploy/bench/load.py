@@ -32,7 +32,6 @@ class LoadResult:
 
     @property
     def records_per_s(self) -> float:
-        """Acknowledged records a second."""
         return self.records / self.seconds
 
     @property

@@ -21,8 +21,6 @@ DEFAULT_RATE = 1_000.0  # records/s, the same for every cell: far below what any
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination."""
-
     replication_factor: int
     acks: str
     min_insync: int
@@ -31,7 +29,6 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Short and unique."""
         return (
             f"rf={self.replication_factor} acks={self.acks} min.isr={self.min_insync} "
             f"record={self.record_bytes} batch={self.batch_bytes}"
@@ -40,8 +37,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """What to measure."""
-
     replication_factors: list[int]
     acks: list[str]
     min_insync: list[int]

@@ -13,7 +13,6 @@ CURVE_WIDTH, CURVE_HEIGHT, MARGIN = 640, 320, 44
 
 
 def page(environment: dict[str, Any], results: Sequence[CellResult]) -> str:
-    """The whole page."""
     where = "".join(f"<li>{escape(k)}: {escape(str(v))}</li>" for k, v in environment.items())
     plots = [
         ("Throughput, MB/s", lambda r: r.median(lambda x: x.throughput.mb_per_s)),

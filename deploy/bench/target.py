@@ -56,7 +56,6 @@ class BenchTarget:
             self._topics.clear()
 
     def node_count(self) -> int:
-        """How many brokers live."""
         return len(self.admin.run(lambda a: a.describe_cluster()).brokers)
 
     def usage(self) -> "list[NodeUsage]":

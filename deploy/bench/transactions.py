@@ -32,7 +32,6 @@ class TransactionCell:
 
     @property
     def name(self) -> str:
-        """Short and unique."""
         return f"records={self.records} partitions={self.partitions}"
 
 
@@ -74,7 +73,6 @@ class TransactionRun:
 
     @property
     def transactions_per_s(self) -> float:
-        """One after another."""
         return 1000 / statistics.fmean(self.whole_ms)
 
     @property

@@ -44,7 +44,6 @@ def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
 
 
 def page(environment: dict[str, Any], results: Sequence[TransactionResult]) -> str:
-    """The whole page."""
     where = "".join(f"<li>{escape(k)}: {escape(str(v))}</li>" for k, v in environment.items())
     head = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS.values())
     body = "".join(

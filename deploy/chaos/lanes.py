@@ -32,7 +32,6 @@ class Lanes:
         self.tried = 0
 
     def start(self) -> None:
-        """Begin."""
         for thread in self._threads:
             thread.start()
 

@@ -23,11 +23,9 @@ class RunSettings:
     load: LoadSettings = field(default_factory=LoadSettings)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "RunSettings":
-        """As they were."""
         kinds = tuple(values["kinds"])
         return cls(**{**values, "kinds": kinds, "load": LoadSettings(**values["load"])})

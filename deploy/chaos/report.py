@@ -36,7 +36,6 @@ def write_report(run: Path, page: Path) -> Path:
 
 
 def render(about: dict[str, Any], series: Series, verdict: Sequence[str]) -> str:
-    """The whole page."""
     outcome = about.get("outcome") or {}
     facts = {
         "seed": about.get("seed"),

@@ -125,11 +125,9 @@ class Stage:
             return self._recorder.add("faults", kind, target, started_ns, -1, self._seed)
 
     def ended(self, row: Handle) -> None:
-        """It is over."""
         self._recorder.fault_ended(row)
 
     def now_ns(self) -> int:
-        """The history's clock."""
         return self._recorder.now_ns()
 
 
@@ -147,7 +145,6 @@ class Fault:
         return self._row is not None
 
     def hit(self, target: str) -> None:
-        """Its effect was seen."""
         if self._row is None:
             self._row = self._stage.begun(self.kind, target, self._started_ns)
 

@@ -36,7 +36,6 @@ def counts_of(run: Path) -> dict[str, int]:
 
 
 def words(run: Path, settings: RunSettings, outcome: Outcome, verdict: Verdict) -> Iterator[str]:
-    """Line by line."""
     counts = counts_of(run)
     yield f"{settings.nodes} nodes, seed {settings.seed}, {outcome.load_s:.0f} s of load"
     yield (
@@ -70,7 +69,6 @@ def words(run: Path, settings: RunSettings, outcome: Outcome, verdict: Verdict) 
 
 
 def fields(run: Path, settings: RunSettings, outcome: Outcome, verdict: Verdict) -> dict[str, Any]:
-    """For programs."""
     return {
         "run": str(run),
         "seed": settings.seed,

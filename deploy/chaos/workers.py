@@ -48,7 +48,6 @@ class Workers:
 
     @property
     def names(self) -> list[str]:
-        """The workers in order."""
         return list(self._workers)
 
     def start(self, name: str, order: WorkerOrder) -> None:
@@ -96,7 +95,6 @@ class Workers:
         return process.pid
 
     def resume(self, name: str) -> None:
-        """SIGCONT."""
         process = self._workers[name].process
         process.send_signal(signal.SIGCONT)
         self._await_state(process.pid, is_stopped=False)

@@ -37,8 +37,6 @@ class NodeEntry:
 
 @dataclass(slots=True)
 class ClusterFile:
-    """What cluster.json says."""
-
     cluster_id: str
     peer_directory: str
     profile: str
@@ -49,7 +47,6 @@ class ClusterFile:
 
     @property
     def node_ids(self) -> list[int]:
-        """The ids in order."""
         return [node.node_id for node in self.nodes]
 
     @property

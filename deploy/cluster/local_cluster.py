@@ -88,19 +88,16 @@ class Cluster:
 
     @property
     def file(self) -> ClusterFile:
-        """What cluster.json says."""
         if self._file is None:
             raise Failure("The cluster has not been started: call up() or use `with`.")
         return self._file
 
     @property
     def bootstrap(self) -> str:
-        """host:port,host:port,... of all nodes."""
         return self.file.bootstrap
 
     @property
     def node_ids(self) -> list[int]:
-        """The ids in order."""
         return self.file.node_ids
 
     def client_config(self, **settings: Any) -> dict[str, Any]:

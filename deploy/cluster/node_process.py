@@ -165,7 +165,6 @@ class NodeProcess:
             return NodeStatus(self.node_id, address, None, "down")
 
     def log_tail(self, lines: int = 15) -> str:
-        """The end of node.log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - 64 * 1024))

@@ -58,7 +58,6 @@ class ClusterPlan:
         )
 
     def new_file(self) -> ClusterFile:
-        """A new cluster."""
         entries = self._entries(range(self.first_id, self.first_id + self.nodes))
         cluster_id = new_cluster_id()
         peers = str(layout.peer_directory_for(cluster_id))

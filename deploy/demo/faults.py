@@ -30,8 +30,6 @@ class FaultReport:
 
 
 class Faults:
-    """Strikes a running demo."""
-
     def __init__(
         self,
         cluster: Cluster,

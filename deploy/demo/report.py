@@ -35,7 +35,6 @@ class Screen:
             self.say(f"one guarantee is taken away: {broken}: {WHAT_IS_BROKEN[broken]}")
 
     def started(self, cluster: Cluster) -> None:
-        """The cluster serves."""
         self.say(f"{len(cluster.node_ids)} nodes serve: {cluster.bootstrap}")
 
     def follow(self, stream: Stream, engine: Engine) -> None:
@@ -44,14 +43,12 @@ class Screen:
             threading.Thread(target=self._tick, args=(stream, engine), daemon=True).start()
 
     def say(self, text: str) -> None:
-        """One line."""
         with self._lock:
             erase = "\r\x1b[K" if self._is_live else ""
             seconds = time.monotonic() - self._started
             print(f"{erase}{seconds:6.1f} s  {text}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """No more progress."""
         self._over.set()
         self.say("read back and judged")
 
@@ -128,7 +125,6 @@ def sentence(report: DemoReport) -> str:
 
 
 def as_json(report: DemoReport) -> dict[str, Any]:
-    """Everything, for programs."""
     inputs, outputs = report.inputs, report.outputs
     assert inputs is not None and outputs is not None
     return {

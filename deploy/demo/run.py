@@ -78,7 +78,6 @@ class DemoReport:
 
     @property
     def findings(self) -> list[Finding]:
-        """All violations."""
         found = list(self.inputs.violations) if self.inputs else []
         found += self.outputs.violations if self.outputs else ()
         found += self.at_the_end

@@ -108,7 +108,6 @@ class SparkEngine:
         return sum(seen.values())
 
     def stop(self) -> None:
-        """SIGTERM, and wait."""
         self.job.stop()
 
     def close(self) -> None:
@@ -140,7 +139,6 @@ class SparkEngine:
     # --- faults
 
     def inflict(self, fault: Fault) -> Effect:
-        """See fault_plan.py."""
         inflict: Mapping[str, Callable[[Fault], Effect]] = {
             "sink": self._sink,
             "driver-jvm": self._driver_java,

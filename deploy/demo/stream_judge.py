@@ -50,13 +50,11 @@ class Tally:
     examples: list[str] = field(default_factory=list[str])
 
     def add(self, example: Callable[[], str]) -> None:
-        """One more case."""
         self.count += 1
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(example())
 
     def finding(self) -> Finding:
-        """What was counted."""
         return Finding(self.kind, self.count, tuple(self.examples))
 
 

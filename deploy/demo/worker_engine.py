@@ -86,7 +86,6 @@ class WorkerEngine:
         return sum(told.state in OPEN for told in self.workers.last.values())
 
     def done(self) -> dict[int, int]:
-        """The group's committed offsets."""
         found = self.cluster.ask(lambda admin: admin.groups.committed(GROUP))
         return {p: value.offset for (topic, p), value in found.items() if topic == self.source}
 
@@ -96,7 +95,6 @@ class WorkerEngine:
         return sum(t.records for t in told if t.state == "committed")
 
     def stop(self) -> None:
-        """SIGTERM, and wait."""
         self.workers.stop()
 
     def close(self) -> None:
@@ -104,7 +102,6 @@ class WorkerEngine:
         self.workers.close()
 
     def remove_logs(self) -> None:
-        """Those of the workers."""
         self.workers.remove_logs()
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
@@ -113,11 +110,9 @@ class WorkerEngine:
         return judge_outputs(inputs, made, sums, self.workers.transactions, flights.airlines())
 
     def expected_sums(self, rows: int) -> flights.Sums:
-        """By carrier and month."""
         return flights.sums_of_csv(rows)
 
     def account(self) -> Account:
-        """How its transactions ended."""
         states: dict[str, int] = {}
         withheld = 0
         for told in self.workers.transactions.values():
@@ -130,7 +125,6 @@ class WorkerEngine:
     # --- faults
 
     def inflict(self, fault: Fault) -> Effect:
-        """See fault_plan.py."""
         inflict: Mapping[str, Callable[[Fault], Effect]] = {
             "transaction": self._transaction,
             "group": self._group,

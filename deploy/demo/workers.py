@@ -62,11 +62,9 @@ class Workers(Heard):
 
     @property
     def names(self) -> list[str]:
-        """The workers in order."""
         return list(self._workers)
 
     def start_all(self) -> None:
-        """Start every worker."""
         for name in self.names:
             self.start(name)
 
@@ -114,7 +112,6 @@ class Workers(Heard):
         time.sleep(SEEN_WITHIN_S)
 
     def resume(self, name: str) -> None:
-        """SIGCONT."""
         self._process(name).resume()
 
     def committed_after(self, at: float) -> dict[str, float | None]:

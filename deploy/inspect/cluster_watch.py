@@ -36,7 +36,6 @@ class WatchResult:
     loops: dict[int, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """For a file."""
         return asdict(self)
 
 
@@ -83,7 +82,6 @@ class ClusterWatch:
         self._away.difference_update(node_ids)
 
     def stop(self) -> WatchResult:
-        """What was seen."""
         probe = self._probe.stop()
         self._read_logs()
         return WatchResult(probe, dict(self._fences), dict(self._stalls), self._loops())

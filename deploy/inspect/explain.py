@@ -85,12 +85,10 @@ class PartitionFacts:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Topic and number."""
         return self.partition.topic, self.partition.partition
 
     @property
     def name(self) -> str:
-        """TOPIC/PARTITION."""
         return name_of(self.key)
 
 
@@ -169,7 +167,6 @@ def explain(
 
 
 def name_of(partition: tuple[str, int]) -> str:
-    """TOPIC/PARTITION."""
     return f"{partition[0]}/{partition[1]}"
 
 

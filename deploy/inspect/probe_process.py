@@ -56,7 +56,6 @@ class ProcessFiles:
         return int(self._fields("schedstat", 3)[1])
 
     def rss_bytes(self) -> int:
-        """Its resident memory now."""
         return int(self._fields("statm", 2)[1]) * PAGE_BYTES
 
     def cpu_s(self) -> float:
@@ -65,7 +64,6 @@ class ProcessFiles:
         return (int(fields[13]) + int(fields[14])) / CLOCK_TICKS_PER_S
 
     def close(self) -> None:
-        """Give the files back."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()
@@ -110,7 +108,6 @@ class Answers:
         return (now_ns - oldest_ns) / 1e6
 
     def summary(self, began_ns: int) -> dict[str, Any]:
-        """Percentiles and stalls; ms."""
         late = sorted(self._late_ns) or [0]
         pairs = zip(self._late_ns, self._wait_ns, strict=True)
         return {
@@ -228,7 +225,6 @@ class Watched:
         del self._received[:position]
 
     def look(self) -> None:
-        """Note its memory."""
         self.rss_max_bytes = max(self.rss_max_bytes, self.process.rss_bytes())
 
     def leave(self) -> None:
@@ -244,7 +240,6 @@ class Watched:
         self._is_watched = True
 
     def result(self, now_ns: int, began_ns: int) -> dict[str, Any]:
-        """All that was seen."""
         silent_ms = self.answers.end(now_ns, self.process.waited_ns())
         self.look()
         self._take_figures()

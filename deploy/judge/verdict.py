@@ -21,7 +21,6 @@ class Verdict:
 
     @property
     def violations(self) -> tuple[Finding, ...]:
-        """Broken promises."""
         return tuple(f for f in self.findings if f.is_violation)
 
     @property

@@ -90,7 +90,6 @@ class Faults:
         self.problem: Exception | None = None
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self, *, undo: bool = True) -> None:
@@ -210,7 +209,6 @@ class Faults:
             self._is_over.wait(POLL_S)
 
     def is_running(self) -> bool:
-        """Whether all nodes run."""
         return all(status.state == "running" for status in self._cluster.status())
 
 

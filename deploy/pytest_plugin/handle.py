@@ -72,7 +72,6 @@ class ClusterInTest:
 
     @property
     def bootstrap(self) -> str:
-        """host:port,host:port,... of all nodes."""
         return self.cluster.bootstrap
 
     def client_config(self, **settings: Any) -> dict[str, Any]:

@@ -124,7 +124,6 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def log_directory(self) -> Path:
-        """The data directory."""
         return Path(self.log_dirs[0])
 
     @property

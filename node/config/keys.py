@@ -21,7 +21,6 @@ Check = Callable[[Any], str | None]  # the complaint about a parsed value, or No
 
 
 def anything(value: Any) -> str | None:
-    """No bounds."""
     return None
 
 

@@ -9,8 +9,6 @@ Reply = Callable[[bytes, Sequence[Any]], object]
 
 
 class MetadataGroup(Protocol):
-    """See coordinator.raft.group.RaftGroup."""
-
     @property
     def is_leader(self) -> bool:
         """Leads, and its state is current."""
@@ -22,9 +20,7 @@ class MetadataGroup(Protocol):
         ...
 
     @property
-    def term(self) -> int:
-        """The current term."""
-        ...
+    def term(self) -> int: ...
 
     @property
     def applied_index(self) -> int:
@@ -53,8 +49,6 @@ class MetadataGroup(Protocol):
 
 
 class Links(Protocol):
-    """See replication.transport.PeerTransport."""
-
     def on_request(
         self, kind: int, handler: Callable[[int, bytes, list[Any], Reply], None]
     ) -> None:

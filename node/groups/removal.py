@@ -111,7 +111,6 @@ class OffsetExpiry:
         self._task = background_task("offset expiry", self._run())
 
     async def stop(self) -> None:
-        """End the work."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

@@ -84,7 +84,6 @@ class GroupShard:
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:
-        """The groups by id."""
         return self.table.groups
 
     def turn(self) -> Turn:

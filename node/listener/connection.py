@@ -172,7 +172,6 @@ class Connection(asyncio.BufferedProtocol):
         self._server.budget.hold(self._unsent_bytes)
 
     def resume_writing(self) -> None:
-        """It took them."""
         self._is_writing_paused = False
         self.stalled_since_s = None
         self.last_active_s = self._server.now_s
@@ -188,7 +187,6 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._unframed_bytes) and not self._frames and not self._is_writing_paused
 
     def budget_allows(self) -> None:
-        """There is memory again."""
         self._waits_for_budget = False
         self.last_active_s = self._server.now_s
         self._steer_reading()
@@ -235,7 +233,6 @@ class Connection(asyncio.BufferedProtocol):
     # -- requests, in order
 
     def _advance(self) -> None:
-        """Start what may start."""
         server, frames, in_flight = self._server, self._frames, self._in_flight
         started = 0
         try:

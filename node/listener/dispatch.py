@@ -103,7 +103,6 @@ class PendingAnswer:
         self._on_done = on_done
 
     def abandon(self) -> None:
-        """The connection is gone."""
         self._on_done = None
         if not self.is_done and self.on_abandon is not None:
             on_abandon, self.on_abandon = self.on_abandon, None

@@ -83,7 +83,6 @@ class MemoryBudget:
             self._passing = None
 
     def forget(self, holder: Holder) -> None:
-        """The connection is gone."""
         self._waiting.pop(holder, None)
         self.finished_request(holder)
 

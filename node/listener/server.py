@@ -157,7 +157,6 @@ class KafkaServer:
         )
 
     def forget(self, connection: Connection) -> None:
-        """A connection is gone."""
         if connection in self._connections:
             del self._connections[connection]
             self._per_host[connection.peer_host] -= 1

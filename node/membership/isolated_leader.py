@@ -30,18 +30,15 @@ class CutOff:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now on."""
         interval_s = self._session_timeout_ms / LOOKS_PER_TIMEOUT / 1000
         self._timer = asyncio.get_running_loop().call_later(interval_s, self.start)
         self.look()
 
     def stop(self) -> None:
-        """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
 
     def heard(self) -> None:
-        """The controller has answered."""
         self._heard_ms = self._replicas.clock.monotonic_ms()
         self._replicas.stalled = frozenset()
 

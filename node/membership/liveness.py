@@ -137,7 +137,6 @@ class Liveness:
         return True
 
     async def stop(self) -> None:
-        """No more heartbeats."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -27,7 +27,6 @@ class DepartedBrokers:
         return node_id in self._timers
 
     def watch(self, state: ClusterState) -> None:
-        """Hear of fences."""
         self._live = frozenset(state.live_brokers)
 
         def metadata_changed(_: object) -> None:

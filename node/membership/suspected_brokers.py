@@ -25,8 +25,6 @@ NEW_CONNECTION_MS = 1000
 
 
 class Links(Protocol):
-    """See replication.transport.PeerTransport."""
-
     def on_link_change(self, callback: Callable[[int, bool], None]) -> None:
         """Called with (peer, is open)."""
         ...

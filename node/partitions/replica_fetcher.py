@@ -81,7 +81,6 @@ class ReplicaFetchers:
             fetcher.stop_following(partition)
 
     def stop(self) -> None:
-        """End all polls."""
         for fetcher in self._fetchers.values():
             fetcher.stop()
 
@@ -136,7 +135,6 @@ class ReplicaFetcher:
             self.follow(partition)
 
     def stop_following(self, partition: HostedPartition) -> None:
-        """Take a partition out."""
         self._session.remove(partition.key)
         self._pump_soon()
 
@@ -146,7 +144,6 @@ class ReplicaFetcher:
         self._pump_soon()
 
     def stop(self) -> None:
-        """End the polls."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

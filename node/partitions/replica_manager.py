@@ -37,8 +37,8 @@ MetadataLookup = Callable[[str, int], bool]
 class RecoveryPoints(Protocol):
     """What the disk says of the logs: `checkpoint_writer.CheckpointWriter`."""
 
-    def is_at_most(self, key: tuple[str, int], offset: int) -> bool: ...  # noqa: D102
-    async def lower(self, key: tuple[str, int], offset: int) -> None: ...  # noqa: D102
+    def is_at_most(self, key: tuple[str, int], offset: int) -> bool: ...
+    async def lower(self, key: tuple[str, int], offset: int) -> None: ...
 
 
 def nothing() -> None:

@@ -41,8 +41,8 @@ JOBS_AT_A_TIME = 16  # of the thread: the first of many is served when these are
 class Followers(Protocol):
     """Who fetches for the replicas that follow: `replica_fetcher.ReplicaFetchers`."""
 
-    def follow(self, partition: HostedPartition) -> None: ...  # noqa: D102
-    def stop_following(self, partition: HostedPartition) -> None: ...  # noqa: D102
+    def follow(self, partition: HostedPartition) -> None: ...
+    def stop_following(self, partition: HostedPartition) -> None: ...
 
 
 class PartitionRoles:

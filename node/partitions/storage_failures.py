@@ -49,7 +49,6 @@ class StorageFailures:
             self._task = background_task("failed replicas", self._run())
 
     async def stop(self) -> None:
-        """Report no more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -157,7 +157,6 @@ class Transactions:
         await asyncio.gather(*(self._engine.hand_over(group) for group in self._groups))
 
     async def stop(self) -> None:
-        """Cease."""
         await self.verifier.stop()
         await self.coordinators.stop()
 

@@ -124,9 +124,7 @@ class OpenSince:
 
 
 class Markers(Protocol):
-    """See marker_writer.MarkerWriter."""
-
-    async def write(self, request: WriteMarkers) -> Any: ...  # noqa: D102
+    async def write(self, request: WriteMarkers) -> Any: ...
 
 
 class OrphanReaper:
@@ -162,12 +160,10 @@ class OrphanReaper:
         self._task = background_task("hanging transactions", self._run())
 
     async def stop(self) -> None:
-        """End the work."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def scan(self) -> None:
-        """Look once."""
         now_ms = self._replicas.clock.monotonic_ms()
         looking = self._open.looking(self._open_now(), now_ms)
         due = await self._work.run("look for orphaned transactions", looking)

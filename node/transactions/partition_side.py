@@ -57,7 +57,6 @@ class PartitionTransactions:
         await self.markers.stop()
 
     def metrics(self) -> dict[str, int]:
-        """Counters of this process."""
         services = self._services
         return {
             "transaction_markers_written": self.markers.written_count,

@@ -23,8 +23,6 @@ ENTRIES_A_STEP = 64
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One id; see above."""
-
     is_pending: bool = False
     completion: TransactionRecord | None = None
     marking_version: int = 0

@@ -8,8 +8,6 @@ OnDone = Callable[[Any, Exception | None], None]
 
 
 class ShardGroup(Protocol):
-    """See coordinator.raft.group.RaftGroup."""
-
     preferred_leader: int | None
 
     @property
@@ -40,8 +38,6 @@ class ShardGroup(Protocol):
 
 
 class PeerLinks(Protocol):
-    """See replication.transport.PeerTransport."""
-
     def on_request(
         self, kind: int, handler: Callable[[int, bytes, list[Any], Reply], None]
     ) -> None:

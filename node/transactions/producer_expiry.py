@@ -44,7 +44,6 @@ class ProducerExpiry:
         self._task = background_task("producer expiry", self._run())
 
     async def stop(self) -> None:
-        """End the work."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

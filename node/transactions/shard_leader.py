@@ -92,7 +92,6 @@ class ShardLeader:
         self._ports.work.begin("prepared transactions", self._taking_up())
 
     def resign(self) -> None:
-        """Another leads, or nobody."""
         self.is_current = False
         if self._completion_timer is not None:
             self._completion_timer.cancel()

@@ -38,7 +38,6 @@ UNREADABLE = (  # ValueError: an option that is wrong; OSError: files, and answe
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m oncelog.pipeline.audit", description=(__doc__ or "").partition(":")[2]
     )
@@ -97,7 +96,6 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def words(told: dict[str, Any], examples: list[dict[str, Any]]) -> list[str]:
-    """The outcome for people."""
     lines = [
         f"{told['records']:,} records and {told['markers']:,} markers in {told['copies']:,} copies "
         f"of {told['partitions']:,} partitions",

@@ -53,7 +53,6 @@ class Judgement:
     _kept: tuple[DataFrame, ...]
 
     def close(self) -> None:
-        """Give the memory back."""
         for frame in self._kept:
             frame.unpersist()
 

@@ -46,7 +46,6 @@ STOP_S_MAX = 30.0  # for queries and Spark together; whoever started the job wai
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m oncelog.pipeline.jobs.flights", description=(__doc__ or "").split("\n\n")[0]
     )
@@ -105,7 +104,6 @@ def source(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
 
 
 def start(spark: "SparkSession", options: argparse.Namespace) -> dict[str, "StreamingQuery"]:
-    """Both queries, by name."""
     flights = parse(source(spark, options))
     made: dict[str, tuple[DataFrame, str, str]] = {}
     if options.enriched:

@@ -127,7 +127,6 @@ class Contest:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(
         prog="python -m oncelog.pipeline.jobs.speed", description=__doc__
     )

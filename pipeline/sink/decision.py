@@ -73,7 +73,6 @@ class Decision:
         return replace(self, lost=(*self.lost, *names))
 
     def done(self) -> "Decision":
-        """The same, finished."""
         return replace(self, is_done=True)
 
 

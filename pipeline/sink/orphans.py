@@ -84,7 +84,6 @@ async def _end_of_sink(view: ClusterView, sink: str, names: list[str]) -> list[d
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m oncelog.pipeline.sink.orphans")
     parser.add_argument("--bootstrap", required=True)
     which = parser.add_mutually_exclusive_group(required=True)

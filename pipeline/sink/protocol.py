@@ -66,8 +66,6 @@ GIVEN_BACK_MAX = 2_000  # ids that tasks are told of
 
 
 class Mode(Enum):
-    """Who writes the rows."""
-
     PREPARED = "prepared"
     DRIVER = "driver"
 

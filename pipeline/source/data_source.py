@@ -82,8 +82,6 @@ class OncelogSource(DataSource):
 
 
 class Piece(InputPartition):
-    """What one task reads."""
-
     def __init__(self, what: OffsetRange | SegmentFile) -> None:
         self.what = what
 
@@ -169,7 +167,6 @@ class BatchReader(_Reading, DataSourceReader):
     """A query with a beginning and an end, both decided when it is planned."""
 
     def partitions(self) -> list[InputPartition]:
-        """What each task reads."""
         if self._options.logs:
             return [Piece(each) for each in segments_of(self._options)]
         try:
@@ -205,7 +202,6 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What maxOffsetsPerTrigger says."""
         count = self._options.offsets_per_trigger_max
         return ReadAllAvailable() if count is None else ReadMaxRows(count)
 
@@ -225,7 +221,6 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return rules.latest(begin, known, offsets_max=count, until=self._until).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For Spark's progress reports."""
         return None if self._newest is None else self._newest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

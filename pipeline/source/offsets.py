@@ -117,7 +117,6 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets."""
         return self.end - self.start
 
 

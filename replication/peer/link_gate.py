@@ -18,7 +18,7 @@ HELD_MAX = 10_000  # for each peer and direction; beyond, messages are lost, as 
 class Scheduler(Protocol):
     """The part of an event loop that a delay needs."""
 
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> object: ...  # noqa: D102
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> object: ...
 
 
 @dataclass(slots=True)
@@ -58,7 +58,6 @@ class LinkGate:
     def delay(
         self, peer: int, delay_ms: int, *, inbound: bool = False, outbound: bool = True
     ) -> None:
-        """Deliver this much later."""
         for direction in self._chosen(peer, inbound, outbound):
             direction.delay_ms = delay_ms
 

@@ -32,7 +32,6 @@ class RequestsUnderWay:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many wait."""
         return len(self._under_way)
 
     def add(self, answered: Answered, connection: object, peer: int, timeout_ms: int) -> int:

@@ -161,7 +161,6 @@ class PeerTransport(PeerHandlers):
         timeout_ms: int,
         bulk: bool = False,
     ) -> None:
-        """See PeerHandlers."""
         channel = self._dealers.get((peer, bulk))
         if channel is None:
             error = PeerUnavailable(f"broker {peer} is not a peer, or this one is stopped")

@@ -120,7 +120,6 @@ class LogCleaner:
 
     @property
     def partition(self) -> tuple[str, int]:
-        """What is being cleaned."""
         assert self._log is not None
         return _name(self._log)
 
@@ -163,7 +162,6 @@ class LogCleaner:
             self._cleaned_offsets[name] = end_offset
 
     def forget(self, topic: str, partition: int) -> None:
-        """A log was deleted."""
         self._is_outdated |= self._is_cleaning((topic, partition))
         self._cleaned_offsets.pop((topic, partition), None)
         self.uncleanable.pop((topic, partition), None)

@@ -56,7 +56,6 @@ class OffsetIndex:
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self._file.path
 
     @property
@@ -157,7 +156,6 @@ class OffsetIndex:
         self._file.rename_to(path)
 
     def delete(self) -> None:
-        """Remove the file."""
         self._file.delete()
         self.last_entry = self._last_of(self._file.count)
 
@@ -184,7 +182,6 @@ class TimeIndex:
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self._file.path
 
     @property
@@ -278,7 +275,6 @@ class TimeIndex:
         self._file.rename_to(path)
 
     def delete(self) -> None:
-        """Remove the file."""
         self._file.delete()
         self.last_entry = self._last_of(self._file.count)
 

@@ -32,7 +32,6 @@ class SegmentList:
 
     @property
     def first(self) -> Segment:
-        """The oldest segment."""
         return self._in_order[1][0]
 
     @property

@@ -55,7 +55,6 @@ def confluent(bootstrap: str, report: Any) -> tuple[Any, Any, list[str]]:
 
 
 def kafka_python(bootstrap: str, report: Any) -> tuple[Any, Any, list[str]]:
-    """The same over kafka-python."""
     import logging
 
     from kafka import KafkaProducer

@@ -114,7 +114,6 @@ def read(data: bytes, by_columns: bool) -> None:
 
 
 def cost() -> None:
-    """The table of docs/client.md."""
     cases: list[tuple[str, int, bool, bool, str]] = [
         ("1 kB", 1_000, False, False, "none"),
         ("1 kB, key", 1_000, True, False, "none"),
@@ -134,7 +133,6 @@ def cost() -> None:
 
 
 def costs(values: list[bytes], keys: Any, headers: Any, codec: str) -> list[float]:
-    """Of the four forms."""
     unsent = Unsent(compression_type=codec)
     data = fetched(values, keys, headers, codec)
     return [

@@ -76,6 +76,5 @@ async def read_to_end(
 
 
 async def values(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes | None]:
-    """The values, sorted."""
     rows = await read_to_end(bootstrap, topic, committed=committed)
     return sorted((row.value for row in rows), key=lambda value: value or b"")

@@ -27,8 +27,6 @@ class Meant(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One field that differs."""
-
     api: str
     version: int
     case: str

@@ -120,7 +120,6 @@ class Group:
         return self.ask(SYNC, version, values, label)
 
     def heartbeat(self, label: str, version: int = 4, **fields: Any) -> Any:
-        """Heartbeat of a member."""
         member = self.member(label)
         values = {
             "group_id": self.group_id,
@@ -142,7 +141,6 @@ class Group:
         return self.ask(LEAVE, version, values | fields)
 
     def described(self, version: int = 5) -> Any:
-        """DescribeGroups of this group."""
         return self.ask(DESCRIBE_GROUPS, version, {"groups": [self.group_id]})
 
     def stable(self, *labels: str, version: int = 5, **fields: Any) -> None:

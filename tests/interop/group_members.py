@@ -58,8 +58,6 @@ class Member:
 
 
 class Confluent(Member):
-    """librdkafka."""
-
     def _run(self) -> None:
         from confluent_kafka import Consumer, KafkaException
 
@@ -95,8 +93,6 @@ class Confluent(Member):
 
 
 class KafkaPython(Member):
-    """kafka-python."""
-
     def _run(self) -> None:
         from kafka import KafkaConsumer
         from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -128,8 +124,6 @@ class KafkaPython(Member):
 
 
 class Aiokafka(Member):
-    """aiokafka."""
-
     def _run(self) -> None:
         asyncio.run(self._consume())
 

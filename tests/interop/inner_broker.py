@@ -37,7 +37,6 @@ class InnerBroker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where clients reach it."""
         return "127.0.0.1", self.port
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

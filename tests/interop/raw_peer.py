@@ -215,7 +215,6 @@ class RawPeer:
         return all(p.error_code == 0 for p in topic.partitions)
 
     def new_producer_id(self) -> int:
-        """A fresh producer id."""
         deadline = time.monotonic() + 20
         while True:
             answer = self.ask_raw(

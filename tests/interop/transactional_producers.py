@@ -34,8 +34,6 @@ class Producer:
 
 
 class Confluent(Producer):
-    """librdkafka."""
-
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         from confluent_kafka import Producer as Made
 
@@ -83,8 +81,6 @@ class Confluent(Producer):
 
 
 class KafkaPython(Producer):
-    """kafka-python."""
-
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         from kafka import KafkaProducer
 

@@ -140,7 +140,6 @@ class CoordinatingBroker:
 
 
 async def until(holds: Callable[[], object], timeout_s: float = 10) -> None:
-    """Return when it holds."""
     async with asyncio.timeout(timeout_s):
         while not holds():
             await asyncio.sleep(0.002)

@@ -31,7 +31,6 @@ def question(data: Path, node_id: int) -> Path:
 
 
 def answer(data: Path, node_id: int) -> Path:
-    """What the node found."""
     return data / f"garbage-{node_id}"
 
 

@@ -49,7 +49,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One broker."""
     with Cluster(nodes=1, data=tmp_path_factory.mktemp("oncelog") / "data") as running:
         yield running
 

@@ -37,8 +37,7 @@ LAG_TIME_MAX_MS = 60
 POLL_WAIT_MS = 50
 
 
-class Violation(AssertionError):
-    """A promise was broken."""
+class Violation(AssertionError): ...
 
 
 @dataclass
@@ -186,8 +185,6 @@ class Simulation:
 
 
 class Node:
-    """One broker."""
-
     def __init__(self, simulation: Simulation, node_id: int) -> None:
         self.simulation = simulation
         self.node_id = node_id

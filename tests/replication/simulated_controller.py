@@ -23,8 +23,6 @@ class Record:
 
 @dataclass(frozen=True)
 class Metadata:
-    """One version of everything."""
-
     live: dict[int, int]  # unfenced brokers and their epochs
     partitions: dict[Key, Record]
 

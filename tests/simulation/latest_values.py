@@ -25,7 +25,6 @@ CONFIGS = {
 
 
 async def make_topic(admin: Admin, replication_factor: int) -> None:
-    """Create it."""
     await admin.create_topic(
         TOPIC, partitions=PARTITIONS, replication_factor=replication_factor, configs=CONFIGS
     )

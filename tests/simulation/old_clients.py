@@ -85,7 +85,6 @@ class _OldClient:
         await self._view.close()
 
     async def live(self, stop: Callable[[], bool]) -> None:
-        """Some transactions."""
         await self._initialize()
         for _ in range(self._dice.randint(*LIFE)):
             if stop() or not await self._transact():

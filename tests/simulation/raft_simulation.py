@@ -93,8 +93,6 @@ class Machine:
 
 @dataclass
 class Node:
-    """One incarnation."""
-
     engine: RaftEngine
     loop: NodeLoop
     executor: NodeExecutor

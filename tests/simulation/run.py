@@ -42,7 +42,6 @@ def run_seed(
 
 
 def report(outcome: Outcome) -> str:
-    """A run in words."""
     head = (
         f"seed {outcome.seed}: {outcome.virtual_s:.0f} virtual s in {outcome.cpu_s:.2f} CPU s, "
         f"{outcome.events} events, {len(outcome.faults)} faults, {outcome.operations} operations, "
@@ -52,7 +51,6 @@ def report(outcome: Outcome) -> str:
 
 
 def in_json(outcome: Outcome) -> str:
-    """A run for programs."""
     return json.dumps(
         {
             "seed": outcome.seed,

@@ -108,7 +108,6 @@ class _Run:
         self._whole_s = 0.0  # in the safety phase
 
     def carry_out(self) -> None:
-        """All of it."""
         try:
             with self.invariants.watching():
                 self.cluster.start()

@@ -205,8 +205,6 @@ def test_a_death_resets_connections_and_a_power_cut_says_nothing(power: bool) ->
 
 
 class Links:
-    """Two brokers' links."""
-
     def __init__(self) -> None:
         self.timeline = Timeline(3)
         self.wires = Wires(self.timeline)

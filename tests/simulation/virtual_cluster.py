@@ -159,7 +159,6 @@ class VirtualCluster:
         return self.timeline.run(seconds, until, self.on_events)
 
     def new_client(self) -> VirtualClient:
-        """A process for clients."""
         client = VirtualClient(CLIENT_NUMBERS + len(self.clients), self.timeline, self.sockets)
         self.clients.append(client)
         return client
@@ -231,7 +230,6 @@ class VirtualCluster:
         )
 
     def _end(self) -> None:
-        """Nothing runs any more."""
         for node in self.nodes.values():
             node.kill()
         for client in self.clients:

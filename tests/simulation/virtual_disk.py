@@ -241,7 +241,6 @@ class Disks:
         disk.is_in_use = False
 
     def wipe(self, number: int) -> None:
-        """A new, empty disk."""
         disk = self.nodes[number]
         shutil.rmtree(disk.path)
         REAL["mkdir"](disk.path)

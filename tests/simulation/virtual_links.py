@@ -115,11 +115,9 @@ class VirtualLinks(PeerHandlers):
             self._exchange.died(self.node_id, power=False)
 
     def is_up(self, peer: int) -> bool:
-        """See PeerTransport."""
         return self._dialled[peer].state.is_up
 
     def send(self, peer: int, kind: int, payload: bytes) -> bool:
-        """See PeerTransport."""
         dialled = self._dialled.get(peer)
         if dialled is None or not dialled.is_up or dialled.under_way[False] >= 4096:
             return False
@@ -142,7 +140,6 @@ class VirtualLinks(PeerHandlers):
         timeout_ms: int,
         bulk: bool = False,
     ) -> None:
-        """See PeerHandlers."""
         dialled = self._dialled.get(peer)
         number = self._under_way.add(answered, dialled, peer, timeout_ms)
         if dialled is None or not self._is_listening:

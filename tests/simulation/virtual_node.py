@@ -188,11 +188,9 @@ class VirtualClient:
         self.remains: list[Any] = []
 
     def run(self, work: Any) -> "asyncio.Task[Any]":
-        """Begin a coroutine there."""
         return self.loop.create_task(work)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.remains += [self.loop, *asyncio.all_tasks(self.loop)]  # type: ignore[arg-type]
         self.loop.kill()
         self._sockets.process_died(self.loop, power=False)

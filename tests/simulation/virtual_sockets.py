@@ -21,8 +21,6 @@ SYN_RETRY_S = 0.5
 
 
 class Listener:
-    """A server's open port."""
-
     def __init__(self, sockets: "Sockets", loop: ProcessLoop, factory: Any, port: int) -> None:
         self.loop, self.factory, self._sockets, self._port = loop, factory, sockets, port
 
@@ -155,7 +153,6 @@ class Endpoint(asyncio.Transport):
             self.peer.loop.call_at(arrival, self.peer.arrive, None)
 
     def arrive(self, data: bytes | None) -> None:
-        """Bytes are here."""
         if not self._is_lost:
             self._inbox.append(data)
             self._read()
@@ -221,8 +218,6 @@ class Endpoint(asyncio.Transport):
 
 
 class Sockets:
-    """All ports and connections."""
-
     def __init__(self, timeline: Timeline, wires: Wires) -> None:
         self.timeline, self.wires = timeline, wires
         self.listeners: dict[int, Listener] = {}
@@ -238,7 +233,6 @@ class Sockets:
     async def connect(
         self, loop: ProcessLoop, factory: Callable[[], Any], host: str, port: int
     ) -> tuple[Endpoint, Any]:
-        """See loop.create_connection."""
         while True:
             await asyncio.sleep(self.wires.delay(loop.number, port))
             far = self.wires.number_of(port)

@@ -128,7 +128,6 @@ class Job:
             self.step()
 
     def stop(self) -> None:
-        """Its process is dead."""
         self._is_stopped = True
         if self is not _killer:  # else it raises Stopped when the kill is done
             self.finish()

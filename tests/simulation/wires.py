@@ -53,7 +53,6 @@ class Wires:
         return (source, target) not in self._cuts and (source, target) not in self._slow
 
     def cut(self, links: Iterable[tuple[int, int]]) -> None:
-        """Cut these directions."""
         for link in links:
             self._cuts[link] = self._cuts.get(link, 0) + 1
 
@@ -96,7 +95,6 @@ class Wires:
         return self._timeline.random.uniform(now, until)
 
     def heal(self) -> None:
-        """End all of it."""
         self._cuts.clear()
         self._slow.clear()
         self._kept.clear()

@@ -65,7 +65,6 @@ class Workload:
         self.is_over = False
 
     async def prepare(self) -> None:
-        """Make the topics."""
         topics = {**self.settings.topics, PROBE_TOPIC: self.cluster.shape.nodes}
         rng = random.Random(f"topics of {self.cluster.seed}")
         segment_bytes = rng.choice(["1000", "4000", "12000"])
@@ -84,7 +83,6 @@ class Workload:
             await make_topic(admin, self.settings.replication_factor)
 
     def start(self) -> None:
-        """Begin."""
         for name in ("c1", "c2"):
             self.begin(name)
 

@@ -37,7 +37,6 @@ class Connection:
         return memoryview(self._take(size))[response_header_bytes(api_key, version) :]
 
     def ask(self, api_key: int, version: int, values: Any) -> Any:
-        """The decoded answer."""
         if api_key == PRODUCE:
             body = b"".join(produce.encode_request(values, version))
         elif api_key == FETCH:

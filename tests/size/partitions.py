@@ -32,7 +32,6 @@ def delete(stage: Stage) -> None:
 
 
 def _count(stage: Stage, pattern: str) -> int:
-    """Directories of all nodes."""
     nodes = [stage.cluster.node(i).directory for i in stage.cluster.node_ids]
     return sum(1 for node in nodes for _ in node.glob(pattern))
 

@@ -75,7 +75,6 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         return self.entries[-1].last_offset + 1 if self.entries else 0
 
     def open_transactions(self) -> dict[int, int]:
-        """First offsets by producer."""
         first: dict[int, int] = {}
         for entry in self.entries:
             if entry.producer == PLAIN:

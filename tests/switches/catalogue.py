@@ -14,8 +14,6 @@ RAFT_ALONE = "raft"  # its own simulation, without brokers
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One bug."""
-
     name: str
     breaks: str
     install: Install

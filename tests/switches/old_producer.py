@@ -67,7 +67,6 @@ class OldProducer:
         assert await self.add(*partitions, channel=channel) == 0
 
     async def add(self, *partitions: int, channel: str = "") -> int:
-        """AddPartitionsToTxn; the error code."""
         fields = {
             "v3_and_below_transactional_id": self.name,
             "v3_and_below_producer_id": self.identity[0],

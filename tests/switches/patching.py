@@ -25,7 +25,6 @@ def replaced(owner: Any, name: str, broken: Any) -> Iterator[None]:
 
 @contextmanager
 def together(*contexts: AbstractContextManager[Any]) -> Iterator[None]:
-    """All of them."""
     with ExitStack() as stack:
         for context in contexts:
             stack.enter_context(context)

@@ -52,5 +52,4 @@ class Reader:
         raise AssertionError(f"only {len(self.values)} of {count} records came")
 
     async def close(self) -> None:
-        """End it."""
         await self._consumer.close()

@@ -134,6 +134,5 @@ def write(results: Iterable[Result]) -> None:
 
 
 def read() -> list[Result]:
-    """Those that were kept."""
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     return [Result(**each) for each in kept["results"]]

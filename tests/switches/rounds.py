@@ -15,7 +15,6 @@ ROUND = "ONCELOG_ROUND"  # the number of a build, where it has one; else the day
 
 
 def round_number() -> int:
-    """Of this build."""
     given = os.environ.get(ROUND)
     return int(given) if given else datetime.datetime.now(datetime.UTC).date().toordinal()
 

@@ -57,8 +57,6 @@ class Held(Protocol):
 
 
 class Stage:
-    """One play."""
-
     def __init__(self, cluster: ClusterOnStage, recorder: Recorder) -> None:
         self.cluster, self.recorder = cluster, recorder
         self.settings = LoadSettings(patience_ms=15_000, transaction_timeout_ms=60_000)
@@ -89,7 +87,6 @@ class Stage:
         raise AssertionError(f"{topic}/{partition} has no leader")
 
     async def log_end(self, topic: str, partition: int = 0) -> int:
-        """The high watermark."""
         return (await self.admin.list_offsets({(topic, partition): LATEST}))[topic, partition]
 
     async def connection(self, node_id: int, channel: str = "") -> Connection:
@@ -155,7 +152,6 @@ class Stage:
             await asyncio.sleep(0.05)
 
     async def close(self) -> None:
-        """End the connections."""
         for connection in self._connections.values():
             connection.close()
         await self.admin.close()

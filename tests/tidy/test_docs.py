@@ -101,7 +101,6 @@ def served() -> list[Api]:
 
 
 def protocol_page() -> str:
-    """docs/protocol.md."""
     rows = []
     for api in served():
         least = api.min_version
@@ -134,7 +133,6 @@ Others are fixed, far beyond what a client needs that means well.
 
 
 def configuration_page() -> str:
-    """docs/configuration.md."""
     own = [key for key in BROKER_KEYS.values() if key.topic_config is None and not key.not_served]
     refused = [key for key in BROKER_KEYS.values() if key.not_served]
     broker_rows = [
@@ -208,7 +206,6 @@ def names(states: Iterable[ProducerState]) -> str:
 
 
 def client_table(rows: Iterable[Setting]) -> str:
-    """Settings of one client."""
     shown = [
         (
             " or ".join(f"`{name}`" for name in (r.name, *r.aliases)),

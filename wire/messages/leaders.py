@@ -13,7 +13,6 @@ _leader = struct.Struct(">iib")
 
 
 def encode_leader(leader: tuple[int, int]) -> bytes:
-    """LeaderIdAndEpoch."""
     return _leader.pack(*leader, 0)
 
 

@@ -44,7 +44,6 @@ class SlicedChunks(list[bytes]):
         return True
 
     def joined(self) -> bytes:
-        """The whole message."""
         return b"".join((*self._pieces, *self))
 
 

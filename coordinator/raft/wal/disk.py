@@ -33,9 +33,7 @@ class Disk(Protocol):
         """The path to print in an error."""
         ...
 
-    def read_segment(self, number: int) -> bytes:
-        """The whole segment."""
-        ...
+    def read_segment(self, number: int) -> bytes: ...
 
     def ensure_segment(self, number: int, size_bytes: int) -> None:
         """Make a durable zero-filled segment unless there is one."""
@@ -49,9 +47,7 @@ class Disk(Protocol):
         """Make the bytes of a segment durable."""
         ...
 
-    def delete_segment(self, number: int) -> None:
-        """Remove a segment."""
-        ...
+    def delete_segment(self, number: int) -> None: ...
 
     def read_snapshot(self, group_id: int) -> bytes | None:
         """The published snapshot file, whole."""
@@ -69,9 +65,7 @@ class Disk(Protocol):
         """Put the prepared snapshot in the place of the old one, atomically and durably."""
         ...
 
-    def close(self) -> None:
-        """Release files and lock."""
-        ...
+    def close(self) -> None: ...
 
 
 class DirectoryDisk:
@@ -91,7 +85,6 @@ class DirectoryDisk:
         self._lock_file = -1
 
     def open(self) -> None:
-        """See Disk."""
         self._directory.mkdir(parents=True, exist_ok=True)
         lock_file = os.open(self._directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -104,19 +97,15 @@ class DirectoryDisk:
             leftover.unlink()
 
     def segments(self) -> list[int]:
-        """See Disk."""
         return sorted(int(path.stem) for path in self._directory.glob("*.wal"))
 
     def segment_name(self, number: int) -> str:
-        """See Disk."""
         return str(self._segment_path(number))
 
     def read_segment(self, number: int) -> bytes:
-        """See Disk."""
         return self._segment_path(number).read_bytes()
 
     def ensure_segment(self, number: int, size_bytes: int) -> None:
-        """See Disk."""
         with self._lock:
             path = self._segment_path(number)
             if path.exists():
@@ -133,7 +122,6 @@ class DirectoryDisk:
             self._fault_point("raft.segment.after-rename")
 
     def write(self, number: int, position: int, data: bytes) -> None:
-        """See Disk."""
         file = self._file(number)
         self._fault_point("raft.journal.before-write")
         written = 0
@@ -142,31 +130,26 @@ class DirectoryDisk:
         self._fault_point("raft.journal.after-write")
 
     def sync(self, number: int) -> None:
-        """See Disk."""
         self._fault_point("raft.journal.before-sync")
         os.fdatasync(self._file(number))
         self._fault_point("raft.journal.after-sync")
 
     def delete_segment(self, number: int) -> None:
-        """See Disk."""
         file = self._files.pop(number, None)
         if file is not None:
             os.close(file)
         self._segment_path(number).unlink(missing_ok=True)
 
     def read_snapshot(self, group_id: int) -> bytes | None:
-        """See Disk."""
         try:
             return self._snapshot_path(group_id).read_bytes()
         except FileNotFoundError:
             return None
 
     def snapshot_name(self, group_id: int) -> str:
-        """See Disk."""
         return str(self._snapshot_path(group_id))
 
     def prepare_snapshot(self, group_id: int, data: bytes) -> None:
-        """See Disk."""
         self._fault_point("raft.snapshot.before-write")
         with open(self._snapshot_path(group_id).with_suffix(".tmp"), "wb") as file:
             file.write(data)
@@ -175,7 +158,6 @@ class DirectoryDisk:
         self._fault_point("raft.snapshot.after-write")
 
     def publish_snapshot(self, group_id: int) -> None:
-        """See Disk."""
         path = self._snapshot_path(group_id)
         self._fault_point("raft.snapshot.before-rename")
         path.with_suffix(".tmp").rename(path)
@@ -183,7 +165,6 @@ class DirectoryDisk:
         self._fault_point("raft.snapshot.after-rename")
 
     def close(self) -> None:
-        """See Disk."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()

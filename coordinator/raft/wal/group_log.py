@@ -96,7 +96,6 @@ class GroupLog(LibraryJournal):
     # What PySyncObj calls, under its names. `entryFrom` and `[...]` count from the base tuple.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        """Append an entry."""
         assert idx == self.last_index + 1, "a gap in the log"
         self._entries.append((command, idx, term))
         self.size_bytes += len(command)
@@ -111,13 +110,11 @@ class GroupLog(LibraryJournal):
         self.durable_index = min(self.durable_index, index - 1)
 
     def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:
-        """Remember term and vote."""
         self._term = term
         self._voted_for = -1 if votedForNodeId is None else votedForNodeId
         self._journal.append_term(self.group_id, term, self._voted_for)
 
     def getCurrentTerm(self) -> int:
-        """The term."""
         return self._term
 
     def getVotedForNodeId(self) -> int | None:
@@ -128,7 +125,6 @@ class GroupLog(LibraryJournal):
         """Nothing: the commit index is learnt again from the leader after a restart."""
 
     def getRaftCommitIndex(self) -> int:
-        """What is certainly committed."""
         return self.base_index
 
     def __getitem__(self, item):

@@ -77,7 +77,6 @@ class Journal:
 
     @property
     def segment_count(self) -> int:
-        """Segments in use."""
         return len(self._segments)
 
     def append_entry(self, group_id: int, index: int, term: int, command: bytes) -> None:

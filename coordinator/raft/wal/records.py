@@ -43,8 +43,6 @@ class RecordKind(IntEnum):
 
 
 class Record(NamedTuple):
-    """One decoded record."""
-
     kind: int
     group_id: int
     first: int
@@ -67,8 +65,6 @@ NO_STATE = GroupState(0, -1, 0, 0, 0, False)
 
 
 class Frame(NamedTuple):
-    """One intact frame."""
-
     number: int
     records: bytes
     next_position: int

@@ -92,7 +92,6 @@ class _Client:
             await self._producer.initialize()
 
     async def work(self) -> None:
-        """One operation."""
         if not self._has_assignment or self._dice.random() < self._settings.reassign_share:
             await self._assign()
         self._polled = {}

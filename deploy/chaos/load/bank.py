@@ -38,8 +38,6 @@ async def bank(
 
 
 class _Teller:
-    """One incarnation."""
-
     def __init__(
         self,
         source: Source,
@@ -72,7 +70,6 @@ class _Teller:
         await self._producer.initialize()
 
     async def work(self) -> None:
-        """One transfer."""
         if not self._has_assignment:
             accounts = [(BANK, p) for p in range(self._settings.bank_partitions)]
             await self._consumer.assign_near_end(accounts, self._dice)

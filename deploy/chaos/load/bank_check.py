@@ -12,8 +12,6 @@ EXAMPLES_MAX = 5
 
 @dataclass(slots=True)
 class BankCheck:
-    """The sums so far."""
-
     sides: int = 0
     total: int = 0
     _open: dict[int, int] = field(default_factory=dict[int, int])

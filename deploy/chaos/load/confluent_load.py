@@ -152,7 +152,6 @@ class _Client:
         self._assign()
 
     def work(self) -> None:
-        """One operation."""
         if self._dice.random() < self._settings.reassign_share:
             self._assign()
         self._begun_at.clear()

@@ -15,8 +15,6 @@ AFTER_PROBLEM_MS = 100
 
 
 class Client(Protocol):
-    """One incarnation."""
-
     @property
     def is_over(self) -> bool:
         """Whether it may be broken: a new one has to take its place."""
@@ -40,7 +38,6 @@ class Tally:
     clients: int = 0
 
     def met(self, problem: KafkaError) -> None:
-        """A call failed."""
         self.errors[type(problem).__name__] += 1
 
 

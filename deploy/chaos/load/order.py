@@ -23,11 +23,9 @@ class WorkerOrder:
     parent: int = 0  # who starts it, and may be gone before it can ask
 
     def to_json(self) -> str:
-        """For the command line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "WorkerOrder":
-        """As it was given."""
         values = json.loads(text)
         return cls(**{**values, "workloads": tuple(values["workloads"])})

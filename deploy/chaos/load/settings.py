@@ -41,7 +41,6 @@ class LoadSettings:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Partitions by topic."""
         return {
             APPEND: self.append_partitions,
             OUTPUTS: self.output_partitions,
@@ -49,5 +48,4 @@ class LoadSettings:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return asdict(self)

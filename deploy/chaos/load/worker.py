@@ -54,7 +54,6 @@ async def _work(order: WorkerOrder, recorder: Recorder) -> Tally:
 
 
 def main() -> int:
-    """Work until SIGTERM."""
     order = WorkerOrder.from_json(sys.argv[1])
     recorder = Recorder.open(Path(order.run))
     if order.library == "confluent":

@@ -115,7 +115,6 @@ def begins(*keys: Array) -> Array:
 
 
 def distinct_pairs(first: Array, second: Array) -> tuple[Array, Array]:
-    """The distinct pairs, ascending."""
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     is_new = begins(first, second)

@@ -73,7 +73,6 @@ class Evidence:
         return found | self.faults(time_ns, time_ns)
 
     def read_ns(self, reads: Reads) -> Array:
-        """When each reading returned."""
         column = "scanned_ns" if reads.table == "scan" else "returned_ns"
         times = self.history.column(reads.table, column)
         return times if len(times) == len(reads.rows) else times[reads.rows]
@@ -122,11 +121,9 @@ class Evidence:
         return self.partition(partition), int(self.view.places.number_of(at)[0])
 
     def partition(self, number: int) -> str:
-        """A partition's name."""
         return self.history.name(number) or "an unknown partition"
 
 
 def tables_of(*names: str) -> tuple[str, ...]:
-    """Names of tables, checked."""
     assert all(name in TABLES for name in names), names
     return names

@@ -35,7 +35,6 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """The anomaly's name."""
         return self.anomaly.name
 
     @property

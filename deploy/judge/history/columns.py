@@ -20,8 +20,6 @@ from .schema import NONE, TABLES, Column
 
 
 class Source(Protocol):
-    """One recorder's rows."""
-
     names: list[str]
 
     def column(self, table: str, column: Column) -> Array:
@@ -44,12 +42,10 @@ class History:
 
     @classmethod
     def of(cls, *recorders: Recorder, settings: dict[str, Any] | None = None) -> "History":
-        """Of recorders in memory."""
         return cls([MemorySource(recorder) for recorder in recorders], settings)
 
     @classmethod
     def open(cls, run: Path) -> "History":
-        """Of a run's directory."""
         from .files import FolderSource
 
         about = run / "run.json"
@@ -116,7 +112,6 @@ class MemorySource:
         self._recorder = recorder
 
     def column(self, table: str, column: Column) -> Array:
-        """See Source."""
         rows = np.frombuffer(self._recorder.content(table), np.dtype(TABLES[table].dtype))
         return np.ascontiguousarray(rows[column.name])
 

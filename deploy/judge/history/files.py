@@ -26,8 +26,6 @@ _STRINGS = pa.dictionary(pa.int32(), pa.string())
 
 
 class FolderSource:
-    """One recorder's folder."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.names = read_names(folder)
@@ -35,7 +33,6 @@ class FolderSource:
         self._valid: dict[str, Array | None] = {}  # table -> numbers of whole rows; None: all
 
     def column(self, table: str, column: Column) -> Array:
-        """See columns.Source."""
         sealed = self.folder / f"{table}.parquet"
         if sealed.exists():
             return self._sealed_column(sealed, column)

@@ -129,7 +129,6 @@ class Recorder:
         )
 
     def initialize_invoked(self, process: int, transactional_id: str) -> Handle:
-        """init_transactions is called now."""
         row = (process, transactional_id, NONE, NONE, self._clock_ns(), NONE, Outcome.INFO, None)
         return self.add("initializations", *row)
 
@@ -142,7 +141,6 @@ class Recorder:
         epoch: int = NONE,
         error: str | None = None,
     ) -> None:
-        """It returned."""
         self._rows["initializations"].change(
             handle,
             producer_id=producer_id,
@@ -233,7 +231,6 @@ class Recorder:
         return self.add("faults", kind, target, self._clock_ns(), NONE, seed)
 
     def fault_ended(self, handle: Handle) -> None:
-        """It is healed."""
         self._rows["faults"].change(handle, ended_ns=self._clock_ns())
 
     def add(self, table: str, *values: int | str | None) -> Handle:

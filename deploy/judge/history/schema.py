@@ -99,7 +99,6 @@ class Table:
 
     @property
     def dtype(self) -> list[tuple[str, str]]:
-        """The row for numpy."""
         return [(c.name, c.dtype) for c in self.columns] + [("is_set", "u1")]
 
 

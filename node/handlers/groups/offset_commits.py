@@ -161,7 +161,6 @@ class _Commit:
         return self.answer()
 
     def answer(self) -> Values:
-        """What is known now."""
         return {"topics": self.topics}
 
 

@@ -28,8 +28,6 @@ PATIENCE_MS = 1000  # how long a question waits for the topic that it creates
 
 
 class AutoCreation:
-    """One for each broker."""
-
     def __init__(self, log: logging.Logger) -> None:
         self._log = LimitedLog(log)
         self._under_way: dict[str, asyncio.Task[None]] = {}

@@ -20,8 +20,6 @@ from .transactional_producer import Producer, check_one_producer, producer_of
 
 
 class LargeProduce:
-    """One such request."""
-
     def __init__(self, work: SlicedWork, body: memoryview, version: int) -> None:
         self.version = version
         self.pending = PendingAnswer(self._abandon)

@@ -35,7 +35,6 @@ class Refusal(NamedTuple):
 
     @classmethod
     def of(cls, error: KafkaError) -> "Refusal":
-        """What it says."""
         return cls(error.number, str(error), error.record_errors)
 
 

@@ -78,8 +78,6 @@ _NOBODY: _Asked = MappingProxyType({})
 
 
 class _Waiting:
-    """One request in line."""
-
     __slots__ = (
         "encode", "is_abandoned", "is_part", "pending",
         "producer", "request", "verdicts", "version",

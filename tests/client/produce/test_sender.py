@@ -47,7 +47,6 @@ class Leader:
     max_bytes: int = 1 << 20
 
     def append(self, encoded: bytes) -> tuple[int, int]:
-        """(error code, base offset)."""
         header = decode_header(encoded)
         if len(encoded) > self.max_bytes:
             return E.MESSAGE_TOO_LARGE, -1

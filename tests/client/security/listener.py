@@ -32,7 +32,6 @@ class TlsFront:
         self._thread.start()
 
     def close(self) -> None:
-        """No more of it."""
         self._listening.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listening.close()
@@ -91,7 +90,6 @@ class Listener:
 
     @asynccontextmanager
     async def running(self, context: ssl.SSLContext | None = None) -> AsyncIterator["Listener"]:
-        """It listens."""
         server = await asyncio.start_server(self._serve, self.host, 0)
         self.port = server.sockets[0].getsockname()[1]
         front = None if context is None else TlsFront(context, self.port)

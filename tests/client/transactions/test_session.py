@@ -75,8 +75,6 @@ class Coordinator:
 
 
 class Sending:
-    """Stands for the sender."""
-
     def __init__(self) -> None:
         self.on_their_way = False
         self.at_flush = lambda: None

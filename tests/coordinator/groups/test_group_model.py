@@ -30,8 +30,6 @@ VERSIONS = st.sampled_from([3, 8, 9])
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """One group."""
-
     def __init__(self) -> None:
         super().__init__()
         self.groups = Groups(holds_stores=True, initial_rebalance_delay_ms=500, max_size=4)

@@ -33,7 +33,6 @@ class Log:
         self.end = header.next_offset
 
     def write(self, *pairs: tuple[bytes | None, bytes | None], producer: int | None = None) -> int:
-        """Returns the first offset."""
         base = self.end
         records = [Record(base + i, 0, *pair) for i, pair in enumerate(pairs)]
         batch = (
@@ -241,7 +240,6 @@ def test_an_empty_batch_and_a_broken_marker_end_nothing(log: Log) -> None:
 
 
 def expired(log: Log, now_ms: int, base_ms: int | None = None, **more: Any) -> list[int]:
-    """The partitions."""
     found = log.table.expired(
         "g", base_ms=base_ms, now_ms=now_ms, retention_ms=10 * MINUTE_MS, **more
     )

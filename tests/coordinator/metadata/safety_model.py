@@ -31,8 +31,6 @@ from .model_cluster import PARTITIONS, TOPIC, ModelCluster, Node, Rules, Violati
 
 
 class SafetyModel(ModelCluster):
-    """One run."""
-
     def __init__(self, seed: int, *, nodes: int = 4, rules: Rules | None = None) -> None:
         super().__init__(seed, nodes=nodes, rules=rules)
         self.progress = [

@@ -34,8 +34,6 @@ class Verdict(NamedTuple):
 
 
 class KillCluster:
-    """Starts, kills and judges."""
-
     def __init__(self, directory: Path, seed: int, **options: Any) -> None:
         self.directory, self.random = directory, random.Random(seed)
         self.options = {"outstanding": 12, "settings": SMALL, "ballast": 300_000} | options

@@ -19,8 +19,7 @@ logging.getLogger("pysyncobj").setLevel(logging.CRITICAL + 1)
 
 
 class _NoPoller:
-    def poll(self, timeout: float) -> None:
-        """There are no sockets."""
+    def poll(self, timeout: float) -> None: ...
 
 
 class _Transport(Transport):

@@ -153,7 +153,6 @@ def test_stock_loses_entries_when_killed_in_a_compaction(tmp_path: Path) -> None
 
 
 def our_journal(directory: Path) -> tuple[DirectoryDisk, RecoveredJournal, Journal]:
-    """Open and recover."""
     disk = DirectoryDisk(directory)
     disk.open()
     try:
@@ -167,7 +166,6 @@ def our_journal(directory: Path) -> tuple[DirectoryDisk, RecoveredJournal, Journ
 
 
 def commit(journal: Journal) -> None:
-    """One group commit."""
     batch = journal.take()
     assert batch is not None
     journal.write(batch)

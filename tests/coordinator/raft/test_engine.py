@@ -20,8 +20,6 @@ from oncelog.replication.sliced_work import Steps
 
 
 class Items:
-    """A list."""
-
     def __init__(self) -> None:
         self.items: list[bytes] = []
 
@@ -164,8 +162,6 @@ def test_a_cancelled_submitter_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_stopping_tells_those_who_wait(tmp_path: Path) -> None:
-    """Their outcome is unknown."""
-
     async def scenario() -> None:
         trio = Trio(tmp_path)
         for node_id in trio.voters:

@@ -31,7 +31,6 @@ class ToyNode:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def drop(self) -> None:
-        """Reset what is connected."""
         for connection in self._connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

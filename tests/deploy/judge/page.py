@@ -60,7 +60,6 @@ MEANINGS = {
 
 
 def page() -> str:
-    """The text of docs/judge.md."""
     schema = "\n".join(_table_section(name) for name in TABLES)
     meanings = table(("column", "meaning"), [(f"`{k}`", v) for k, v in MEANINGS.items()])
     return f"""# The judge

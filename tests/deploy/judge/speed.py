@@ -65,7 +65,6 @@ def make(run: Path, sends: int) -> None:
 
 
 def main(sends: int, folder: str | None) -> None:
-    """Make, seal, judge, tell."""
     from oncelog.deploy.judge.history.files import seal
 
     run = Path(tempfile.mkdtemp(dir=folder))

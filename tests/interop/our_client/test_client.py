@@ -316,7 +316,6 @@ def test_offsets_of_a_member_that_the_group_has_dropped_are_refused(bootstrap, v
 
 
 async def joined(consumer: Consumer) -> list[ConsumerRecord]:
-    """What came meanwhile."""
     rows: list[ConsumerRecord] = []
     async with asyncio.timeout(PATIENCE_S):
         while not consumer.assignment:

@@ -185,7 +185,6 @@ def _numbers(ranges: str) -> list[int]:
 
 
 def read(path: Path = FIXTURE) -> dict[Case, str]:
-    """The recorded answers."""
     states = {state.name: state for state in STATES}
     requests = {request.name: request for request in REQUESTS}
     asked = set(cases())

@@ -46,7 +46,6 @@ class SecuredKafka(KafkaPeer):
         )
 
     def more_listeners(self) -> dict[str, int]:
-        """One for each protocol."""
         return self.ports
 
     def address(self, protocol: str) -> str:

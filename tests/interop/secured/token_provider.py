@@ -29,11 +29,9 @@ class TokenProvider(ThreadingHTTPServer):
         self._thread.start()
 
     def url(self, path: str) -> str:
-        """Where it answers."""
         return f"http://127.0.0.1:{self.server_port}/{path}"
 
     def token(self, subject: str, *, life_s: float = 3600, audience: str = "kafka") -> str:
-        """A signed JWT."""
         self.issued += 1
         now = int(time.time())
         claims = {"sub": subject, "iat": now, "exp": int(now + life_s), "aud": audience,
@@ -46,14 +44,12 @@ class TokenProvider(ThreadingHTTPServer):
         return f"{signed}.{_part(signature)}"
 
     def jwks(self) -> dict[str, Any]:
-        """Its public key."""
         numbers = self._key.public_key().public_numbers()
         n, e = (_part(v.to_bytes((v.bit_length() + 7) // 8, "big")) for v in (numbers.n, numbers.e))
         key = {"kty": "RSA", "kid": "one", "alg": "RS256", "use": "sig", "n": n, "e": e}
         return {"keys": [key]}
 
     def close(self) -> None:
-        """The end."""
         self.shutdown()
         self._thread.join()
         self.server_close()

@@ -15,7 +15,6 @@ class FakeHolder:
 
 
 def full(*holders: FakeHolder) -> MemoryBudget:
-    """All of these wait."""
     budget = MemoryBudget(1_000)
     budget.hold(2_000)
     for holder in holders:

@@ -237,7 +237,6 @@ class OneNode:
         )
 
     def state(self, name: str = "id") -> str:
-        """The durable state."""
         record = self.shards[self.coordinators.shard_of(name)].get(name)
         return "" if record is None else record.state.kafka_name
 

@@ -34,8 +34,6 @@ RETRIED = sorted(marker_sender.RETRIED_SOON)
 
 
 class Task:
-    """One transaction's markers."""
-
     def __init__(self, node: OneNode, *partitions: tuple[str, int], producer_id: int = 7) -> None:
         self.written: list[tuple[str, int]] = []
         self.is_wanted = True

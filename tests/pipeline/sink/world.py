@@ -53,8 +53,6 @@ class Size:
 
 
 class World:
-    """Everything of one seed."""
-
     def __init__(self, seed: int, parts: Parts, size: Size) -> None:
         self.random, self.parts, self.size = random.Random(seed), parts, size
         self.cluster = ModelCluster()

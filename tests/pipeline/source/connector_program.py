@@ -58,7 +58,6 @@ def main(bootstrap: str, jars: str, folder: str, topic: str, out: str) -> None:
 
 
 def plain(value: Any) -> object:
-    """As JSON has it."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode()
     if isinstance(value, list):

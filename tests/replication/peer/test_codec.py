@@ -19,8 +19,6 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """All that may travel."""
-
     number: int
     flag: bool
     raw: bytes
