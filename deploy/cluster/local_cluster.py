@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from . import admin_socket_client, layout, ports, properties, targets
 from .failure import Failure
@@ -77,7 +77,7 @@ class Cluster:
         cluster._adopt(file)
         return cluster
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> Self:
         self.up()
         return self
 

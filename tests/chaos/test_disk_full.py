@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.faults.faulty_cluster import FaultyCluster
@@ -25,23 +24,25 @@ RECORDS, RECORD_BYTES = 2500, 10_000
 def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
         quiet = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
-        admin = AdminClient(quiet)  # must outlive its answers
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
+        cluster.ask(lambda admin: admin.create_topic(TOPIC, partitions=1, replication_factor=3))
         cluster.wait_for_isr(TOPIC, 3)
         leader = cluster.leader(TOPIC, 0)
         process = cluster.node(leader).find()
         assert process is not None
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
 
-        failed: list[str] = []
+        failed: list[KafkaError] = []
+
+        def note_failure(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
         producer = Producer({**quiet, "enable.idempotence": True, "batch.size": 200_000})
         for number in range(RECORDS):
             value = f"{number}:".encode().ljust(RECORD_BYTES, b"x")
             while True:
                 try:
-                    producer.produce(
-                        TOPIC, value, on_delivery=lambda e, _: e and failed.append(str(e))
-                    )
+                    producer.produce(TOPIC, value, on_delivery=note_failure)
                     break
                 except BufferError:
                     producer.poll(0.05)
@@ -58,7 +59,7 @@ def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
         while len(seen) < RECORDS and time.monotonic() < deadline:
             for message in consumer.consume(500, 0.5):
                 assert message.error() is None
-                seen.append(int(message.value().partition(b":")[0]))
+                seen.append(int((message.value() or b"").partition(b":")[0]))
         consumer.close()
         assert seen == list(range(RECORDS))
 
@@ -70,8 +71,7 @@ def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
 def test_a_follower_that_has_room_again_is_in_sync_without_a_restart(tmp_path: Path) -> None:
     with FaultyCluster(nodes=3, data=tmp_path / "cluster") as cluster:
         quiet = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
-        admin = AdminClient(quiet)  # must outlive its answers
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
+        cluster.ask(lambda admin: admin.create_topic(TOPIC, partitions=1, replication_factor=3))
         cluster.wait_for_isr(TOPIC, 3)
         leader = cluster.leader(TOPIC, 0)
         follower = next(node for node in cluster.node_ids if node != leader)
@@ -80,10 +80,15 @@ def test_a_follower_that_has_room_again_is_in_sync_without_a_restart(tmp_path: P
         cluster.ask_faults(
             follower, {"op": "disk", "point": "log.append.before-write", "errno": errno.ENOSPC}
         )
-        failed: list[str] = []
+        failed: list[KafkaError] = []
+
+        def note_failure(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
         producer = Producer({**quiet, "acks": "all"})
         for number in range(100):
-            producer.produce(TOPIC, str(number), on_delivery=lambda e, _: e and failed.append(e))
+            producer.produce(TOPIC, str(number), on_delivery=note_failure)
         assert producer.flush(60) == 0
         assert not failed
         cluster.wait_for_isr(TOPIC, 2)

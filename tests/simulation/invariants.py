@@ -235,6 +235,7 @@ class Invariants:
                 if leader is None or leader.leader_epoch < self._epochs.get(hosted.key, 0):
                     continue
                 # What the controller decided of a partition may have its turn a few slices later.
+                assert node.broker is not None
                 known = node.broker.state.partition(hosted.topic, hosted.index)
                 for member in leader.isr.intersection(known.isr if known is not None else ()):
                     self._member(hosted, nodes.get(member))

@@ -77,7 +77,7 @@ class Machine:
         return len(self.commands)
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        return self._steps(msgpack.packb([self.last_index, self.commands]))
+        return self._steps(bytes(msgpack.packb([self.last_index, self.commands]) or b""))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
         yield from self._steps(b"")

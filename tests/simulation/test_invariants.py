@@ -5,7 +5,7 @@ import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,6 +21,7 @@ from .fault_schedule import DEAF
 from .invariants import ENTRIES_MAX, Invariants
 from .outcome import Fault, Shape
 from .run import run_seed
+from .virtual_node import VirtualNode
 
 TOPIC_ID = bytes(range(16))
 
@@ -130,7 +131,7 @@ def test_a_log_that_a_read_has_failed_for_want_of_something_is_a_finding(
             patched.setattr(disk_guard, "OUT_OF_RESOURCES", frozenset())
         hosted.log.read(0, 100, upper_offset=1)
     assert hosted.log.is_failed
-    invariants._partitions(cluster.nodes[1])
+    invariants._partitions(cast(VirtualNode, cluster.nodes[1]))
     expected = ["failed by a read"] if number == errno.EMFILE else []
     assert [name for name, _ in invariants.found] == expected
 

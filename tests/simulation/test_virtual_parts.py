@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.replication.messages import PeerMessage
-from oncelog.replication.peer.handlers import PeerTimeout, PeerUnavailable
+from oncelog.replication.peer.handlers import Buffer, PeerTimeout, PeerUnavailable, Reply
 
 from .fault_schedule import KINDS, ONLY_DURABLE, ImpossibleFault, draw, require_possible
 from .outcome import NAMED, Fault, Outcome, Shape
@@ -222,11 +222,15 @@ class Links:
         return self.loops[1].create_task(asking)
 
 
+def answer(peer: int, header: bytes, frames: list[Buffer], reply: Reply) -> None:
+    reply(b"!", [])
+
+
 def test_links_carry_in_order_and_know_a_death_at_once() -> None:
     links = Links()
     got: list[bytes] = []
     links.nodes[2].on_message(PeerMessage.HEARTBEAT, lambda peer, payload: got.append(payload))
-    links.nodes[2].on_request(PeerMessage.PING, lambda p, h, f, reply: reply(b"!", ()))
+    links.nodes[2].on_request(PeerMessage.PING, answer)
     for n in range(50):
         assert links.nodes[1].send(2, PeerMessage.HEARTBEAT, bytes([n]))
     asked = links.ask()
@@ -243,7 +247,7 @@ def test_links_carry_in_order_and_know_a_death_at_once() -> None:
 
 def test_a_cut_link_is_silent_and_a_reset_alone_moves_nobody() -> None:
     links = Links()
-    links.nodes[2].on_request(PeerMessage.PING, lambda p, h, f, reply: reply(b"!", ()))
+    links.nodes[2].on_request(PeerMessage.PING, answer)
     links.wires.cut([(2, 1)])
     asked = links.ask()
     links.timeline.run(3)

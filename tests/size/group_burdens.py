@@ -78,7 +78,8 @@ class Offsets(Burden):
         return f"{len(some)} groups find and move {PARTITIONS:,} offsets each"
 
     def _commit_all(self, connection: Connection, group: str) -> None:
-        _commit(connection, group, "offsets", dict.fromkeys(range(PARTITIONS), self.known[group]))
+        offset = self.known[group]
+        _commit(connection, group, "offsets", {index: offset for index in range(PARTITIONS)})
 
     def _check(self, connection: Connection, group: str) -> None:
         found = _committed(connection, group, "offsets", range(PARTITIONS))

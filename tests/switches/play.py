@@ -10,10 +10,9 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from oncelog.coordinator.raft.outcomes import CorruptJournal
 from oncelog.deploy.cluster.local_cluster import Cluster
@@ -30,10 +29,12 @@ from .catalogue import Switch
 from .chance import RANDOM_APART
 from .real_stage import RealCluster
 from .simulated_stage import SimulatedCluster
-from .stage import ClusterOnStage, Stage
+from .stage import ClusterOnStage, Scenario, Stage
 
-Scenario = Callable[[Stage], Coroutine[Any, Any, None]]
-CLUSTER_SCENARIOS: dict[str, Scenario] = scenarios_logs.SCENARIOS | scenarios_transactions.SCENARIOS
+CLUSTER_SCENARIOS: dict[str, Scenario] = {
+    **scenarios_logs.SCENARIOS,
+    **scenarios_transactions.SCENARIOS,
+}
 RAFT_SCENARIOS: dict[str, Callable[[int], object]] = dict(scenarios_raft.SCENARIOS)
 # Random simulation, with the seeds' own shapes or with one for a class of faults.
 RANDOM_SCENARIOS: dict[str, Shape | None] = {"random": None} | {

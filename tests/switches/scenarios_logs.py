@@ -5,7 +5,7 @@ from oncelog.wire.errors import KafkaError
 
 from .old_producer import OldProducer
 from .reader import Reader
-from .stage import Stage
+from .stage import Scenario, Stage
 
 POWER_CUTS = 4  # one may happen to leave everything
 LONE_ANSWER_MS = 700  # a lone leader must not answer acks=all; this is how long it is waited for
@@ -106,7 +106,7 @@ async def power_cut(stage: Stage) -> None:
         await stage.until_whole([topic])
 
 
-SCENARIOS = {
+SCENARIOS: dict[str, Scenario] = {
     "power-cut": power_cut,
     "lost-answer": lost_answer,
     "lone-leader": lone_leader,

@@ -10,7 +10,7 @@ from oncelog.wire.messages import control
 
 from .old_producer import END, END_VERSION, OldProducer
 from .reader import Reader
-from .stage import Stage
+from .stage import Scenario, Stage
 
 WRITE_MARKERS, MARKERS_VERSION = 27, 1
 TIMEOUT_MS = 1_000
@@ -76,10 +76,11 @@ async def dead_coordinator(stage: Stage) -> None:
     """A coordinator dies when it has decided, and before a marker could be written."""
     topic = await stage.topic("dead-coordinator")
     leader = await stage.leader(topic)
-    for number in range(20):
+    producer = OldProducer(stage, topic, "worker-0")
+    number = 0
+    while await producer.coordinator() == leader:
+        number += 1
         producer = OldProducer(stage, topic, f"worker-{number}")
-        if await producer.coordinator() != leader:
-            break
     await producer.initialize()
     await producer.begin(0)
     assert await producer.send() == 0
@@ -242,7 +243,7 @@ async def _marked(stage: Stage, topic: str, producer: OldProducer) -> int:
     return known.coordinator_epoch
 
 
-SCENARIOS = {
+SCENARIOS: dict[str, Scenario] = {
     "zombie": zombie,
     "late-marker": late_marker,
     "dead-coordinator": dead_coordinator,

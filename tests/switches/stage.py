@@ -6,7 +6,7 @@ stage needs of a cluster.
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -175,3 +175,6 @@ def flip_epochs(folder: Path) -> int:
             file.write_bytes(content)
             flipped += 1
     return flipped
+
+
+Scenario = Callable[[Stage], Coroutine[Any, Any, None]]

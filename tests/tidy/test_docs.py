@@ -7,7 +7,7 @@ from those of the client. After a change of those, write them anew:
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -182,7 +182,7 @@ is 2 by default.
 
 def client_page() -> str:
     """docs/client.md: what stands above the line is written by hand."""
-    sections = [
+    sections: list[tuple[str, Sequence[Setting]]] = [
         (name, [row for row in rows if row not in SECURITY])
         for name, rows in (("Producer", PRODUCER), ("Consumer", CONSUMER), ("Admin", ADMIN))
     ]
