@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from .analysis.findings import Finding
+from .analysis.findings import Finding, merged
 from .analysis.view import View
 from .catalogue import CHECKS
 from .history.columns import History
@@ -63,19 +63,5 @@ def judge(
         started = time.process_time()
         findings += check.run(view)
         timed(check.name, time.process_time() - started)
-    merged = _merged(findings)
     operations = sum(history.count(t) for t in ("sends", "polls", "transactions", "offset_commits"))
-    return Verdict(merged, tuple(judged), tuple(not_judged), operations)
-
-
-def _merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding an anomaly: of several readers' the counts are added."""
-    by_name: dict[str, Finding] = {}
-    for one in findings:
-        known = by_name.get(one.name)
-        by_name[one.name] = (
-            one
-            if known is None
-            else Finding(one.anomaly, known.count + one.count, known.cases + one.cases)
-        )
-    return tuple(by_name.values())
+    return Verdict(merged(findings), tuple(judged), tuple(not_judged), operations)

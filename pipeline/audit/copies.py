@@ -9,9 +9,8 @@ key whose newest record is a tombstone may be gone here and there.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ...wire.log_anomalies import REPLICA_DIVERGENCE
 from .pieces import COMMIT, COPY, DATA, PARTITION, PIECE, WORD, named_rows
-
-DIVERGENCE = "replica-divergence"
 
 
 def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
@@ -47,7 +46,7 @@ def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
         .agg(F.min("first").alias("first"))
     )
     return differing.join(odd, [*PARTITION, "word"], "left").select(
-        F.lit(DIVERGENCE).alias("anomaly"),
+        F.lit(REPLICA_DIVERGENCE.name).alias("anomaly"),
         "replica",
         *PARTITION,
         F.coalesce("first", F.col("word") * WORD).alias("offset"),
@@ -56,7 +55,7 @@ def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
             F.col("seen") < F.col("copies"),
             F.format_string("only %d of %d replicas have these records", "seen", "copies"),
         )
-        .otherwise(F.format_string("replicas %d and %d differ", "replica", "other"))
+        .otherwise(F.format_string(REPLICA_DIVERGENCE.sentence, "replica", "other"))
         .alias("sentence"),
     )
 
@@ -101,7 +100,7 @@ def of_survivors(
         )
         .where("variants > 1 or seen < copies")
         .select(
-            F.lit(DIVERGENCE).alias("anomaly"),
+            F.lit(REPLICA_DIVERGENCE.name).alias("anomaly"),
             "replica",
             *PARTITION,
             "offset",

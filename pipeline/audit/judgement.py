@@ -14,17 +14,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
+from ...wire import log_anomalies
+from ...wire.log_anomalies import LogAnomaly
 from . import copies, readers, rules
 from .pieces import ABORT, COMMIT, COPY, PARTITION, one_copy
 from .pieces import pieces as pieces_of
 
 CHUNK_SIZE = 1 << 20  # offsets that one task looks at in one go
-ANOMALIES = (
-    "offset-disorder", "offset-gap", "leader-epoch-fell", "zombie-append", "sequence-gap",
-    "sequence-repeated", "plain-in-transaction", "marker-missing", "coordinator-epoch-fell",
-    "open-transaction", "mixed-markers", "aborted-visible", "open-visible", "committed-hidden",
-    "phantom-read", "replica-divergence",
-)  # fmt: skip
+ANOMALIES = tuple(
+    each.name for each in vars(log_anomalies).values() if isinstance(each, LogAnomaly)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,20 +12,21 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from ...wire.log_anomalies import (
+    ABORTED_VISIBLE,
+    COMMITTED_HIDDEN,
+    OPEN_VISIBLE,
+    PHANTOM_READ,
+)
 from .pieces import ABORT, COMMIT, DATA, PARTITION, bit_of, offsets_in, word_of
 
 SPANS = "topic string, partition int, start long, end long"
 """Of each partition: the reader was asked for offsets from start (inclusive) to end (exclusive)."""
-PHANTOM = "phantom-read"
 KINDS = (
-    ("aborted-visible", "shown & aborted", "shown it; its transaction was aborted"),
-    ("open-visible", "shown & open", "shown it; nothing has ended its transaction"),
-    ("committed-hidden", "committed & ~shown", "not shown it, and it is committed"),
-    (
-        PHANTOM,
-        "shown & ~(committed | aborted | open)",
-        "shown it; the log has no such record",
-    ),
+    (ABORTED_VISIBLE, "shown & aborted", "shown it; its transaction was aborted"),
+    (OPEN_VISIBLE, "shown & open", "shown it; nothing has ended its transaction"),
+    (COMMITTED_HIDDEN, "committed & ~shown", "not shown it, and it is committed"),
+    (PHANTOM_READ, "shown & ~(committed | aborted | open)", "shown it; the log has no such record"),
 )
 
 
@@ -87,11 +88,11 @@ def of_readers(
             F.array(
                 *[
                     F.struct(
-                        F.lit(name).alias("anomaly"),
+                        F.lit(anomaly.name).alias("anomaly"),
                         F.expr(mask).alias("mask"),
                         F.lit(f"a reader was {text}").alias("sentence"),
                     )
-                    for name, mask, text in KINDS
+                    for anomaly, mask, text in KINDS
                 ]
             )
         ).alias("one"),
@@ -100,7 +101,7 @@ def of_readers(
         "offset", F.explode(offsets_in("mask"))
     )
     may_be_gone = F.col("topic").isin(*compacted) if compacted else F.lit(False)
-    is_judged = ~((F.col("one.anomaly") == PHANTOM) & may_be_gone)
+    is_judged = ~((F.col("one.anomaly") == PHANTOM_READ.name) & may_be_gone)
     return each.where(is_judged & F.expr("offset >= start and offset < end")).select(
         F.col("one.anomaly").alias("anomaly"),
         F.lit(-1).alias("replica"),

@@ -1,6 +1,6 @@
 """What one partition's pieces must be, whoever wrote them: the rules of Kafka's log (KIP-98, 890).
 
-The names of what is found are those of `oncelog check` (docs/judge.md); the rules are written anew
+Names and sentences are those of `oncelog check` (wire/log_anomalies.py); the rules are written anew
 here, on columns instead of row by row, so that the two can be held against each other. More than
 there is found here: `offset-gap`, since nothing but compaction leaves offsets out, and
 `marker-missing`, a producer's newer epoch within its open transaction. A violation is a row:
@@ -10,6 +10,8 @@ anomaly, topic, partition, offset, replica (-1: read from the leader), producer_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from ...wire import log_anomalies as log
+from ...wire.log_anomalies import LogAnomaly
 from .neighbours import with_neighbours
 from .pieces import ABORT, COPY, DATA, SEQUENCES, WORD, first_sequence, last_sequence
 
@@ -87,32 +89,28 @@ def _rules() -> list[Column]:
     is_free = ~is_known & (F.col("log_start") > 0) & ~epoch_began_here
     is_judged = is_data & ~zombie & (F.col("base") >= 0) & ~F.col("is_compacted") & ~is_free
     is_repeated = is_known & (ahead > SEQUENCES // 2)
-    sequence = ("producer %d epoch %d: sequence %d where %d was next",
-                "producer_id", "producer_epoch", first_sequence(), expected)  # fmt: skip
+    sequence = ("producer_id", "producer_epoch", first_sequence(), expected)
     return [
-        _found("zombie-append", zombie, "producer %d: epoch %d stands after epoch %d",
-               "producer_id", "producer_epoch", "epoch_before"),
-        _found("sequence-repeated", is_judged & (ahead != 0) & is_repeated, *sequence),
-        _found("sequence-gap", is_judged & (ahead != 0) & ~is_repeated, *sequence),
-        _found("plain-in-transaction",
-               is_data & ~zombie & within & ~F.col("is_transactional"),
-               "producer %d wrote plainly while its transaction was open", "producer_id"),
-        _found("marker-missing",
+        _found(log.ZOMBIE_APPEND, zombie, "producer_id", "producer_epoch", "epoch_before"),
+        _found(log.SEQUENCE_REPEATED, is_judged & (ahead != 0) & is_repeated, *sequence),
+        _found(log.SEQUENCE_GAP, is_judged & (ahead != 0) & ~is_repeated, *sequence),
+        _found(log.PLAIN_IN_TRANSACTION,
+               is_data & ~zombie & within & ~F.col("is_transactional"), "producer_id"),
+        _found(log.MARKER_MISSING,
                is_data & ~zombie & within & F.col("is_transactional")
                & (F.col("producer_epoch") > F.col("opened_before.producer_epoch")),
-               "producer %d writes in epoch %d, and nothing has ended its transaction of epoch %d",
                "producer_id", "producer_epoch", "opened_before.producer_epoch"),
-        _found("coordinator-epoch-fell",
+        _found(log.COORDINATOR_EPOCH_FELL,
                ~is_data & ~zombie & (F.col("coordinator_epoch") >= 0)
                & F.coalesce(F.col("coordinator_epoch") < F.col("coordinator_before"), F.lit(False)),
-               "producer %d: coordinator epoch %d after %d",
                "producer_id", "coordinator_epoch", "coordinator_before"),
     ]  # fmt: skip
 
 
-def _found(anomaly: str, when: Column, text: str, *values: str | Column) -> Column:
-    said = F.format_string(text, *[F.col(v) if isinstance(v, str) else v for v in values])
-    return F.when(when, F.struct(F.lit(anomaly).alias("anomaly"), said.alias("sentence")))
+def _found(anomaly: LogAnomaly, when: Column, *values: str | Column) -> Column:
+    columns = [F.col(v) if isinstance(v, str) else v for v in values]
+    said = F.format_string(anomaly.sentence, *columns)
+    return F.when(when, F.struct(F.lit(anomaly.name).alias("anomaly"), said.alias("sentence")))
 
 
 def extents(pieces: DataFrame) -> DataFrame:
@@ -148,7 +146,7 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
     odd = logs.where("records > distinct or (not is_compacted and distinct <= end - start)")
     words = _words(pieces).join(F.broadcast(odd.select(*COPY, "is_compacted")), [*COPY])
     doubled = words.where("records > distinct").select(
-        F.lit("offset-disorder").alias("anomaly"),
+        F.lit(log.OFFSET_DISORDER.name).alias("anomaly"),
         *COPY,
         F.col("start").alias("offset"),
         F.lit(-1).cast("long").alias("producer_id"),
@@ -166,7 +164,7 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
     between = F.col("start") - F.coalesce(F.col("end_before"), F.col("start") - 1) - 1
     inside = F.col("end") - F.col("start") + 1 - F.col("distinct")
     missing = placed.where((between > 0) | (inside > 0)).select(
-        F.lit("offset-gap").alias("anomaly"),
+        F.lit(log.OFFSET_GAP.name).alias("anomaly"),
         *COPY,
         F.when(between > 0, F.col("end_before") + 1).otherwise(F.col("start")).alias("offset"),
         F.lit(-1).cast("long").alias("producer_id"),
@@ -188,12 +186,12 @@ def of_leader_epochs(pieces: DataFrame) -> DataFrame:
         "newer", smallest.over(newer.rowsBetween(Window.unboundedPreceding, -1))
     )
     return met.where(-F.col("newer.falling") < F.col("end")).select(
-        F.lit("leader-epoch-fell").alias("anomaly"),
+        F.lit(log.LEADER_EPOCH_FELL.name).alias("anomaly"),
         *COPY,
         F.col("end").alias("offset"),
         F.lit(-1).cast("long").alias("producer_id"),
         F.format_string(
-            "leader epoch %d stands after %d, which begins at %d",
+            f"{log.LEADER_EPOCH_FELL.sentence}, which begins at %d",
             "leader_epoch", "newer.leader_epoch", -F.col("newer.falling"),
         ).alias("sentence"),
     )  # fmt: skip
@@ -231,7 +229,7 @@ def of_transactions(endings: DataFrame) -> DataFrame:
         .where("least <> most")
     )
     return both.select(
-        F.lit("mixed-markers").alias("anomaly"),
+        F.lit(log.MIXED_MARKERS.name).alias("anomaly"),
         *[F.col(f"aborted.{name}").alias(name) for name in COPY],
         F.col("aborted.first").alias("offset"),
         "producer_id",
@@ -259,11 +257,11 @@ def open_transactions(context: DataFrame) -> DataFrame:
 def of_open_transactions(opened: DataFrame, older_than: Column) -> DataFrame:
     """Those of them whose newest record is older than a time."""
     return opened.where(F.col("max_timestamp") <= older_than).select(
-        F.lit("open-transaction").alias("anomaly"),
+        F.lit(log.OPEN_TRANSACTION.name).alias("anomaly"),
         *COPY,
         F.col("first").alias("offset"),
         "producer_id",
-        F.format_string("producer %d epoch %d is open", "producer_id", "producer_epoch").alias(
+        F.format_string(log.OPEN_TRANSACTION.sentence, "producer_id", "producer_epoch").alias(
             "sentence"
         ),
     )

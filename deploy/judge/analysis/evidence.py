@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..history.schema import NONE, TABLES, Marker, Outcome
+from ..history.schema import NONE, Marker, Outcome
 from .arrays import Array
 from .view import Reads, View
 
@@ -122,8 +122,3 @@ class Evidence:
 
     def partition(self, number: int) -> str:
         return self.history.name(number) or "an unknown partition"
-
-
-def tables_of(*names: str) -> tuple[str, ...]:
-    assert all(name in TABLES for name in names), names
-    return names

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ....wire import log_anomalies
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
 from ..history.schema import Outcome
 
 ABORTED_READ = Anomaly("G1a", "J3", "a value of a failed send or aborted transaction was read")
-PHANTOM_READ = Anomaly("phantom-read", "J3", "a value was read that nobody ever sent")
+PHANTOM_READ = Anomaly.of_log(log_anomalies.PHANTOM_READ, "J3")
 ANOMALIES = (ABORTED_READ, PHANTOM_READ)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
@@ -51,38 +50,3 @@ def check(view: View) -> Iterable[Finding]:
         return Case(f"{place}: stable up to {int(stable[row])} of {int(end[row])}", facts)
 
     yield from finding(LSO_STUCK, stuck, stuck_case)
-
-
-def unseen_over_time(view: View) -> tuple[Array, Array, Array]:
-    """(times in ns, partitions, how many values acknowledged and not yet read) as steps.
-
-    For drawings: how far readers are behind. A send counts from its operation's end on, until a
-    reader that succeeded returned it.
-    """
-    history = view.history
-    sent_ns = np.append(
-        history.column("sends", "acknowledged_ns"), np.full(len(view.strange_values), NONE)
-    )
-    in_transaction = view.transaction >= 0
-    ended = view.transactions.ended_ns[view.transaction]
-    sent_ns = np.where(in_transaction, ended, sent_ns)
-    never = np.iinfo(np.int64).max
-    seen_ns = np.full(len(view.partition), never)
-    evidence = Evidence(view)
-    for reads in view.committed:
-        times = evidence.read_ns(reads)[reads.is_ok]
-        np.minimum.at(seen_ns, reads.writer[reads.is_ok], times)
-    sent = np.flatnonzero((view.outcome == Outcome.OK) & (sent_ns >= 0) & (seen_ns > sent_ns))
-    seen = sent[seen_ns[sent] < never]
-    times = np.concatenate([sent_ns[sent], seen_ns[seen]])
-    partitions = view.partition[np.concatenate([sent, seen])]
-    change = np.concatenate([np.ones(len(sent), np.int64), np.full(len(seen), -1)])
-    order = np.lexsort((times, partitions))
-    times, partitions, change = times[order], partitions[order], change[order]
-    total = np.cumsum(change)
-    first = np.searchsorted(partitions, partitions, "left")
-    total -= np.where(first > 0, total[first - 1], 0)
-    # of several changes at one moment the last tells
-    is_last = np.ones(len(times), bool)
-    is_last[:-1] = (times[1:] != times[:-1]) | (partitions[1:] != partitions[:-1])
-    return times[is_last], partitions[is_last], total[is_last]

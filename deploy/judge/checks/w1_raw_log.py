@@ -12,34 +12,32 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from ....wire import log_anomalies as log
 from ..analysis.arrays import begins, stable_order
 from ..analysis.evidence import Evidence, Facts
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
 from ..history.schema import Marker
+from ..logs import raw_log
 from ..logs.raw_log import Batch, Ended, Problem, RawLog
 
-RAW_ANOMALIES = tuple(
-    Anomaly(name, "A4" if name == "zombie-append" else "W1", what)
-    for name, what in (
-        ("offset-disorder", "a batch stands at an offset that was there already"),
-        ("leader-epoch-fell", "a batch of an older leader epoch stands behind a newer one"),
-        ("zombie-append", "a batch of an older producer epoch stands behind a newer one"),
-        ("sequence-gap", "a producer's sequences leave some out"),
-        ("sequence-repeated", "a producer's batch stands in the log a second time"),
-        ("plain-in-transaction", "a plain batch of a producer within its open transaction"),
-        ("coordinator-epoch-fell", "a marker of an older coordinator stands behind a newer one"),
-    )
-)
-OPEN_TRANSACTION = Anomaly("open-transaction", "W1", "at the end a transaction has no marker")
-MIXED_MARKERS = Anomaly(
-    "mixed-markers", "W1", "a transaction is committed in one partition and aborted in another"
-)
+RAW_ANOMALIES = {
+    each: Anomaly.of_log(each, "A4" if each is log.ZOMBIE_APPEND else "W1")
+    for each in raw_log.ANOMALIES
+}
+OPEN_TRANSACTION = Anomaly.of_log(log.OPEN_TRANSACTION)
+MIXED_MARKERS = Anomaly.of_log(log.MIXED_MARKERS)
 AGAINST_DECISION = Anomaly(
     "marker-against-decision", "W1", "a marker says otherwise than the coordinator's log"
 )
 ENDED_EARLY = Anomaly("ended-early", "W1", "a marker stands between the records of one transaction")
-ANOMALIES = (*RAW_ANOMALIES, OPEN_TRANSACTION, MIXED_MARKERS, AGAINST_DECISION, ENDED_EARLY)
+ANOMALIES = (
+    *RAW_ANOMALIES.values(),
+    OPEN_TRANSACTION,
+    MIXED_MARKERS,
+    AGAINST_DECISION,
+    ENDED_EARLY,
+)
 _STATES = {
     "PrepareCommit": Marker.COMMIT,
     "CompleteCommit": Marker.COMMIT,
@@ -52,23 +50,23 @@ _STATES = {
 def check(view: View) -> Iterable[Finding]:
     """Every partition that was dumped."""
     evidence = Evidence(view)
-    problems: dict[str, list[tuple[int, Problem]]] = {}
+    problems: dict[Anomaly, list[tuple[int, Problem]]] = {}
     opened: list[Facts] = []
     early: list[tuple[int, Batch, int]] = []
     within = _Spans(view)
     ended: list[tuple[int, Ended]] = []
     for partition, is_compacted, batches in dumped(view):
         first = next(iter(batches))
-        log = RawLog(is_whole=first.base_offset == 0, is_compacted=is_compacted)
+        replay = RawLog(is_whole=first.base_offset == 0, is_compacted=is_compacted)
         for batch in batches:
-            for problem in log.feed(batch):
-                problems.setdefault(problem.anomaly, []).append((partition, problem))
-        ended += [(partition, one) for one in log.ended]
+            for problem in replay.feed(batch):
+                problems.setdefault(RAW_ANOMALIES[problem.anomaly], []).append((partition, problem))
+        ended += [(partition, one) for one in replay.ended]
         early += [(partition, *one) for one in within.ended_early(partition, batches)]
         name = evidence.partition(partition)
-        opened += [{"partition": name} | one._asdict() for one in log.open_transactions()]
-    for anomaly in RAW_ANOMALIES:
-        found = problems.get(anomaly.name, [])
+        opened += [{"partition": name} | one._asdict() for one in replay.open_transactions()]
+    for anomaly in RAW_ANOMALIES.values():
+        found = problems.get(anomaly, [])
 
         def case(row: int, found: list[tuple[int, Problem]] = found) -> Case:
             partition, problem = found[row]
@@ -81,8 +79,8 @@ def check(view: View) -> Iterable[Finding]:
 
     def open_case(row: int) -> Case:
         facts = opened[row]
-        who = f"producer {facts['producer_id']} epoch {facts['producer_epoch']}"
-        return Case(f"{facts['partition']}@{facts['first_offset']}: {who} is open", facts)
+        what = log.OPEN_TRANSACTION.sentence % (facts["producer_id"], facts["producer_epoch"])
+        return Case(f"{facts['partition']}@{facts['first_offset']}: {what}", facts)
 
     # a run ends healed and quiet; a cluster that is looked at in between need not be
     is_at_rest = bool(view.history.settings.get("is_at_rest", True))

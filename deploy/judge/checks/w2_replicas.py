@@ -9,12 +9,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ....wire.log_anomalies import REPLICA_DIVERGENCE
 from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
 
-DIVERGENCE = Anomaly("replica-divergence", "W2", "two replicas differ below the high watermark")
+DIVERGENCE = Anomaly.of_log(REPLICA_DIVERGENCE, "W2")
 ANOMALIES = (DIVERGENCE,)
 _COMPARED = ("base_offset", "last_offset", "leader_epoch", "size_bytes", "crc")
 
@@ -51,7 +52,7 @@ def check(view: View) -> Iterable[Finding]:
         at, offset, one, other = found[row]
         name = evidence.partition(at)
         facts = {"partition": name, "offset": offset, "replicas": [one, other]}
-        return Case(f"{name}@{offset}: replicas {one} and {other} differ", facts)
+        return Case(f"{name}@{offset}: {REPLICA_DIVERGENCE.sentence % (one, other)}", facts)
 
     return finding(DIVERGENCE, np.arange(len(found)), case)
 

@@ -9,24 +9,19 @@ Transactions that nothing has ended are listed: on a topic in use that is no vio
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ....wire.control_record import decode_marker
+from ....wire import log_anomalies as log
 from ....wire.record_batch import BatchHeader, Buffer
-from ..analysis.findings import CASES_MAX, Anomaly, Case, Finding
+from ..analysis.findings import Anomaly, Finding, Findings
 from ..checks.w1_raw_log import RAW_ANOMALIES
-from ..history.schema import NONE, Marker
-from .raw_log import Batch, Open, Problem, RawLog
+from ..history.schema import Marker
+from .raw_log import Batch, Open, RawLog
 
-ABORTED_VISIBLE = Anomaly(
-    "aborted-visible", "W1", "a reader under read_committed was shown an aborted transaction"
-)
-COMMITTED_HIDDEN = Anomaly(
-    "committed-hidden", "W1", "a committed transaction was hidden from a reader"
-)
-OPEN_VISIBLE = Anomaly("open-visible", "W1", "a reader was shown a transaction that nothing ended")
-AUDIT_ANOMALIES = (*RAW_ANOMALIES, ABORTED_VISIBLE, COMMITTED_HIDDEN, OPEN_VISIBLE)
+ABORTED_VISIBLE = Anomaly.of_log(log.ABORTED_VISIBLE)
+COMMITTED_HIDDEN = Anomaly.of_log(log.COMMITTED_HIDDEN)
+OPEN_VISIBLE = Anomaly.of_log(log.OPEN_VISIBLE)
+AUDIT_ANOMALIES = (*RAW_ANOMALIES.values(), ABORTED_VISIBLE, COMMITTED_HIDDEN, OPEN_VISIBLE)
 
 
 @dataclass(slots=True)
@@ -42,8 +37,7 @@ class PartitionAudit:
     _log: RawLog = field(init=False)
     _visible: "array[int]" = field(default_factory=lambda: array("q"))
     _hidden: "array[int]" = field(default_factory=lambda: array("q"))
-    _counts: dict[str, int] = field(default_factory=dict[str, int])
-    _cases: dict[str, list[Case]] = field(default_factory=dict[str, list[Case]])
+    _findings: Findings = field(default_factory=Findings)
     _running: dict[int, list[Batch]] = field(default_factory=dict[int, list[Batch]])
 
     def __post_init__(self) -> None:
@@ -56,14 +50,14 @@ class PartitionAudit:
 
     def batch(self, header: BatchHeader, data: Buffer) -> None:
         """A batch of the second reading."""
-        batch = batch_of(header, data)
+        batch = Batch.of(header, data)
         self.batches += 1
         self.records += 0 if header.is_control else header.record_count
         ended = len(self._log.ended)
         problems = list(self._log.feed(batch))
-        for problem in problems:
-            self._found(problem)
-        if any(problem.anomaly == "zombie-append" for problem in problems):
+        for anomaly, _, sentence in problems:
+            self._found(RAW_ANOMALIES[anomaly], batch, sentence)
+        if any(problem.anomaly is log.ZOMBIE_APPEND for problem in problems):
             return  # it belongs to no transaction that a marker could end
         if batch.marker == Marker.NONE:
             if header.is_transactional:
@@ -82,53 +76,25 @@ class PartitionAudit:
         for batch in self._running.get(marker.producer_id, ()):
             if _holds(wrong, batch.base_offset):
                 word = "committed" if is_commit else "aborted"
-                text = f"{word} by the marker at {marker.base_offset}"
-                self._found(Problem(anomaly.name, batch, text))
+                self._found(anomaly, batch, f"{word} by the marker at {marker.base_offset}")
 
-    def _found(self, problem: Problem) -> None:
-        self._counts[problem.anomaly] = self._counts.get(problem.anomaly, 0) + 1
-        cases = self._cases.setdefault(problem.anomaly, [])
-        if len(cases) < CASES_MAX:
-            facts = {"partition": self.name, **problem.batch._asdict()}
-            where = f"{self.name}@{problem.batch.base_offset}"
-            cases.append(Case(f"{where}: {problem.sentence}", facts))
+    def _found(self, anomaly: Anomaly, batch: Batch, sentence: str) -> None:
+        where = f"{self.name}@{batch.base_offset}"
+        facts = {"partition": self.name, **batch._asdict()}
+        self._findings.add(anomaly, f"{where}: {sentence}", facts)
 
     def open_transactions(self) -> list[Open]:
         """What no marker has ended so far."""
         return self._log.open_transactions()
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> tuple[Finding, ...]:
         """Everything that was found, at the end."""
         for batches in self._running.values():
             for batch in batches:
                 if _holds(self._visible, batch.base_offset):
-                    self._found(Problem(OPEN_VISIBLE.name, batch, "nothing has ended it"))
+                    self._found(OPEN_VISIBLE, batch, "nothing has ended it")
         self._running.clear()
-        for anomaly in AUDIT_ANOMALIES:
-            if anomaly.name in self._counts:
-                cases = tuple(self._cases[anomaly.name])
-                yield Finding(anomaly, self._counts[anomaly.name], cases)
-
-
-def batch_of(header: BatchHeader, data: Buffer) -> Batch:
-    """A batch as the checks know it."""
-    marker, coordinator_epoch = Marker.NONE, NONE
-    if header.is_control:
-        kind, coordinator_epoch = decode_marker(data)
-        marker = Marker(kind)
-    return Batch(
-        header.base_offset,
-        header.last_offset,
-        header.partition_leader_epoch,
-        header.attributes,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.last_sequence,
-        header.max_timestamp,
-        marker,
-        coordinator_epoch,
-    )
+        return self._findings.of(AUDIT_ANOMALIES)
 
 
 def _holds(offsets: "array[int]", offset: int) -> bool:

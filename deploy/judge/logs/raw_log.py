@@ -16,8 +16,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ....wire.record_batch import SEQUENCE_MAX, TRANSACTIONAL_BIT
-from ..history.schema import Marker
+from ....wire import log_anomalies as log
+from ....wire.control_record import decode_marker
+from ....wire.log_anomalies import LogAnomaly
+from ....wire.record_batch import SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader, Buffer
+from ..history.schema import NONE, Marker
+
+ANOMALIES = (
+    log.OFFSET_DISORDER,
+    log.LEADER_EPOCH_FELL,
+    log.ZOMBIE_APPEND,
+    log.SEQUENCE_GAP,
+    log.SEQUENCE_REPEATED,
+    log.PLAIN_IN_TRANSACTION,
+    log.COORDINATOR_EPOCH_FELL,
+)
 
 
 class Batch(NamedTuple):
@@ -35,11 +48,31 @@ class Batch(NamedTuple):
     marker: int
     coordinator_epoch: int
 
+    @classmethod
+    def of(cls, header: BatchHeader, data: Buffer) -> "Batch":
+        marker, coordinator_epoch = Marker.NONE, NONE
+        if header.is_control:
+            kind, coordinator_epoch = decode_marker(data)
+            marker = Marker(kind)
+        return cls(
+            header.base_offset,
+            header.last_offset,
+            header.partition_leader_epoch,
+            header.attributes,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_sequence,
+            header.max_timestamp,
+            marker,
+            coordinator_epoch,
+        )
+
 
 class Problem(NamedTuple):
-    """An anomaly's name, the batch that shows it, and a sentence."""
+    """An anomaly, the batch that shows it, and a sentence."""
 
-    anomaly: str
+    anomaly: LogAnomaly
     batch: Batch
     sentence: str
 
@@ -90,18 +123,17 @@ class RawLog:
         """Look at the next batch."""
         if batch.base_offset < self.next_offset:
             text = f"offset {batch.base_offset} stands after {self.next_offset - 1}"
-            yield Problem("offset-disorder", batch, text)
+            yield Problem(log.OFFSET_DISORDER, batch, text)
         self.next_offset = max(self.next_offset, batch.last_offset + 1)
         if batch.leader_epoch < self.leader_epoch:
-            text = f"leader epoch {batch.leader_epoch} stands after {self.leader_epoch}"
-            yield Problem("leader-epoch-fell", batch, text)
+            yield _problem(log.LEADER_EPOCH_FELL, batch, batch.leader_epoch, self.leader_epoch)
         self.leader_epoch = max(self.leader_epoch, batch.leader_epoch)
         if batch.producer_id < 0:
             return
         known = self._producers.get(batch.producer_id)
         if known is not None and batch.producer_epoch < known.epoch:
-            text = f"epoch {batch.producer_epoch} stands after epoch {known.epoch}"
-            yield Problem("zombie-append", batch, f"producer {batch.producer_id}: {text}")
+            epochs = batch.producer_epoch, known.epoch
+            yield _problem(log.ZOMBIE_APPEND, batch, batch.producer_id, *epochs)
             return
         if known is None:
             is_cut = not self.is_whole
@@ -119,11 +151,10 @@ class RawLog:
         is_free = may_go_on or self.is_compacted or batch.base_sequence < 0
         ahead = (batch.base_sequence - expected) & SEQUENCE_MAX
         if ahead and not is_free:
-            who = f"producer {batch.producer_id} epoch {batch.producer_epoch}"
-            text = f"{who}: sequence {batch.base_sequence} where {expected} was next"
             is_repeated = ahead > SEQUENCE_MAX // 2 and known.last_sequence >= 0
-            name = "sequence-repeated" if is_repeated else "sequence-gap"
-            yield Problem(name, batch, text)
+            anomaly = log.SEQUENCE_REPEATED if is_repeated else log.SEQUENCE_GAP
+            producer = batch.producer_id, batch.producer_epoch
+            yield _problem(anomaly, batch, *producer, batch.base_sequence, expected)
         if batch.base_sequence >= 0:
             known.last_sequence = batch.last_sequence
         if batch.attributes & TRANSACTIONAL_BIT:
@@ -131,13 +162,12 @@ class RawLog:
                 known.first_offset, known.since_ms = batch.base_offset, batch.max_timestamp_ms
             known.data_epoch = batch.producer_epoch
         elif known.first_offset >= 0:
-            text = f"producer {batch.producer_id} wrote plainly while its transaction was open"
-            yield Problem("plain-in-transaction", batch, text)
+            yield _problem(log.PLAIN_IN_TRANSACTION, batch, batch.producer_id)
 
     def _marker(self, batch: Batch, known: _Producer) -> Iterator[Problem]:
         if 0 <= batch.coordinator_epoch < known.coordinator_epoch:
-            text = f"coordinator epoch {batch.coordinator_epoch} after {known.coordinator_epoch}"
-            yield Problem("coordinator-epoch-fell", batch, f"producer {batch.producer_id}: {text}")
+            epochs = batch.coordinator_epoch, known.coordinator_epoch
+            yield _problem(log.COORDINATOR_EPOCH_FELL, batch, batch.producer_id, *epochs)
         known.coordinator_epoch = max(known.coordinator_epoch, batch.coordinator_epoch)
         if known.first_offset >= 0:
             self.ended.append(
@@ -161,6 +191,10 @@ class RawLog:
             if p.first_offset >= 0
         ]
         return sorted(found, key=lambda transaction: transaction.first_offset)
+
+
+def _problem(anomaly: LogAnomaly, batch: Batch, *values: int) -> Problem:
+    return Problem(anomaly, batch, anomaly.sentence % values)
 
 
 def _raise_epoch(batch: Batch, known: _Producer) -> None:

@@ -16,10 +16,10 @@ from ....wire.record_batch import iterate_batches
 from ..history.recorder import Recorder
 from ..history.schema import NONE, Isolation
 from .derived_files import check_partition
-from .partition_audit import batch_of
+from .raw_log import Batch
+from .reading import POLL_MS, is_compacted, read_to
 
 COMPACTED = frozenset({"__consumer_offsets", "__transaction_state"})
-POLL_MS, SILENCE_S_MAX = 500, 60.0
 
 
 async def scan_topics(
@@ -46,31 +46,19 @@ async def scan_topics(
         now_ns = time.monotonic_ns()
         for p in described if is_committed else ():
             key = (p.topic, p.partition)
-            policy = {c.name: c.value for c in await admin.describe_configs(p.topic)}
-            is_compacted = "compact" in (policy.get("cleanup.policy") or "")
+            cleaned = await is_compacted(admin, p.topic)
             recorder.add("ends", NONE, f"{p.topic}/{p.partition}", starts[key], stable[key],
                          ends[key], NONE, p.leader, p.leader_epoch, len(p.replicas), len(p.isr),
-                         int(is_compacted), now_ns)  # fmt: skip
+                         int(cleaned), now_ns)  # fmt: skip
         until = stable if is_committed else ends
-        unfinished = {key for key in keys if starts[key] < until[key]}
-        async with Consumer(
-            view, isolation_level=isolation.name.lower(), auto_offset_reset="none"
-        ) as consumer:
-            consumer.assign({key: starts[key] for key in unfinished})
-            heard = time.monotonic()
-            while unfinished and time.monotonic() - heard < SILENCE_S_MAX:
-                before = {key: consumer.position(*key) for key in unfinished}
-                for record in await consumer.poll(POLL_MS):
-                    name = f"{record.topic}/{record.partition}"
-                    row = (name, record.offset, value_of(record), time.monotonic_ns())
-                    recorder.add("scan", isolation, *row)
-                for key in list(unfinished):
-                    if consumer.position(*key) != before[key]:
-                        heard = time.monotonic()
-                    if consumer.position(*key) >= until[key]:
-                        unfinished.discard(key)
-                        consumer.unassign(*key)
-        return not unfinished
+
+        async def poll(consumer: Consumer) -> None:
+            for record in await consumer.poll(POLL_MS):
+                name = f"{record.topic}/{record.partition}"
+                row = (name, record.offset, value_of(record), time.monotonic_ns())
+                recorder.add("scan", isolation, *row)
+
+        return not await read_to(view, starts, until, poll, isolation=isolation.name.lower())
     finally:
         await view.close()
 
@@ -108,7 +96,7 @@ def _dump_partition(recorder: Recorder, folder: Path, replica: int, name: str) -
         end = max(end, int(log.stem))
         for position, header in iterate_batches(content):
             data = content[position : position + header.size_bytes]
-            batch = batch_of(header, data)
+            batch = Batch.of(header, data)
             recorder.add("batches", replica, name, batch.base_offset, batch.last_offset,
                          batch.leader_epoch, header.crc, header.size_bytes, batch.attributes,
                          batch.producer_id, batch.producer_epoch, batch.base_sequence,

@@ -11,17 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....client.admin import EARLIEST, LATEST, Admin
-from ....client.cluster_view import ClusterView
 from ....client.consumer import Consumer
-from ....client.fetch.state import RawBatch
 from ....client.view_source import view_of
 from ...cluster.failure import Failure
-from ..analysis.findings import Finding
+from ..analysis.findings import Finding, merged
 from .partition_audit import PartitionAudit
-
-POLL_MS = 500
-SILENCE_S_MAX = 60.0  # a partition that has no leader for so long is given up
-Key = tuple[str, int]
+from .reading import POLL_MS, SILENCE_S_MAX, Key, is_compacted, read_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,65 +43,32 @@ async def audit_topic(
     try:
         admin = Admin(view)
         keys = [(p.topic, p.partition) for p in await admin.describe_topics([topic])]
-        policy = {c.name: c.value for c in await admin.describe_configs(topic)}
-        is_compacted = "compact" in (policy.get("cleanup.policy") or "")
+        cleaned = await is_compacted(admin, topic)
         starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
         stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
-        audits = {
-            key: PartitionAudit(f"{key[0]}/{key[1]}", starts[key], is_compacted) for key in keys
-        }
+        audits = {key: PartitionAudit(f"{key[0]}/{key[1]}", starts[key], cleaned) for key in keys}
 
-        def committed(batch: RawBatch) -> None:
-            audit = audits[(batch.topic, batch.partition)]
-            audit.committed_batch(batch.header, is_aborted=batch.is_aborted)
+        async def read(ends: Mapping[Key, int], isolation: str) -> None:
+            async def poll(consumer: Consumer) -> None:
+                for batch in await consumer.poll_batches(POLL_MS):
+                    audit = audits[(batch.topic, batch.partition)]
+                    if batch.header.base_offset >= ends[(batch.topic, batch.partition)]:
+                        continue
+                    if isolation == "read_committed":
+                        audit.committed_batch(batch.header, is_aborted=batch.is_aborted)
+                    else:
+                        audit.batch(batch.header, batch.data)
 
-        def raw(batch: RawBatch) -> None:
-            audits[(batch.topic, batch.partition)].batch(batch.header, batch.data)
+            if silent := await read_to(view, starts, ends, poll, isolation=isolation):
+                names = ", ".join(f"{topic}/{partition}" for topic, partition in silent)
+                raise Failure(f"Nothing came of {names} for {SILENCE_S_MAX:.0f} s.")
 
         say(f"reading {topic} under read_committed, {len(keys)} partitions")
-        await read_to(view, starts, stable, committed, isolation="read_committed")
-        ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
+        await read(stable, "read_committed")
         say(f"reading {topic} as it stands")
-        await read_to(view, starts, ends, raw, isolation="read_uncommitted")
+        await read(await admin.list_offsets(dict.fromkeys(keys, LATEST)), "read_uncommitted")
     finally:
         await view.close()
-    findings: dict[str, Finding] = {}
-    for audit in audits.values():
-        for one in audit.findings():
-            known = findings.get(one.name)
-            findings[one.name] = (
-                one
-                if known is None
-                else Finding(one.anomaly, known.count + one.count, known.cases + one.cases)
-            )
+    findings = merged(found for audit in audits.values() for found in audit.findings())
     seconds = time.monotonic() - started
-    return TopicAudit(topic, tuple(audits.values()), tuple(findings.values()), seconds)
-
-
-async def read_to(
-    view: ClusterView,
-    starts: Mapping[Key, int],
-    ends: Mapping[Key, int],
-    take: Callable[[RawBatch], None],
-    *,
-    isolation: str,
-) -> None:
-    """Every batch that begins in [start, end) of each partition, in its order."""
-    unfinished = {key for key in starts if starts[key] < ends[key]}
-    async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
-        consumer.assign({key: starts[key] for key in unfinished})
-        heard = time.monotonic()
-        while unfinished:
-            batches = await consumer.poll_batches(POLL_MS)
-            for batch in batches:
-                if batch.header.base_offset < ends[(batch.topic, batch.partition)]:
-                    take(batch)
-            if batches:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENCE_S_MAX:
-                names = ", ".join(f"{t}/{p}" for t, p in sorted(unfinished))
-                raise Failure(f"Nothing came of {names} for {SILENCE_S_MAX:.0f} s.")
-            for key in list(unfinished):
-                if consumer.position(*key) >= ends[key]:
-                    unfinished.discard(key)
-                    consumer.unassign(*key)
+    return TopicAudit(topic, tuple(audits.values()), findings, seconds)

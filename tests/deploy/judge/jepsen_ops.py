@@ -92,9 +92,9 @@ class Ops:
             self.recorder.commit_invoked(transaction)
         self.recorder.transaction_ended(transaction, OUTCOMES[kind])
 
-    def assign(self, process: int, *keys: str, at: int = -1) -> None:
+    def assign(self, process: int, *keys: str) -> None:
         """What the process reads from now on; a key that it does not name is forgotten."""
-        self.now_ns = at if at >= 0 else self.now_ns + 1
+        self.now_ns += 1
         for of, key in list(self._assigned):
             if of == process and key not in keys:
                 self.recorder.revoked(self._assigned.pop((of, key)))

@@ -95,7 +95,8 @@ different moments are not findings at all.
 ### Jepsen's cases
 
 {table(("case", "what is shown"), jepsen_rows())}
-24 is a measurement of speed: `.venv/bin/python -m tests.deploy.judge.speed 10000000`. Jepsen's
+16 is about how far readers are behind, which is no promise; 24 is a measurement of speed:
+`.venv/bin/python -m tests.deploy.judge.speed 10000000`. Jepsen's
 verdicts rest on operations; ours on transactions and records, so two things are stricter here. A
 failed value that a reader got is G1a also when the reader's own transaction failed afterwards. A
 value that nobody sent is a finding (`phantom-read`), not an error of the checker. One thing is told
@@ -139,15 +140,16 @@ transaction and value numbers differ from all others. Rows have a fixed
 width and are packed into a mapped file: about 3 us each, no system call, and nothing is lost when
 the process is killed. A row is written *before* its request leaves, with the outcome `info`, and
 completed in place; so what a killed client was doing is in the history, with its outcome unknown.
-Memory is bounded by the rows that are under way. `history_files.seal(RUN)` turns the rows into
-Parquet, names as strings; sealed and unsealed runs are judged alike. A simulation records with
+Memory is bounded by the rows that are under way. `seal(RUN)` (`deploy/judge/history/files.py`)
+turns the rows into Parquet, names as strings; sealed and unsealed runs are judged alike. A
+simulation records with
 `Recorder.in_memory(clock_ns=...)` and judges `History.of(recorder)`.
 
-At the end `history_scan.scan_topics` reads everything once more under read_committed (`scan`,
-`ends`), `history_scan.dump_logs` takes the batch headers of all replicas and looks at the files
-beside the logs (`batches`, `ends`, `file_findings`); `committed`, `decisions`, `probes` and
-`survivors` go in by `Recorder.add`. `RUN/run.json` may hold `scan_interval_ms` (the coordinators'
-scan for timeouts) and `is_at_rest` (false: open transactions are no finding).
+At the end `scan_topics` (`deploy/judge/logs/scan.py`) reads everything once more under
+read_committed (`scan`, `ends`), `dump_logs` takes the batch headers of all replicas and looks at
+the files beside the logs (`batches`, `ends`, `file_findings`); `committed`, `decisions`, `probes`
+and `survivors` go in by `Recorder.add`. `RUN/run.json` may hold `scan_interval_ms` (the
+coordinators' scan for timeouts) and `is_at_rest` (false: open transactions are no finding).
 
 What an error says of an operation (ok, fail, info) is decided in one place:
 `deploy/judge/history/outcomes.py`.

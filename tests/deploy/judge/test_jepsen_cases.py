@@ -1,7 +1,8 @@
 """The cases of Jepsen's own tests of its Kafka checker, told anew: the judge comes to the same.
 
-Jepsen has 24, of which one measures speed and is switched off: here it is test_speed.py. Where
-Jepsen counts an operation, we have a transaction; facts are compared as far as both have them.
+Jepsen has 24. One measures speed and is switched off: here it is test_speed.py. Another (16) is
+about how far readers are behind, which is no promise. Where Jepsen counts an operation, we have a
+transaction; facts are compared as far as both have them.
 """
 
 import random
@@ -9,15 +10,13 @@ import random
 import numpy as np
 import pytest
 
-from oncelog.deploy.judge.analysis.lag import realtime_lag, worst_lag
 from oncelog.deploy.judge.analysis.view import View
-from oncelog.deploy.judge.checks.j5_unseen import unseen_over_time
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.progress import UnreadPartitions, highest_offsets
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.verdict import judge
 
-from .jepsen_ops import Ops, Poll, Send, poll
+from .jepsen_ops import Ops, Send, poll
 
 
 def seen_log(*places: set[str]) -> tuple[Ops, View]:
@@ -289,42 +288,6 @@ def test_15_readers_in_failed_transactions_are_believed_failed_writers_are_not()
     assert (ops.plain("x", [case["value"]]), case["count"], case["offsets"]) == ([0], 2, [1, 11])
 
 
-def test_16_how_far_readers_are_behind() -> None:
-    ops = Ops()
-    nothing = Poll("x", ())
-    ops.assign(0, "x", at=1)
-    ops.op(0, "ok", nothing, begun=2, ended=3)
-    ops.op(0, "ok", Send("x", "a", 0), begun=4, ended=5)
-    ops.op(0, "ok", nothing, begun=6, ended=7)
-    ops.op(1, "ok", Send("x", "c", 2), Send("x", "d", 3), begun=8, ended=9)
-    ops.op(0, "ok", nothing, begun=10, ended=11)
-    ops.op(0, "ok", poll("x", (0, "a"), (1, "b")), begun=12, ended=13)
-    ops.assign(0, "x", "y", at=15)
-    ops.op(0, "ok", nothing, begun=16, ended=17)
-    ops.assign(0, "y", at=19)
-    ops.assign(0, "x", at=21)
-    ops.op(0, "ok", nothing, begun=22, ended=23)
-    ops.op(0, "ok", poll("x", (0, "a"), (1, "b")), poll("x", (2, "c"), (3, "d")),
-           begun=24, ended=25)  # fmt: skip
-    ops.op(1, "info", Send("x", "b"), begun=26, ended=27)
-    view = ops.view()
-    calls = [(lag.invoked_ns, lag.partition, lag.lag_ns) for lag in realtime_lag(view)]
-    # the send at 4 polls as well in our telling; Jepsen's has no poll there
-    assert [call for call in calls if call[0] != 4] == [
-        (2, "x", 0),
-        (6, "x", 1),
-        (10, "x", 5),
-        (12, "x", 3),
-        (16, "x", 7),
-        (16, "y", 0),
-        (22, "x", 17),
-        (24, "x", 0),
-    ]
-    worst = worst_lag(view)
-    assert worst is not None
-    assert (worst.invoked_ns, worst.process, worst.partition, worst.lag_ns) == (22, 0, "x", 17)
-
-
 def test_17_a_history_without_operations_is_not_clean() -> None:
     ops = Ops()
     ops.assign(0, "x")
@@ -338,8 +301,6 @@ def test_18_what_was_not_seen_yet() -> None:
     ops.op(0, "ok", poll("x", (0, "a")), begun=4, ended=5)
     assert ops.verdict().count("unseen") == 1
     ops.op(0, "ok", poll("x", (1, "b")), begun=6, ended=7)
-    times, _, counts = unseen_over_time(ops.view())
-    assert list(zip(times.tolist(), counts.tolist(), strict=True)) == [(3, 2), (5, 1), (7, 0)]
     assert ops.verdict().is_clean
 
 

@@ -1,0 +1,42 @@
+"""Partitions of a live cluster, read from their starts to ends that were taken before."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from ....client.admin import Admin
+from ....client.cluster_view import ClusterView
+from ....client.consumer import Consumer
+
+POLL_MS = 500
+SILENCE_S_MAX = 60.0  # a partition that has no leader for so long is given up
+Key = tuple[str, int]
+
+
+async def read_to(
+    view: ClusterView,
+    starts: Mapping[Key, int],
+    ends: Mapping[Key, int],
+    poll: Callable[[Consumer], Awaitable[None]],
+    *,
+    isolation: str,
+) -> list[Key]:
+    """Let `poll` read until every partition's end; those of which nothing came in SILENCE_S_MAX."""
+    unfinished = {key for key in starts if starts[key] < ends[key]}
+    async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
+        consumer.assign({key: starts[key] for key in unfinished})
+        heard = time.monotonic()
+        while unfinished and time.monotonic() - heard < SILENCE_S_MAX:
+            before = {key: consumer.position(*key) for key in unfinished}
+            await poll(consumer)
+            for key, position in before.items():
+                if consumer.position(*key) != position:
+                    heard = time.monotonic()
+                if consumer.position(*key) >= ends[key]:
+                    unfinished.discard(key)
+                    consumer.unassign(*key)
+    return sorted(unfinished)
+
+
+async def is_compacted(admin: Admin, topic: str) -> bool:
+    policy = {config.name: config.value for config in await admin.describe_configs(topic)}
+    return "compact" in (policy.get("cleanup.policy") or "")
