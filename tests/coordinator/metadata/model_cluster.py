@@ -72,6 +72,10 @@ class Node:
     terms: list[Term | None] = field(default_factory=lambda: [None] * PARTITIONS)
 
 
+def boot_id(node: Node) -> str:
+    return f"boot-{node.boot}"
+
+
 class ModelCluster:
     """Nodes, their metadata, and their data; everything random follows from the seed."""
 
@@ -285,7 +289,7 @@ class ModelCluster:
         register = RegisterBroker(
             node.node_id,
             len(self.log).to_bytes(16, "big"),
-            f"boot-{node.boot}",
+            boot_id(node),
             "127.0.0.1",
             9000 + node.node_id,
             directory_id=f"directory-{node.directory}".encode(),

@@ -27,7 +27,7 @@ from oncelog.coordinator.metadata.commands import (
     UnfenceBroker,
 )
 
-from .model_cluster import PARTITIONS, TOPIC, ModelCluster, Node, Rules, Violation
+from .model_cluster import PARTITIONS, TOPIC, ModelCluster, Node, Rules, Violation, boot_id
 
 
 class SafetyModel(ModelCluster):
@@ -138,7 +138,7 @@ class SafetyModel(ModelCluster):
 
     def lose_power(self, node: Node | None = None) -> None:
         node = node or self.random.choice(list(self.nodes.values()))
-        if self.may_lose_data(node):
+        if self.may_lose_data(node) and not self.all_lost_power():
             node.logs = [log[: self.random.randint(0, len(log))] for log in node.logs]
             self.die(node)
             node.lost = "records"
@@ -169,6 +169,13 @@ class SafetyModel(ModelCluster):
             self.everything_dies()
             for node in self.nodes.values():
                 node.boot += 1
+
+    def all_lost_power(self) -> bool:
+        """A node is yet to register after a power cut of all: what they had then was synced."""
+        return any(
+            self.state.brokers[node.node_id].boot_id != boot_id(node)
+            for node in self.nodes.values()
+        )
 
     def notice(self) -> None:
         dead = [
