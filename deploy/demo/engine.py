@@ -4,17 +4,14 @@ An engine reads the flights, writes enriched flights and sums, and can be struck
 it, strikes it and the cluster, waits until it has done everything, and judges what it wrote.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from .fault_plan import Fault
-from .output_judge import Inputs, OutputVerdict
+from .output_judge import Inputs, OutputVerdict, Records
 
 FAILOVER_TIMEOUT_S = 25.0
-
-Records = Iterable[tuple[int, int, bytes, bytes]]
-"""(partition, offset, key, value), in the order of each partition's offsets."""
 
 
 @dataclass(frozen=True, slots=True)

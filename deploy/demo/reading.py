@@ -6,12 +6,11 @@ from typing import Any
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
-from .output_judge import EndOfPartition
+from ..inspect.transaction_facts import OPEN_STATES
+from ..judge.contents import EndOfPartition
 
 READ_TIMEOUT_S = 60.0
-SETTLE_TIMEOUT_S = 20.0
 LATEST = -1
-AT_REST = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
 def read_back(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int, bytes, bytes]]:
@@ -76,6 +75,6 @@ def ends_of(cluster: Cluster, topics: Iterable[str] | None = None) -> list[EndOf
 
 
 def open_transactions(cluster: Cluster) -> Mapping[str, str]:
-    """Transactional id -> state, of those that are not at rest."""
-    found = cluster.ask(lambda admin: admin.transactions.list_transactions())
-    return {t.transactional_id: t.state for t in found if t.state not in AT_REST}
+    """Transactional id -> state, of those that are not at their end."""
+    found = cluster.ask(lambda admin: admin.transactions.list_transactions(states=OPEN_STATES))
+    return {t.transactional_id: t.state for t in found}

@@ -3,15 +3,18 @@
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from ..cluster.local_cluster import Cluster
-from . import output_judge
+from ..judge.analysis.findings import Anomaly, Finding
+from ..judge.contents import END_ANOMALIES, STREAM_ANOMALIES
 from .engine import Engine
+from .output_judge import OUTPUT_ANOMALIES
 from .run import BREAKS, ENRICHED, TOPIC, DemoReport, describe
 from .stream import Stream
-from .stream_judge import KINDS as INPUT_KINDS
 
+EXAMPLES_MAX = 5
 WHAT_IS_BROKEN = {
     "acks=1": "the leader answers before anybody else has the record",
     "acks=0": "the producer does not wait for any answer",
@@ -66,26 +69,24 @@ def print_verdict(report: DemoReport) -> None:
     inputs, outputs = report.inputs, report.outputs
     assert inputs is not None and outputs is not None
     print()
-    _print_number(inputs.handed_over, f"flights handed over, {inputs.acknowledged:,} acknowledged")
+    _print_number(report.handed_over, f"flights handed over, {report.acknowledged:,} acknowledged")
     _print_number(inputs.read, f"records in {TOPIC}, {inputs.distinct:,} distinct")
-    _print_counts({kind: inputs.count(kind) for kind in INPUT_KINDS})
+    _print_counts(STREAM_ANOMALIES, inputs.violations)
     _print_number(outputs.read, f"records in {ENRICHED}, made of {outputs.distinct:,} inputs")
-    _print_counts({kind: outputs.count(kind) for kind in output_judge.KINDS})
+    _print_counts(OUTPUT_ANOMALIES, outputs.violations)
     account = report.account
     _print_number(account.count, account.words)
     if report.engine == "workers":
         not_known = "outputs of transactions that were not known to be committed"
         _print_number(account.withheld, not_known)
-    found = {f.kind: f.count for f in report.at_the_end}
-    _print_counts({kind: found.get(kind, 0) for kind in output_judge.END_KINDS})
-    sums = report.wrong_sums
-    right = report.groups - (sums.count if sums else 0)
+    _print_counts(END_ANOMALIES, report.at_the_end)
+    right = report.groups - sum(wrong.count for wrong in report.wrong_totals)
     _print_number(right, f"of {report.groups} sums by {report.sums_by} equal to the CSV's")
     print(_faults(report))
     if report.fatal_errors:
         print(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
     for finding in report.findings:
-        print(f"  {finding.kind}: {finding.count:,}, for instance {finding.examples[0]}")
+        print(f"  {finding.name}: {finding.count:,}, for instance {finding.cases[0].sentence}")
     print()
     print(sentence(report))
 
@@ -94,8 +95,9 @@ def _print_number(number: int, what: str) -> None:
     print(f"{number:>9,}  {what}")
 
 
-def _print_counts(counts: dict[str, int]) -> None:
-    print(" " * 11 + ", ".join(f"{count:,} {kind}" for kind, count in counts.items()))
+def _print_counts(anomalies: Iterable[Anomaly], findings: Iterable[Finding]) -> None:
+    counts = {finding.name: finding.count for finding in findings}
+    print(" " * 11 + ", ".join(f"{counts.get(each.name, 0):,} {each.name}" for each in anomalies))
 
 
 def _faults(report: DemoReport) -> str:
@@ -114,7 +116,7 @@ def sentence(report: DemoReport) -> str:
     """The verdict in one sentence."""
     took = f"seed {report.seed}, {report.seconds:.0f} s"
     if report.findings:
-        named = ", ".join(f"{f.count:,} {f.kind}" for f in report.findings)
+        named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)
         why = f" Without {_guarantee(report.broken)}" if report.broken != "none" else ""
         return f"VIOLATED: {named} ({took}).{why}"
     if not report.is_proof:
@@ -132,8 +134,8 @@ def as_json(report: DemoReport) -> dict[str, Any]:
         "break": report.broken,
         "engine": report.engine,
         "verdict": "violated" if report.findings else "ok" if report.is_proof else "no proof",
-        "handed_over": inputs.handed_over,
-        "acknowledged": inputs.acknowledged,
+        "handed_over": report.handed_over,
+        "acknowledged": report.acknowledged,
         "read": inputs.read,
         "distinct": inputs.distinct,
         "outputs_read": outputs.read,
@@ -143,7 +145,12 @@ def as_json(report: DemoReport) -> dict[str, Any]:
         "outputs_withheld": report.account.withheld,
         "restarts": report.restarts,
         "violations": [
-            {"kind": f.kind, "count": f.count, "examples": f.examples} for f in report.findings
+            {
+                "kind": f.name,
+                "count": f.count,
+                "examples": [case.sentence for case in f.cases[:EXAMPLES_MAX]],
+            }
+            for f in report.findings
         ],
         "failures": report.failures,
         "fatal_errors": report.fatal_errors,

@@ -9,19 +9,20 @@ producer or the workers and changes nothing else.
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
+from ..judge.analysis.findings import Finding
+from ..judge.contents import ContentsVerdict, compare_sums, judge_end, judge_stream
 from . import fault_plan, flights, reading
 from .engine import Account, Engine
 from .faults import FaultReport, Faults
-from .output_judge import OutputVerdict, judge_end
+from .output_judge import OutputVerdict
 from .spark_engine import SparkEngine
 from .stream import Stream
-from .stream_judge import Finding, Verdict, compare_sums, judge
 from .worker_engine import WorkerEngine
 
 TOPIC, ENRICHED, SUMS = "flights", "enriched-flights", "delays"
@@ -54,10 +55,12 @@ class DemoReport:
     engine: str = "workers"
     sums_by: str = ""
     faults: list[FaultReport] = field(default_factory=list[FaultReport])
-    inputs: Verdict | None = None
+    handed_over: int = 0
+    acknowledged: int = 0
+    inputs: ContentsVerdict | None = None
     outputs: OutputVerdict | None = None
-    at_the_end: list[Finding] = field(default_factory=list[Finding])
-    wrong_sums: Finding | None = None
+    at_the_end: tuple[Finding, ...] = ()
+    wrong_totals: tuple[Finding, ...] = ()
     groups: int = 0
     account: Account = field(default_factory=lambda: Account(0, "", {}))
     restarts: int = 0
@@ -78,10 +81,9 @@ class DemoReport:
 
     @property
     def findings(self) -> list[Finding]:
-        found = list(self.inputs.violations) if self.inputs else []
+        found = [*(self.inputs.violations if self.inputs else ())]
         found += self.outputs.violations if self.outputs else ()
-        found += self.at_the_end
-        return [*found, *([self.wrong_sums] if self.wrong_sums else [])]
+        return [*found, *self.at_the_end, *self.wrong_totals]
 
     @property
     def exit_code(self) -> int:
@@ -221,7 +223,8 @@ class Demo:
         read = reading.read_back(bootstrap, TOPIC, PARTITIONS)
         sent = [flights.record(row, line)[1] for row, line in enumerate(lines)]
         plain = [(p, offset, value) for p, offset, _, value in read]
-        report.inputs = judge(sent, stream.acknowledged, plain, flights.row_of)
+        report.handed_over, report.acknowledged = len(sent), len(stream.acknowledged)
+        report.inputs = judge_stream(sent, stream.acknowledged, plain, flights.row_of)
         inputs: dict[int, dict[int, bytes]] = {p: {} for p in range(PARTITIONS)}
         for partition, offset, value in plain:
             inputs[partition][offset] = value
@@ -232,17 +235,18 @@ class Demo:
         )
         expected = engine.expected_sums(len(lines))
         report.groups, report.sums_by = len(expected), engine.sums_by
-        report.wrong_sums = compare_sums(expected, report.outputs.totals)
+        report.wrong_totals = compare_sums(expected, report.outputs.totals)
         report.account = engine.account()
 
-    def _judge_end(self, engine: Engine) -> list[Finding]:
+    def _judge_end(self, engine: Engine) -> tuple[Finding, ...]:
         """Markers follow decisions, so a moment is allowed for them."""
-        found: list[Finding] = []
+        found: tuple[Finding, ...] = ()
 
         def is_settled() -> bool:
-            opened: Mapping[str, str] = reading.open_transactions(self.cluster)
+            nonlocal found
+            opened = reading.open_transactions(self.cluster)
             ends = reading.ends_of(self.cluster)
-            found[:] = judge_end(ends, opened, engine.done(), self._input_ends())
+            found = judge_end(ends, opened, engine.done(), self._input_ends())
             return not found
 
         reading.wait_for(is_settled, SETTLE_TIMEOUT_S)

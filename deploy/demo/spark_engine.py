@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from . import fault_plan, flights
-from .engine import Account, Effect, Records
+from .engine import Account, Effect
 from .fault_plan import Fault
-from .output_judge import Inputs, OutputVerdict, Totals, judge_outputs
+from .output_judge import Inputs, OutputVerdict, Records, Totals, judge_outputs
 from .reading import open_transactions
 from .spark_job import SparkJobProcess
 from .window_sums import judge_window_sums, sums_of_csv

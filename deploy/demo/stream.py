@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from ..cluster.failure import Failure
+from ..judge.contents import NO_OFFSET, Acknowledgement
 from . import flights
 from .batch_trace import BatchTrace
-from .stream_judge import NO_OFFSET, Acknowledgement
 
 STEADY_RECORDS_PER_S = 5_000
 TRICKLE_HORIZONS = 8  # so many times as long the reserve would last
@@ -71,7 +71,6 @@ class Stream(threading.Thread):
         self.fatal_errors = 0
         self._outlives_fatal_errors = outlives_fatal_errors
         self.handed_over = 0
-        self.unreported_at_end = 0
         self.burst = threading.Event()
         self.finish = threading.Event()  # the faults are over: send the rest at full speed
         self._watched: dict[int, float | None] = {}
@@ -87,11 +86,6 @@ class Stream(threading.Thread):
     def first_acknowledged_at(self) -> dict[int, float | None]:
         """Monotonic seconds by watched partition; None: not yet."""
         return dict(self._watched)
-
-    @property
-    def unreported(self) -> int:
-        """Rows handed over whose fate the producer has not told yet."""
-        return self.handed_over - len(self.acknowledged) - sum(self.failures.values())
 
     def run(self) -> None:
         """Stream until every row is handed over, then wait for the last reports."""
@@ -117,7 +111,6 @@ class Stream(threading.Thread):
                 if not is_fatal(problem):
                     raise
                 producer = self._replace(producer, problem)
-        self.unreported_at_end = len(producer)
 
     def _step(self, producer: Any) -> None:
         """Hand over the rows that are due, and hear reports."""

@@ -6,23 +6,19 @@ in one partition, and each counts more flights than the one before: a batch that
 would show itself. The last one must be the sum of all inputs.
 """
 
-import csv
-import io
-import itertools
 import json
-import zipfile
 from collections import defaultdict
 
+from ..judge.analysis.findings import Findings
 from . import flights
-from .output_judge import Inputs, Records, Totals
-from .stream_judge import Tally
+from .output_judge import WRONG_SUMS, Inputs, Records, Totals
 
 FIELDS = ("flights", "arrivals", "minutes", "miles")
 ORIGIN = 12
 NOT_KNOWN = ("", "NA")
 
 
-def judge_window_sums(inputs: Inputs, records: Records, wrong: Tally) -> tuple[int, Totals]:
+def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Totals]:
     """How many records there are, and the last sum of each key."""
     last: Totals = {}
     home: dict[tuple[str | int, ...], int] = {}
@@ -33,13 +29,13 @@ def judge_window_sums(inputs: Inputs, records: Records, wrong: Tally) -> tuple[i
         try:
             group, sums = read_sum(key, value)
         except ValueError:
-            wrong.add(lambda h=here, v=value: f"{h}: {v[:60]!r}")
+            found.add(WRONG_SUMS, f"{here}: {value[:60]!r}")
             continue
         before = last.get(group)
         if home.setdefault(group, partition) != partition:
-            wrong.add(lambda h=here, g=group: f"{h}: {_name(g)} is also in {home[g]}")
+            found.add(WRONG_SUMS, f"{here}: {_name(group)} is also in {home[group]}")
         elif before is not None and sums[0] <= before[0]:
-            wrong.add(lambda h=here, g=group, s=sums, b=before: f"{h}: {_name(g)} {s} after {b}")
+            found.add(WRONG_SUMS, f"{here}: {_name(group)} {sums} after {before}")
         last[group] = sums
     added: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0] * len(FIELDS))
     for values in inputs.values():
@@ -48,9 +44,10 @@ def judge_window_sums(inputs: Inputs, records: Records, wrong: Tally) -> tuple[i
             _add(added, row)
     for group, sums in added.items():
         if last.get(group) != tuple(sums):
-            wrong.add(lambda g=group, s=sums: f"{_name(g)} ends with {last.get(g)}, not {tuple(s)}")
+            ends = f"ends with {last.get(group)}, not {tuple(sums)}"
+            found.add(WRONG_SUMS, f"{_name(group)} {ends}")
     for group in last.keys() - added.keys():
-        wrong.add(lambda g=group: f"{_name(g)} is there, and no flight of it")
+        found.add(WRONG_SUMS, f"{_name(group)} is there, and no flight of it")
     return count, last
 
 
@@ -66,11 +63,8 @@ def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int,
 def sums_of_csv(rows: int | None = None) -> Totals:
     """The sums straight from the CSV, by the csv module: the independent computation."""
     added: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0] * len(FIELDS))
-    with zipfile.ZipFile(flights.archive()) as zipped, zipped.open("flights.csv") as file:
-        reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
-        next(reader)
-        for row in itertools.islice(reader, rows):
-            _add(added, row)
+    for row in flights.csv_rows(rows):
+        _add(added, row)
     return {group: tuple(sums) for group, sums in added.items()}
 
 

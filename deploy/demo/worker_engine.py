@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from . import fault_plan, flights
-from .engine import FAILOVER_TIMEOUT_S, Account, Effect, Records
+from .engine import FAILOVER_TIMEOUT_S, Account, Effect
 from .fault_plan import Fault
-from .output_judge import Inputs, OutputVerdict, judge_outputs
+from .output_judge import Inputs, OutputVerdict, Records, judge_outputs
 from .worker import WorkerSettings
 from .workers import Told, Workers
 

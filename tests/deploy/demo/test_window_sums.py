@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from oncelog.deploy.demo.output_judge import judge_outputs
-from oncelog.deploy.demo.stream_judge import Tally
+from oncelog.deploy.demo.output_judge import WRONG_SUMS, judge_outputs
 from oncelog.deploy.demo.window_sums import judge_window_sums, read_sum, sums_of_csv
+from oncelog.deploy.judge.analysis.findings import Findings
 
 
 def flight(row: int, origin: str = "EWR", delay: str = "7") -> bytes:
@@ -30,10 +30,10 @@ RIGHT = [record(0, 0, 1, 7), record(0, 2, 3, 14, arrivals=2), record(1, 0, 1, 7,
 
 
 def wrong(records):
-    tally = Tally("wrong sums")
-    count, last = judge_window_sums(INPUTS, records, tally)
+    found = Findings()
+    count, last = judge_window_sums(INPUTS, records, found)
     assert count == len(records)
-    return tally.examples, last
+    return [case.sentence for f in found.of([WRONG_SUMS]) for case in f.cases], last
 
 
 def test_right_sums_are_right():
@@ -63,7 +63,7 @@ def test_each_wrong_sum_is_found(records, what):
 
 def test_outputs_of_an_engine_that_tells_no_transactions_are_judged_by_their_inputs():
     verdict = judge_outputs(INPUTS, [], RIGHT, None, {}, judge_sums=judge_window_sums)
-    assert {f.kind: f.count for f in verdict.violations} == {"missing": 4}
+    assert {f.name: f.count for f in verdict.violations} == {"missing": 4}
 
 
 def test_the_independent_computation():

@@ -1,0 +1,176 @@
+"""What a topic should hold against what it holds, when records tell by themselves what they are.
+
+Pure: no history, no cluster, no clock, no numpy. A record bears a key: its row among those that one
+producer was handed, or the input that it was made of. Keys ascend within a partition. Records that
+were not acknowledged may be there or not; both are legal.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from .analysis.findings import Anomaly, Finding, Findings
+
+NO_OFFSET = -1
+
+
+def _anomaly(name: str, what: str) -> Anomaly:
+    return Anomaly(name, "contents", what)
+
+
+LOST = _anomaly("lost", "acknowledged, and not there")
+DOUBLED = _anomaly("doubled", "there more than once; every copy beyond the first counts")
+OUT_OF_ORDER = _anomaly("out of order", "in a partition, after one with a later key")
+DISPLACED = _anomaly("displaced", "acknowledged at one offset, found only at another")
+ALTERED = _anomaly("altered", "there, but not what was sent, or never sent at all")
+UNDELIVERED = _anomaly(
+    "undelivered", "the producer was told that it failed, or nothing, and it is not there"
+)
+STREAM_ANOMALIES = (LOST, DOUBLED, OUT_OF_ORDER, DISPLACED, ALTERED, UNDELIVERED)
+
+STUCK = _anomaly("stuck", "the last stable offset is below the high watermark")
+LEFT_OPEN = _anomaly("left open", "a transaction is not at its end")
+OFFSETS_ASTRAY = _anomaly("offsets astray", "the group's offset is not the end of its input")
+END_ANOMALIES = (STUCK, LEFT_OPEN, OFFSETS_ASTRAY)
+
+WRONG_TOTALS = _anomaly("wrong totals", "a sum differs from the same sum computed otherwise")
+
+Records = Iterable[tuple[int, int, bytes]]
+"""(partition, offset, value), in the order of each partition's offsets, as a reader saw them."""
+Place = tuple[int, int]
+"""(partition, offset)."""
+
+
+class _Ordered(Hashable, Protocol):
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+Key = TypeVar("Key", bound=_Ordered)
+
+
+class Acknowledgement(NamedTuple):
+    """What the producer was told of a record; NO_OFFSET where it was not told (acks=0)."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentsVerdict:
+    """`violations` holds only anomalies that occurred."""
+
+    read: int
+    distinct: int
+    violations: tuple[Finding, ...]
+
+    def count(self, name: str) -> int:
+        return sum(f.count for f in self.violations if f.name == name)
+
+
+def look_at(
+    records: Records,
+    key_of: Callable[[int, int, bytes], Key | None],
+    name_of: Callable[[Key], str],
+    found: Findings,
+) -> tuple[int, dict[Key, Place]]:
+    """How many there are, and where the first copy of each key stands; None is an altered one."""
+    places: dict[Key, Place] = {}
+    highest: dict[int, Key] = {}
+    read = 0
+    for partition, offset, value in records:
+        read += 1
+        key = key_of(partition, offset, value)
+        if key is None:
+            found.add(ALTERED, f"{partition}@{offset}: {value[:60]!r}")
+        elif key in places:
+            first = "@".join(map(str, places[key]))
+            found.add(DOUBLED, f"{name_of(key)}: {first}, {partition}@{offset}")
+        else:
+            places[key] = (partition, offset)
+            before = highest.setdefault(partition, key)
+            if key < before:
+                after = f"{name_of(key)} after {name_of(before)}"
+                found.add(OUT_OF_ORDER, f"{partition}@{offset}: {after}")
+            else:
+                highest[partition] = key
+    return read, places
+
+
+def judge_stream(
+    sent: Sequence[bytes],
+    acknowledged: Mapping[int, Acknowledgement],
+    records: Records,
+    row_of: Callable[[bytes], int],
+) -> ContentsVerdict:
+    """Judge what one producer sent: `sent[row]` is the value handed over as row.
+
+    `acknowledged` maps rows to what the producer was told; `row_of` finds the row number in a
+    value, negative for none.
+    """
+    found = Findings()
+    at_promised_place: set[int] = set()
+
+    def key_of(partition: int, offset: int, value: bytes) -> int | None:
+        row = row_of(value)
+        if not 0 <= row < len(sent) or sent[row] != value:
+            return None
+        if acknowledged.get(row) == (partition, offset):
+            at_promised_place.add(row)
+        return row
+
+    read, places = look_at(records, key_of, "row {}".format, found)
+    for row, (partition, offset) in acknowledged.items():
+        if row not in places:
+            found.add(LOST, f"row {row}, acknowledged at {partition}@{offset}")
+        elif offset != NO_OFFSET and row not in at_promised_place:
+            stands = "@".join(map(str, places[row]))
+            found.add(DISPLACED, f"row {row}: promised {partition}@{offset}, found {stands}")
+    for row in range(len(sent)):
+        if row not in acknowledged and row not in places:
+            found.add(UNDELIVERED, f"row {row}")
+    return ContentsVerdict(read=read, distinct=len(places), violations=found.of(STREAM_ANOMALIES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOfPartition:
+    """What is left of a partition's transactions when all is over."""
+
+    name: str  # TOPIC/PARTITION
+    last_stable_offset: int
+    high_watermark: int
+
+
+def judge_end(
+    ends: Iterable[EndOfPartition],
+    open_transactions: Mapping[str, str],
+    committed: Mapping[int, int],
+    input_ends: Mapping[int, int],
+) -> tuple[Finding, ...]:
+    """Is everything decided, readable, and are the group's offsets at the end of the input?
+
+    open_transactions: transactional id -> state, of those that are not at their end. committed,
+    input_ends: by partition of the input.
+    """
+    found = Findings()
+    for end in ends:
+        if end.last_stable_offset != end.high_watermark:
+            found.add(STUCK, f"{end.name}: LSO {end.last_stable_offset} of {end.high_watermark}")
+    for name, state in open_transactions.items():
+        found.add(LEFT_OPEN, f"{name} is {state}")
+    for partition, end in input_ends.items():
+        at = committed.get(partition)
+        if at != end and (end or at):
+            found.add(OFFSETS_ASTRAY, f"partition {partition}: {at}, and its end is {end}")
+    return found.of(END_ANOMALIES)
+
+
+def compare_sums(
+    expected: Mapping[Any, tuple[int, ...]], totals: Mapping[Any, tuple[int, ...]]
+) -> tuple[Finding, ...]:
+    """The groups whose sums differ."""
+    found = Findings()
+    for key in sorted(expected.keys() | totals.keys()):
+        if expected.get(key) != totals.get(key):
+            name = "/".join(map(str, key))
+            found.add(WRONG_TOTALS, f"{name}: {expected.get(key)} became {totals.get(key)}")
+    return found.of([WRONG_TOTALS])
