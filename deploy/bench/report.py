@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -55,7 +56,7 @@ def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def rows(results: list[CellResult]) -> list[dict[str, Any]]:
+def rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
     """One row a cell; medians over the repetitions."""
     found: list[dict[str, Any]] = []
     for result in results:

@@ -1,10 +1,9 @@
 """The figures of `bench txn` as rows of a table, and as a page that needs nothing from anywhere."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
-from ..cluster.html import STYLE
+from ..cluster import html
 from .transactions import TransactionResult, percentile
 
 COLUMNS = {
@@ -44,22 +43,12 @@ def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
 
 
 def page(environment: dict[str, Any], results: Sequence[TransactionResult]) -> str:
-    where = "".join(f"<li>{escape(k)}: {escape(str(v))}</li>" for k, v in environment.items())
-    head = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS.values())
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_cell(row[key])}</td>" for key in COLUMNS) + "</tr>"
-        for row in rows(results)
-    )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>oncelog bench txn</title><style>{STYLE}</style>"
-        f"<h1>What a transaction costs</h1><ul>{where}</ul>"
-        f"<table><tr>{head}</tr>{body}</table>"
+    return html.page(
+        "oncelog bench txn",
+        "What a transaction costs",
+        html.facts(environment),
+        html.table(COLUMNS.values(), [[row[key] for key in COLUMNS] for row in rows(results)]),
         "<p>One producer, one transaction after another. PLAIN is the time of the same records "
         "by an idempotent producer without transactions, OVERHEAD what the transaction takes "
-        "beyond that.</p></html>"
+        "beyond that.</p>",
     )
-
-
-def _cell(value: Any) -> str:
-    return f"{value:,.2f}" if isinstance(value, float) else escape(str(value))

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..cluster import html
 from ..cluster.failure import Failure
-from ..cluster.html import COLOURS, STYLE
+from ..cluster.html import COLOURS
 from ..faults.schedule import LANES
 from ..judge.history.columns import History
 from ..judge.history.format import HistoryFormat
@@ -44,25 +45,24 @@ def render(about: dict[str, Any], series: Series, verdict: Sequence[str]) -> str
         "again": about.get("replay"),
         **about.get("versions", {}),
     }
-    told = "".join(f"<li>{escape(k)}: {escape(str(v))}</li>" for k, v in facts.items())
-    said = "".join(f"<li>{escape(line)}</li>" for line in verdict)
-    broken = "".join(f"<li><b>{escape(line)}</b></li>" for line in outcome.get("broken", ()))
-    errors = _table(
-        ("clients met", "times"), [(k, v) for k, v in outcome.get("client_errors", {}).items()]
-    )
     legend = " · ".join(
         f'<span style="color:{LANE_COLOURS[lane]}">■ {lane}</span>' for lane in LANES
     )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>oncelog chaos {about.get('seed')}</title><style>{STYLE}</style>"
-        f"<h1>Chaos, seed {about.get('seed')}</h1><ul>{told}</ul>"
-        f"<h2>Verdict</h2><ul>{said}<li>{escape(str(outcome.get('bank', '')))}</li>{broken}</ul>"
-        f"<h2>Throughput and faults</h2><p>{legend}</p>{plot(series.rates, series)}"
-        f"<h2>Latency and faults</h2>{plot(series.latencies, series)}"
-        f"<h2>Faults by kind</h2>{fault_table(series.faults)}"
-        f"<h2>Errors that clients met</h2>{errors}"
-        f"<h2>Faults in order</h2>{fault_list(series.faults)}</html>"
+    said = [escape(line) for line in (*verdict, str(outcome.get("bank", "")))]
+    said += [f"<b>{escape(line)}</b>" for line in outcome.get("broken", ())]
+    return html.page(
+        f"oncelog chaos {about.get('seed')}",
+        f"Chaos, seed {about.get('seed')}",
+        html.facts(facts),
+        html.section("Verdict", html.bullets(said)),
+        html.section("Throughput and faults", f"<p>{legend}</p>{plot(series.rates, series)}"),
+        html.section("Latency and faults", plot(series.latencies, series)),
+        html.section("Faults by kind", fault_table(series.faults)),
+        html.section(
+            "Errors that clients met",
+            html.table(("clients met", "times"), outcome.get("client_errors", {}).items()),
+        ),
+        html.section("Faults in order", fault_list(series.faults)),
     )
 
 
@@ -75,39 +75,30 @@ def plot(lines: Sequence[Line], series: Series) -> str:
     def x_of(second: float) -> float:
         return MARGIN + inner * min(max(second, 0.0), series.seconds) / series.seconds
 
-    drawn: list[str] = []
+    drawn = [html.text(2, 16, f"{highest:,.0f}"), html.text(2, HEIGHT, "0")]
     lanes = list(LANE_COLOURS)
     for bar in series.faults:
         lane = lane_of(bar.kind)
         x, width = x_of(bar.start_s), max(1.0, x_of(bar.end_s) - x_of(bar.start_s))
-        colour, title = LANE_COLOURS[lane], f"{bar.kind}: {bar.target}"
-        drawn.append(
-            f'<rect x="{x:.1f}" y="8" width="{width:.1f}" height="{HEIGHT - 8}" fill="{colour}" '
-            f'opacity="0.10"/><rect x="{x:.1f}" width="{width:.1f}" height="{LANE_HEIGHT - 4}" '
-            f'y="{HEIGHT + 22 + lanes.index(lane) * LANE_HEIGHT}" fill="{colour}">'
-            f"<title>{escape(title)} at {bar.start_s:.1f} s</title></rect>"
-        )
+        y, colour = HEIGHT + 22 + lanes.index(lane) * LANE_HEIGHT, LANE_COLOURS[lane]
+        title = f"{bar.kind}: {bar.target} at {bar.start_s:.1f} s"
+        drawn.append(html.bar(x, 8, width, HEIGHT - 8, colour, 'opacity="0.10"'))
+        drawn.append(html.bar(x, y, width, LANE_HEIGHT - 4, colour, title=title))
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
-        points = " ".join(
-            f"{x_of((i + 0.5) * series.bin_s):.1f},{HEIGHT - (HEIGHT - 16) * v / highest:.1f}"
+        points = [
+            (x_of((i + 0.5) * series.bin_s), HEIGHT - (HEIGHT - 16) * v / highest)
             for i, v in enumerate(line.values.tolist())
             if np.isfinite(v)
-        )
-        drawn.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
-            f'<text x="{MARGIN + 8 + 220 * number}" y="{HEIGHT + 96}" style="fill:{colour}">'
-            f"{escape(line.name)}</text>"
-        )
+        ]
+        x = MARGIN + 8 + 220 * number
+        drawn.append(html.curve(points, colour))
+        drawn.append(html.text(x, HEIGHT + 96, line.name, f'style="fill:{colour}"'))
     for tick in range(0, 11):
         second = series.seconds * tick / 10
-        drawn.append(
-            f'<text x="{x_of(second):.1f}" y="{HEIGHT + 16}" text-anchor="middle">{second:.0f} s'
-            "</text>"
-        )
-    drawn.append(f'<text x="2" y="16">{highest:,.0f}</text><text x="2" y="{HEIGHT}">0</text>')
-    size = f'width="{WIDTH}" height="{HEIGHT + 104}"'
-    return f'<svg role="img" {size}>{"".join(drawn)}</svg>'
+        middle = 'text-anchor="middle"'
+        drawn.append(html.text(x_of(second), HEIGHT + 16, f"{second:.0f} s", middle))
+    return html.svg(WIDTH, HEIGHT + 104, drawn)
 
 
 def lane_of(kind: str) -> str:
@@ -124,7 +115,7 @@ def fault_table(faults: Sequence[FaultBar]) -> str:
         (kind, lane_of(kind), len(each), f"{sum(each) / len(each):.2f}")
         for kind, each in sorted(kinds.items())
     ]
-    return _table(("kind", "lane", "times", "seconds, mean"), rows)
+    return html.table(("kind", "lane", "times", "seconds, mean"), rows)
 
 
 def fault_list(faults: Sequence[FaultBar]) -> str:
@@ -133,12 +124,4 @@ def fault_list(faults: Sequence[FaultBar]) -> str:
         (f"{bar.start_s:.1f}", f"{bar.end_s:.1f}", bar.kind, bar.target)
         for bar in sorted(faults, key=lambda bar: bar.start_s)
     ]
-    return _table(("from s", "to s", "kind", "target"), rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    top = "".join(f"<th>{escape(each)}</th>" for each in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{top}</tr>{body}</table>"
+    return html.table(("from s", "to s", "kind", "target"), rows)

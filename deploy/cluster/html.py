@@ -1,4 +1,10 @@
-"""What our HTML pages look like: they need nothing from anywhere."""
+"""Our HTML pages, which need nothing from anywhere: text is escaped here, `parts` are HTML."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from .terminal import cell
 
 COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#c14c8a", "#787774", "#337ea9", "#cb912f")
 STYLE = (
@@ -7,3 +13,55 @@ STYLE = (
     "border-bottom:1px solid #ddd}svg text{font:12px system-ui,sans-serif;fill:#222}"
     "code{background:#f4f4f4;padding:.1rem .3rem}h2{margin-top:2rem}"
 )
+
+
+def page(title: str, heading: str, *parts: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style>"
+        f"<h1>{escape(heading)}</h1>{''.join(parts)}</html>"
+    )
+
+
+def section(title: str, part: str) -> str:
+    return f"<h2>{escape(title)}</h2>{part}"
+
+
+def bullets(parts: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{part}</li>' for part in parts)}</ul>"
+
+
+def facts(values: Mapping[str, Any]) -> str:
+    return bullets(escape(f"{key}: {value}") for key, value in values.items())
+
+
+def table(headings: Iterable[str], rows: Iterable[Sequence[Any]]) -> str:
+    """With the cells of the terminal's tables."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell(value))}</td>' for value in row)}</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def svg(width: float, height: float, drawn: Iterable[str]) -> str:
+    return f'<svg role="img" width="{width}" height="{height}">{"".join(drawn)}</svg>'
+
+
+def text(x: float, y: float, words: str, attributes: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes}>{escape(words)}</text>'
+
+
+def curve(points: Iterable[tuple[float, float]], colour: str) -> str:
+    """A line through points."""
+    listed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{listed}" fill="none" stroke="{colour}" stroke-width="2"/>'
+
+
+def bar(
+    x: float, y: float, width: float, height: float, colour: str, more: str = "", title: str = ""
+) -> str:
+    """A filled rectangle; `more`: further attributes. title: shown under the pointer."""
+    size = f'width="{width:.1f}" height="{height:.1f}"'
+    inner = f"<title>{escape(title)}</title>" if title else ""
+    return f'<rect x="{x:.1f}" y="{y:.1f}" {size} fill="{colour}" {more}>{inner}</rect>'

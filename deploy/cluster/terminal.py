@@ -24,7 +24,7 @@ def show(
         table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         # Text, lest the table take "oncelog[bench]" for markup
-        table.add_row(*[Text(_cell(row.get(key))) for key in shown])
+        table.add_row(*[Text(cell(row.get(key))) for key in shown])
     console().print(table)
 
 
@@ -35,7 +35,7 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
         return
     width = max((len(key) for key in values), default=0)
     for key, value in values.items():
-        print(f"{key:<{width}}  {_cell(value)}")
+        print(f"{key:<{width}}  {cell(value)}")
 
 
 def say(text: str) -> None:
@@ -51,7 +51,7 @@ def console() -> Any:
     return Console(width=None if is_terminal else 200, highlight=False, soft_wrap=not is_terminal)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
