@@ -49,7 +49,7 @@ class Partition:
     isr: in sync; empty exactly when there is no leader. elr: eligible leader replicas, which
     left an ISR that was too small to commit anything since, so they hold all that is committed
     (KIP-966). last_known_elr: those that would be in the ISR or ELR, had they not lost power or
-    failed since. Both are empty when the ISR has min.insync.replicas members.
+    failed since, the latest first. Both are empty when the ISR has min.insync.replicas members.
     leader_epoch counts the leaders, and the times a replica was dropped; partition_epoch every
     change of this value.
     adding, removing: a reassignment under way (KIP-455).

@@ -13,9 +13,10 @@ The whole safety of the cluster's data rests on three facts about a partition.
    the ELR. A replica whose data directory was replaced holds nothing: it leaves all three lists,
    and stays only when nobody is left in any of them.
 
-Hence a leader is elected from the ISR; from the ELR when the ISR is empty; and from the last known
-eligible replicas when both are empty. Anything else is unclean, loses acknowledged records, and
-happens only where it has been asked for.
+Hence a leader is elected from the ISR; from the ELR when the ISR is empty; and when both are empty
+it is the last known eligible replica that left them last: when all nodes have lost power and their
+logs were synced, that one lost nothing, but one that left before may have left because it did.
+Anything else is unclean, loses acknowledged records, and happens only where it has been asked for.
 
 `settle` is the one place where these rules are; every command goes through it. It is a pure
 function of one partition: commands that touch thousands may do so in any order.
@@ -68,7 +69,7 @@ def settle(
     min_isr = min(min_insync_replicas, len(replicas))
     elr, last_known_elr = _eligible(before, replicas, isr, min_isr, untrusted, emptied)
 
-    candidates = isr or elr or last_known_elr
+    candidates = isr or elr or last_known_elr[:1]
     leader = _elect(before, replicas, candidates, active=active, election=election)
     if leader != NO_LEADER and leader not in isr:
         isr = (leader,)
@@ -142,14 +143,14 @@ def _eligible(
     untrusted: int,
     emptied: int,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ELR and the last known ELR that go with a new ISR, in the order of the replicas."""
+    """The ELR in the order of the replicas, and the last known ELR, who left last first."""
     if len(isr) >= min_isr:
         return (), ()
     before_eligible = (*before.isr, *before.elr)
     holders = tuple(n for n in replicas if n not in isr and n in before_eligible)
     elr = tuple(n for n in holders if n not in (untrusted, emptied))
     once = (*holders, *before.last_known_elr)
-    left = tuple(n for n in replicas if n in once and n not in (*isr, *elr))
+    left = tuple(n for n in dict.fromkeys(once) if n in replicas and n not in (*isr, *elr))
     last_known_elr = _others(left, emptied)
     if isr or elr:
         return elr, last_known_elr

@@ -157,10 +157,7 @@ class SafetyModel(ModelCluster):
         return (
             self.min_isr() >= 2
             and not any(other.lost for other in self.nodes.values())
-            and all(
-                {node.node_id} != {*partition.isr, *partition.elr}
-                for partition in self.partitions()
-            )
+            and all({node.node_id} != holders(partition) for partition in self.partitions())
         )
 
     def everything_loses_power(self) -> None:
@@ -242,3 +239,8 @@ class SafetyModel(ModelCluster):
             if partition.leader < 0:
                 raise Violation(f"nobody leads {partition}, though all nodes are alive")
             self.judge(self.nodes[partition.leader], index)
+
+
+def holders(partition: Partition) -> set[int]:
+    """Whoever is known to hold all that is committed."""
+    return set(partition.isr + partition.elr or partition.last_known_elr[:1])

@@ -1,11 +1,10 @@
 """No election loses acknowledged data; and the model that says so finds the bugs one plants."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from oncelog.coordinator.metadata import cluster_tables, elections
+from oncelog.coordinator.metadata import elections
 from oncelog.coordinator.metadata.rules import brokers as rules_brokers
 from oncelog.coordinator.metadata.rules import configs, partitions
 
@@ -99,17 +98,6 @@ def an_empty_directory_counts_as_lost_power(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(rules_brokers, "_withdraw", lenient)
 
 
-def an_empty_directory_stays_last_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that lost power, and then its disk, leads when all others have lost power."""
-    original = cluster_tables.ClusterTables._enter
-
-    def lenient(tables, key, old, new):
-        old = old and replace(old, last_known_elr=())
-        original(tables, key, old, replace(new, last_known_elr=()))
-
-    monkeypatch.setattr(cluster_tables.ClusterTables, "_enter", lenient)
-
-
 def the_eligible_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-966: the ELR must be emptied when the ISR is large enough to commit without it."""
     original = elections._eligible
@@ -156,7 +144,6 @@ PLANTS: list[tuple[Plant, dict[str, float] | None]] = [
     (a_return_is_not_a_death, None),
     (lost_power_is_ignored, None),
     (an_empty_directory_counts_as_lost_power, {"lose_directory": 2, "everything_loses_power": 2}),
-    (an_empty_directory_stays_last_known, {"lose_directory": 2, "everything_loses_power": 2}),
     (the_eligible_stay_eligible, None),
     (who_leaves_a_large_isr_is_eligible, None),
     (a_smaller_min_isr_has_no_effect_on_the_elr, None),

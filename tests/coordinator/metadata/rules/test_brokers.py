@@ -267,13 +267,27 @@ def test_an_empty_directory_is_never_the_last_holder_of_what_others_may_have() -
 
 def test_last_known_replicas_are_kept_until_the_isr_commits_without_them() -> None:
     cluster = after_power_cuts(1, 2, min_isr=3)
-    assert lists(cluster) == (3, (3,), ()) and last_known_elr(cluster) == (1, 2)
+    assert lists(cluster) == (3, (3,), ()) and last_known_elr(cluster) == (2, 1)
     cluster.start(3, lost_directory=True)
-    assert lists(cluster) == (1, (1,), ()) and last_known_elr(cluster) == (2,)
-    cluster.set_isr(1, 3)
-    assert last_known_elr(cluster) == (2,)
-    cluster.set_isr(1, 3, 2)
-    assert lists(cluster) == (1, (1, 3, 2), ()) and last_known_elr(cluster) == ()
+    assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == (1,)
+    cluster.set_isr(2, 3)
+    assert last_known_elr(cluster) == (1,)
+    cluster.set_isr(2, 3, 1)
+    assert lists(cluster) == (2, (2, 3, 1), ()) and last_known_elr(cluster) == ()
+
+
+def test_of_the_last_known_the_one_that_left_last_is_waited_for() -> None:
+    """1 lost records; later all lost power, whose logs were synced, and 3 its directory."""
+    cluster = after_power_cuts(1, min_isr=3)
+    cluster.die(2, 3)
+    cluster.register(2, lost_power=True)
+    cluster.register(3, lost_power=True, lost_directory=True)
+    assert lists(cluster) == (-1, (), ()) and last_known_elr(cluster) == (2, 1)
+    for node in (1, 3):
+        cluster.unfence(node)
+        assert lists(cluster) == (-1, (), ())
+    cluster.unfence(2)
+    assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == (1,)
 
 
 def test_who_is_last_known_and_loses_its_directory_is_forgotten() -> None:
@@ -287,12 +301,12 @@ def test_who_is_last_known_and_loses_its_directory_is_forgotten() -> None:
 def test_when_all_directories_are_lost_the_last_leads() -> None:
     cluster = after_power_cuts(1, 2, min_isr=3)
     cluster.register(3, lost_directory=True)
-    assert lists(cluster) == (1, (1,), ()) and last_known_elr(cluster) == (2,)
-    for node in (2, 1, 3):
+    assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == (1,)
+    for node in (1, 2, 3):
         cluster.register(node, lost_directory=True)
-    assert lists(cluster) == (-1, (), (1,)) and last_known_elr(cluster) == ()
-    cluster.unfence(1)
-    assert lists(cluster) == (1, (1,), ())
+    assert lists(cluster) == (-1, (), (2,)) and last_known_elr(cluster) == ()
+    cluster.unfence(2)
+    assert lists(cluster) == (2, (2,), ())
 
 
 def test_an_unclean_election_prefers_the_last_known() -> None:
