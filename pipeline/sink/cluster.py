@@ -18,19 +18,9 @@ from ...client.fetch.offset_queries import EARLIEST, LATEST
 from ...client.loop_thread import LoopThread
 from ...client.transaction_admin import TransactionAdmin
 from ...wire.errors import ErrorCode, KafkaError
+from . import steps
 from .decision import TOPIC, Child, Decision, decode, encode, newest_by_key
 from .names import child_prefix, control_id
-from .steps import (
-    ChildrenAborted,
-    ChildrenCommitted,
-    ChildrenRefused,
-    ControlCommitted,
-    ControlInDoubt,
-    DecisionRead,
-    Event,
-    Fenced,
-    OpenListed,
-)
 
 log = logging.getLogger("oncelog.sink")
 
@@ -85,7 +75,25 @@ class SinkCluster:
         if control is not None:
             await control.close()
 
-    async def fence(self) -> Event:
+    async def perform(self, effect: steps.Effect) -> steps.Event:
+        """Carry out an effect that needs no rows, and say what came of it."""
+        match effect:
+            case steps.ReadDecision():
+                return await self.read_decision()
+            case steps.Fence():
+                return await self.fence()
+            case steps.ListOpen():
+                return await self.list_open()
+            case steps.WriteDecision(decision):
+                return await self.write_decision(decision)
+            case steps.CommitChildren(children):
+                return await self.commit_children(children)
+            case steps.AbortChildren(names):
+                return await self.abort_children(names)
+            case _:
+                raise AssertionError(effect)
+
+    async def fence(self) -> steps.Event:
         """Take the control id. Raises when no coordinator could be found for a long time."""
         await self.close()
         control = Producer(
@@ -96,13 +104,13 @@ class SinkCluster:
         )
         await control.init_transactions()  # waits while its last transaction is being ended
         self._control = control
-        return Fenced()
+        return steps.Fenced()
 
-    async def read_decision(self) -> Event:
+    async def read_decision(self) -> steps.Event:
         """The decision as of now: everything that was acknowledged before this call counts."""
-        return DecisionRead(decode(self.sink_id, await read_topic(self.admin)))
+        return steps.DecisionRead(decode(self.sink_id, await read_topic(self.admin)))
 
-    async def list_open(self) -> Event:
+    async def list_open(self) -> steps.Event:
         """Open children. A broker that does not answer for a while is left out.
 
         What it coordinated is another one's by then, or is found at the next batch.
@@ -118,13 +126,13 @@ class SinkCluster:
             found = await self.admin.transactions.list_transactions(
                 **wanted, needs_all_brokers=False
             )
-        return OpenListed(tuple(each.transactional_id for each in found))
+        return steps.OpenListed(tuple(each.transactional_id for each in found))
 
-    async def write_decision(self, decision: Decision, write: Write | None = None) -> Event:
+    async def write_decision(self, decision: Decision, write: Write | None = None) -> steps.Event:
         """Commit the decision's records, and what `write` sends, in one control transaction."""
         control = self._control
         if control is None or control.state is ProducerState.FATAL_ERROR:
-            return ControlInDoubt("the control id was lost before")
+            return steps.ControlInDoubt("the control id was lost before")
         last: KafkaError | None = None
         for _ in range(CONTROL_TRIES):
             try:
@@ -136,23 +144,23 @@ class SinkCluster:
                 await _commit(control)
             except KafkaError as problem:
                 if control.state is ProducerState.FATAL_ERROR:
-                    return ControlInDoubt(str(problem))
+                    return steps.ControlInDoubt(str(problem))
                 log.warning("sink %s: a control transaction is aborted: %s", self.sink_id, problem)
                 last = problem
                 try:
                     await control.abort_transaction()
                 except KafkaError as second:
                     if control.state is ProducerState.FATAL_ERROR:
-                        return ControlInDoubt(str(second))
+                        return steps.ControlInDoubt(str(second))
                     raise
                 if not (problem.retriable or problem.number in OF_THE_TRANSACTION):
                     raise  # the next try would meet the same again
             else:
-                return ControlCommitted()
+                return steps.ControlCommitted()
         assert last is not None
         raise last
 
-    async def commit_children(self, children: Iterable[Child]) -> Event:
+    async def commit_children(self, children: Iterable[Child]) -> steps.Event:
         """Commit all that can be, as long as it takes."""
         gate = asyncio.Semaphore(ENDS_AT_ONCE)
         refused: dict[str, str] = {}
@@ -165,8 +173,8 @@ class SinkCluster:
 
         await _all(one(child) for child in children)
         if refused:
-            return ChildrenRefused(tuple(refused), "; ".join(sorted(set(refused.values()))))
-        return ChildrenCommitted()
+            return steps.ChildrenRefused(tuple(refused), "; ".join(sorted(set(refused.values()))))
+        return steps.ChildrenCommitted()
 
     async def _commit_child(self, child: Child) -> str | None:
         token = PreparedTransaction(
@@ -186,7 +194,7 @@ class SinkCluster:
             else:
                 return None
 
-    async def abort_children(self, names: Iterable[str]) -> Event:
+    async def abort_children(self, names: Iterable[str]) -> steps.Event:
         """End what these have open."""
         gate = asyncio.Semaphore(ENDS_AT_ONCE)
 
@@ -195,7 +203,7 @@ class SinkCluster:
                 await self.admin.transactions.end(name)
 
         await _all(one(name) for name in names)
-        return ChildrenAborted()
+        return steps.ChildrenAborted()
 
 
 class ClusterThread:

@@ -32,35 +32,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any
 
+from . import steps
 from .decision import Decision
 from .judgement import SinkStopped, Terms, Verdict, judge, rows_missing
 from .names import check_sink_id, generation_of
-from .steps import (
-    AbortChildren,
-    BatchGiven,
-    BatchOver,
-    ChildrenAborted,
-    ChildrenCommitted,
-    ChildrenRefused,
-    CommitChildren,
-    ControlCommitted,
-    ControlInDoubt,
-    DecisionRead,
-    Effect,
-    Event,
-    Failed,
-    Fence,
-    Fenced,
-    ListOpen,
-    OpenListed,
-    ReadDecision,
-    RunTasks,
-    TaskReport,
-    TasksDone,
-    TasksFailed,
-    WriteBatch,
-    WriteDecision,
-)
 
 GIVEN_BACK_MAX = 2_000  # ids that tasks are told of
 
@@ -106,17 +81,17 @@ class SinkProtocol:
         self.generation = 0  # 0: not in office
         self.decision: Decision | None = None
         self._terms = terms or Terms()
-        self._given = BatchGiven(query_id="", batch_id=0)
+        self._given = steps.BatchGiven(query_id="", batch_id=0)
         self._open: tuple[str, ...] = ()
         self._committed: dict[str, None] = {}  # ids of this generation, the newest last
         self._stopped: SinkStopped | None = None
         self._last_word: SinkStopped | None = None  # to be said when what is left is swept
 
-    def step(self, event: Event) -> Effect:
+    def step(self, event: steps.Event) -> steps.Effect:
         """Take what happened; the next effect. Raises SinkStopped, then for ever."""
         if self._stopped is not None:
             raise self._stopped
-        if isinstance(event, Failed):
+        if isinstance(event, steps.Failed):
             return self._failed()
         rule = RULES.get((self.phase, type(event)))
         assert rule is not None, f"{type(event).__name__} does not fit {self.phase.name}"
@@ -126,36 +101,36 @@ class SinkProtocol:
             self.phase, self._stopped = Phase.STOPPED, stop
             raise
 
-    def _failed(self) -> Effect:
+    def _failed(self) -> steps.Effect:
         """Somebody has to begin anew: what was asked for last may have happened or not."""
         assert self.phase is not Phase.READY
         if self._last_word is not None:
             self.phase, self._stopped = Phase.STOPPED, self._last_word
             raise self._last_word
         self.phase, self.generation = Phase.IDLE, 0
-        return BatchOver(was_written=False)
+        return steps.BatchOver(was_written=False)
 
     # --- the start of a run
 
-    def _begin(self, given: BatchGiven) -> Effect:
+    def _begin(self, given: steps.BatchGiven) -> steps.Effect:
         self._given, self._committed = given, {}
         self.phase = Phase.LOOKING
-        return ReadDecision()
+        return steps.ReadDecision()
 
-    def _looked(self, read: DecisionRead) -> Effect:
+    def _looked(self, read: steps.DecisionRead) -> steps.Effect:
         self._judge_found(read.decision)
         self.phase = Phase.FENCING
-        return Fence()
+        return steps.Fence()
 
-    def _fenced(self, _: Fenced) -> Effect:
+    def _fenced(self, _: steps.Fenced) -> steps.Effect:
         self.phase = Phase.READING
-        return ReadDecision()
+        return steps.ReadDecision()
 
-    def _read(self, read: DecisionRead) -> Effect:
+    def _read(self, read: steps.DecisionRead) -> steps.Effect:
         self._judge_found(read.decision)
         self.decision = read.decision
         self.phase = Phase.LISTING
-        return ListOpen()
+        return steps.ListOpen()
 
     def _judge_found(self, found: Decision | None) -> None:
         if self.generation and (found is None or found.generation != self.generation):
@@ -165,60 +140,60 @@ class SinkProtocol:
             )
         judge(self.sink_id, found, self._given, self._terms)
 
-    def _listed(self, listed: OpenListed) -> Effect:
+    def _listed(self, listed: steps.OpenListed) -> steps.Effect:
         generations = [generation_of(self.sink_id, name) for name in listed.names]
         self._open = listed.names
         before = self.decision or Decision(generation=0, query_id=self._given.query_id)
         newest = max(before.generation, *(g or 0 for g in generations), 0)
         self.decision = before.claimed(newest + 1)
         self.phase = Phase.CLAIMING
-        return WriteDecision(self.decision)
+        return steps.WriteDecision(self.decision)
 
-    def _claimed(self, _: ControlCommitted) -> Effect:
+    def _claimed(self, _: steps.ControlCommitted) -> steps.Effect:
         assert self.decision is not None
         self.generation = self.decision.generation
         self.phase = Phase.RECOVERING
-        return CommitChildren(self.decision.unfinished)
+        return steps.CommitChildren(self.decision.unfinished)
 
-    def _claim_in_doubt(self, doubt: ControlInDoubt) -> Effect:
+    def _claim_in_doubt(self, doubt: steps.ControlInDoubt) -> steps.Effect:
         raise SinkStopped(
             f"Another driver of sink {self.sink_id} took over while this one started "
             f"({doubt.reason}). Only one query may use a sink_id at a time. Nothing was written by "
             "this one; if no other one runs, start it again."
         )
 
-    def _recovered(self, _: ChildrenCommitted) -> Effect:
+    def _recovered(self, _: steps.ChildrenCommitted) -> steps.Effect:
         self.phase = Phase.SWEEPING
-        return AbortChildren(self._sweepable(self._open))
+        return steps.AbortChildren(self._sweepable(self._open))
 
-    def _swept(self, _: ChildrenAborted) -> Effect:
+    def _swept(self, _: steps.ChildrenAborted) -> steps.Effect:
         return self._judged()
 
     # --- a batch
 
-    def _next(self, given: BatchGiven) -> Effect:
+    def _next(self, given: steps.BatchGiven) -> steps.Effect:
         if given.is_long_after:
             return self._begin(given)
         self._given = given
         return self._judged()
 
-    def _judged(self) -> Effect:
+    def _judged(self) -> steps.Effect:
         verdict = judge(self.sink_id, self.decision, self._given, self._terms)
         if verdict is Verdict.SKIP:
             self.phase = Phase.READY
-            return BatchOver(was_written=False)
+            return steps.BatchOver(was_written=False)
         self.phase = Phase.WRITING
         if self.mode is Mode.DRIVER:
             self.decision = self._decided(())
-            return WriteBatch(self.decision)
-        return RunTasks(self.generation, self._given.batch_id, self._given_back())
+            return steps.WriteBatch(self.decision)
+        return steps.RunTasks(self.generation, self._given.batch_id, self._given_back())
 
-    def _written(self, done: TasksDone) -> Effect:
+    def _written(self, done: steps.TasksDone) -> steps.Effect:
         _require_one_report_each(done.reports)
         children = tuple(r.child for r in done.reports if r.child is not None)
         self.decision = self._decided(children)
         self.phase = Phase.DECIDING
-        return WriteDecision(self.decision)
+        return steps.WriteDecision(self.decision)
 
     def _decided(self, children: tuple[Any, ...]) -> Decision:
         return Decision(
@@ -231,18 +206,18 @@ class SinkProtocol:
             digest=self._given.digest,
         )
 
-    def _in_doubt(self, _: ControlInDoubt) -> Effect:
+    def _in_doubt(self, _: steps.ControlInDoubt) -> steps.Effect:
         self.phase = Phase.READING_AGAIN
-        return ReadDecision()
+        return steps.ReadDecision()
 
-    def _read_again(self, read: DecisionRead) -> Effect:
+    def _read_again(self, read: steps.DecisionRead) -> steps.Effect:
         found, wanted = read.decision, self.decision
         assert wanted is not None
         if found is not None and (found.decided_by, found.batch_id) == (
             wanted.decided_by,
             wanted.batch_id,
         ):
-            return self._decision_stands(ControlCommitted())
+            return self._decision_stands(steps.ControlCommitted())
         self._last_word = SinkStopped(
             f"Batch {wanted.batch_id} of sink {self.sink_id} was not decided: another driver took "
             "over, or the control transaction timed out. Nothing of the batch is visible, and it "
@@ -250,43 +225,43 @@ class SinkProtocol:
         )
         self.decision = found
         self.phase = Phase.LISTING_FAILED
-        return ListOpen()
+        return steps.ListOpen()
 
-    def _decision_stands(self, _: ControlCommitted) -> Effect:
+    def _decision_stands(self, _: steps.ControlCommitted) -> steps.Effect:
         assert self.decision is not None
         if self.mode is Mode.DRIVER:
             return self._over()
         self.phase = Phase.COMMITTING
-        return CommitChildren(self.decision.children)
+        return steps.CommitChildren(self.decision.children)
 
-    def _committed_all(self, _: ChildrenCommitted) -> Effect:
+    def _committed_all(self, _: steps.ChildrenCommitted) -> steps.Effect:
         self.phase = Phase.LISTING_LEFT
-        return ListOpen()
+        return steps.ListOpen()
 
-    def _refused(self, refused: ChildrenRefused) -> Effect:
+    def _refused(self, refused: steps.ChildrenRefused) -> steps.Effect:
         """An alarm, and a record of it: once the id has expired, nobody could tell any more."""
         assert self.decision is not None
         self.decision = self.decision.without(refused.names)
         self._last_word = rows_missing(self.sink_id, self.decision, refused.reason)
         self.phase = Phase.ALARMING
-        return WriteDecision(self.decision)
+        return steps.WriteDecision(self.decision)
 
-    def _alarmed(self, _: ControlCommitted | ControlInDoubt) -> Effect:
+    def _alarmed(self, _: steps.ControlCommitted | steps.ControlInDoubt) -> steps.Effect:
         assert self._last_word is not None
         raise self._last_word
 
-    def _listed_left(self, listed: OpenListed) -> Effect:
+    def _listed_left(self, listed: steps.OpenListed) -> steps.Effect:
         self.phase = Phase.SWEEPING_LEFT
-        return AbortChildren(self._sweepable(listed.names))
+        return steps.AbortChildren(self._sweepable(listed.names))
 
-    def _swept_left(self, _: ChildrenAborted) -> Effect:
+    def _swept_left(self, _: steps.ChildrenAborted) -> steps.Effect:
         assert self.decision is not None
         if self.decision.is_done:  # nothing was written
             return self._over()
         self.phase = Phase.FINISHING
-        return WriteDecision(self.decision.done())
+        return steps.WriteDecision(self.decision.done())
 
-    def _finished(self, _: ControlCommitted) -> Effect:
+    def _finished(self, _: steps.ControlCommitted) -> steps.Effect:
         assert self.decision is not None
         self.decision = self.decision.done()
         for child in self.decision.children:
@@ -296,16 +271,16 @@ class SinkProtocol:
             del self._committed[name]
         return self._over()
 
-    def _finish_in_doubt(self, doubt: ControlInDoubt) -> Effect:
+    def _finish_in_doubt(self, doubt: steps.ControlInDoubt) -> steps.Effect:
         raise SinkStopped(
             f"Batch {self._given.batch_id} of sink {self.sink_id} is written, but another driver "
             f"has taken over ({doubt.reason}), so this one ends. If no other one runs, start the "
             "query again: nothing is lost or doubled."
         )
 
-    def _over(self) -> Effect:
+    def _over(self) -> steps.Effect:
         self.phase = Phase.READY
-        return BatchOver(was_written=True)
+        return steps.BatchOver(was_written=True)
 
     def _given_back(self) -> tuple[str, ...]:
         """Ids that may be used again: those of the last decision only after the next one.
@@ -332,23 +307,23 @@ class SinkProtocol:
         generation = generation_of(self.sink_id, name)
         return generation is not None and generation <= self.generation
 
-    def _tasks_failed(self, _: TasksFailed) -> Effect:
+    def _tasks_failed(self, _: steps.TasksFailed) -> steps.Effect:
         if self.mode is Mode.DRIVER:
             return self._failed()
         self.phase = Phase.LISTING_FAILED
-        return ListOpen()
+        return steps.ListOpen()
 
-    def _listed_failed(self, listed: OpenListed) -> Effect:
+    def _listed_failed(self, listed: steps.OpenListed) -> steps.Effect:
         self.phase = Phase.SWEEPING_FAILED
-        return AbortChildren(self._sweepable(listed.names))
+        return steps.AbortChildren(self._sweepable(listed.names))
 
-    def _swept_failed(self, _: ChildrenAborted) -> Effect:
+    def _swept_failed(self, _: steps.ChildrenAborted) -> steps.Effect:
         if self._last_word is not None:
             raise self._last_word
         return self._failed()
 
 
-def _require_one_report_each(reports: tuple[TaskReport, ...]) -> None:
+def _require_one_report_each(reports: tuple[steps.TaskReport, ...]) -> None:
     found = sorted(report.partition_id for report in reports)
     if found != list(range(len(found))):
         raise SinkStopped(
@@ -358,33 +333,33 @@ def _require_one_report_each(reports: tuple[TaskReport, ...]) -> None:
 
 
 _P = Phase
-RULES: Mapping[tuple[Phase, type], Callable[[SinkProtocol, Any], Effect]] = {
-    (_P.IDLE, BatchGiven): SinkProtocol._begin,
-    (_P.LOOKING, DecisionRead): SinkProtocol._looked,
-    (_P.FENCING, Fenced): SinkProtocol._fenced,
-    (_P.READING, DecisionRead): SinkProtocol._read,
-    (_P.LISTING, OpenListed): SinkProtocol._listed,
-    (_P.CLAIMING, ControlCommitted): SinkProtocol._claimed,
-    (_P.CLAIMING, ControlInDoubt): SinkProtocol._claim_in_doubt,
-    (_P.RECOVERING, ChildrenCommitted): SinkProtocol._recovered,
-    (_P.RECOVERING, ChildrenRefused): SinkProtocol._refused,
-    (_P.SWEEPING, ChildrenAborted): SinkProtocol._swept,
-    (_P.READY, BatchGiven): SinkProtocol._next,
-    (_P.WRITING, TasksDone): SinkProtocol._written,
-    (_P.WRITING, TasksFailed): SinkProtocol._tasks_failed,
-    (_P.WRITING, ControlCommitted): SinkProtocol._decision_stands,
-    (_P.WRITING, ControlInDoubt): SinkProtocol._in_doubt,
-    (_P.DECIDING, ControlCommitted): SinkProtocol._decision_stands,
-    (_P.DECIDING, ControlInDoubt): SinkProtocol._in_doubt,
-    (_P.READING_AGAIN, DecisionRead): SinkProtocol._read_again,
-    (_P.COMMITTING, ChildrenCommitted): SinkProtocol._committed_all,
-    (_P.COMMITTING, ChildrenRefused): SinkProtocol._refused,
-    (_P.LISTING_LEFT, OpenListed): SinkProtocol._listed_left,
-    (_P.SWEEPING_LEFT, ChildrenAborted): SinkProtocol._swept_left,
-    (_P.ALARMING, ControlCommitted): SinkProtocol._alarmed,
-    (_P.ALARMING, ControlInDoubt): SinkProtocol._alarmed,
-    (_P.FINISHING, ControlCommitted): SinkProtocol._finished,
-    (_P.FINISHING, ControlInDoubt): SinkProtocol._finish_in_doubt,
-    (_P.LISTING_FAILED, OpenListed): SinkProtocol._listed_failed,
-    (_P.SWEEPING_FAILED, ChildrenAborted): SinkProtocol._swept_failed,
+RULES: Mapping[tuple[Phase, type], Callable[[SinkProtocol, Any], steps.Effect]] = {
+    (_P.IDLE, steps.BatchGiven): SinkProtocol._begin,
+    (_P.LOOKING, steps.DecisionRead): SinkProtocol._looked,
+    (_P.FENCING, steps.Fenced): SinkProtocol._fenced,
+    (_P.READING, steps.DecisionRead): SinkProtocol._read,
+    (_P.LISTING, steps.OpenListed): SinkProtocol._listed,
+    (_P.CLAIMING, steps.ControlCommitted): SinkProtocol._claimed,
+    (_P.CLAIMING, steps.ControlInDoubt): SinkProtocol._claim_in_doubt,
+    (_P.RECOVERING, steps.ChildrenCommitted): SinkProtocol._recovered,
+    (_P.RECOVERING, steps.ChildrenRefused): SinkProtocol._refused,
+    (_P.SWEEPING, steps.ChildrenAborted): SinkProtocol._swept,
+    (_P.READY, steps.BatchGiven): SinkProtocol._next,
+    (_P.WRITING, steps.TasksDone): SinkProtocol._written,
+    (_P.WRITING, steps.TasksFailed): SinkProtocol._tasks_failed,
+    (_P.WRITING, steps.ControlCommitted): SinkProtocol._decision_stands,
+    (_P.WRITING, steps.ControlInDoubt): SinkProtocol._in_doubt,
+    (_P.DECIDING, steps.ControlCommitted): SinkProtocol._decision_stands,
+    (_P.DECIDING, steps.ControlInDoubt): SinkProtocol._in_doubt,
+    (_P.READING_AGAIN, steps.DecisionRead): SinkProtocol._read_again,
+    (_P.COMMITTING, steps.ChildrenCommitted): SinkProtocol._committed_all,
+    (_P.COMMITTING, steps.ChildrenRefused): SinkProtocol._refused,
+    (_P.LISTING_LEFT, steps.OpenListed): SinkProtocol._listed_left,
+    (_P.SWEEPING_LEFT, steps.ChildrenAborted): SinkProtocol._swept_left,
+    (_P.ALARMING, steps.ControlCommitted): SinkProtocol._alarmed,
+    (_P.ALARMING, steps.ControlInDoubt): SinkProtocol._alarmed,
+    (_P.FINISHING, steps.ControlCommitted): SinkProtocol._finished,
+    (_P.FINISHING, steps.ControlInDoubt): SinkProtocol._finish_in_doubt,
+    (_P.LISTING_FAILED, steps.OpenListed): SinkProtocol._listed_failed,
+    (_P.SWEEPING_FAILED, steps.ChildrenAborted): SinkProtocol._swept_failed,
 }

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...client import Producer
 from ...client.settings import producer_settings
+from . import steps
 from .checkpoint import plan_digest
 from .checks import check_brokers, ready_topic
 from .cluster import CONTROL_TIMEOUT_MS, ClusterThread, SinkCluster
@@ -44,24 +45,6 @@ from .columns import prepare, rows_by_topic
 from .decision import Child
 from .judgement import SinkStopped, Terms
 from .protocol import Mode, Phase, SinkProtocol
-from .steps import (
-    AbortChildren,
-    BatchGiven,
-    BatchOver,
-    CommitChildren,
-    Effect,
-    Event,
-    Failed,
-    Fence,
-    ListOpen,
-    ReadDecision,
-    RunTasks,
-    TaskReport,
-    TasksDone,
-    TasksFailed,
-    WriteBatch,
-    WriteDecision,
-)
 from .task import REPORT, Order, write_attempt
 
 if TYPE_CHECKING:
@@ -171,18 +154,18 @@ class ExactlyOnceSink:
         if self.protocol.phase is Phase.IDLE:
             self._run(self._ready)
         problem: BaseException | None = None
-        event: Event = given
+        event: steps.Event = given
         try:
             while True:
                 effect = self.protocol.step(event)
-                if isinstance(effect, BatchOver):
+                if isinstance(effect, steps.BatchOver):
                     break
                 try:
                     event = self.perform(effect, rows)
                 except BaseException as caught:  # also a query that is stopped meanwhile
                     problem = problem or caught
-                    is_work = isinstance(effect, RunTasks | WriteBatch)
-                    event = TasksFailed() if is_work else Failed()
+                    is_work = isinstance(effect, steps.RunTasks | steps.WriteBatch)
+                    event = steps.TasksFailed() if is_work else steps.Failed()
         except SinkStopped:
             self.close()
             raise
@@ -212,29 +195,17 @@ class ExactlyOnceSink:
 
     # --- carrying out
 
-    def perform(self, effect: Effect, rows: "DataFrame") -> Event:
+    def perform(self, effect: steps.Effect, rows: "DataFrame") -> steps.Event:
         """Do it and say what came of it."""
         match effect:
-            case ReadDecision():
-                return self._run(SinkCluster.read_decision)
-            case Fence():
-                return self._run(SinkCluster.fence)
-            case ListOpen():
-                return self._run(SinkCluster.list_open)
-            case WriteDecision(decision):
-                return self._run(lambda cluster: cluster.write_decision(decision))
-            case CommitChildren(children):
-                return self._run(lambda cluster: cluster.commit_children(children))
-            case AbortChildren(names):
-                return self._run(lambda cluster: cluster.abort_children(names))
-            case RunTasks():
+            case steps.RunTasks():
                 return self._run_tasks(effect, rows)
-            case WriteBatch():
+            case steps.WriteBatch():
                 return self._write_batch(effect, rows)
             case _:
-                raise AssertionError(effect)
+                return self._run(lambda cluster: cluster.perform(effect))
 
-    def _run_tasks(self, effect: RunTasks, rows: "DataFrame") -> Event:
+    def _run_tasks(self, effect: steps.RunTasks, rows: "DataFrame") -> steps.Event:
         order = Order(
             sink_id=self.sink_id,
             generation=effect.generation,
@@ -247,9 +218,9 @@ class ExactlyOnceSink:
         # Spark's signature asks for an iterator of batches where ours is one of one row.
         found = rows.mapInArrow(functools.partial(write_attempt, order), REPORT).collect()
         self.record_count = sum(row.record_count for row in found)
-        return TasksDone(tuple(map(_report, found)))
+        return steps.TasksDone(tuple(map(_report, found)))
 
-    def _write_batch(self, effect: WriteBatch, rows: "DataFrame") -> Event:
+    def _write_batch(self, effect: steps.WriteBatch, rows: "DataFrame") -> steps.Event:
         table = rows.toArrow()
         self.record_count = table.num_rows
 
@@ -278,7 +249,7 @@ class ExactlyOnceSink:
         )
         await ready_topic(cluster.admin)
 
-    def _given(self, frame: "DataFrame", batch_id: int) -> BatchGiven:
+    def _given(self, frame: "DataFrame", batch_id: int) -> steps.BatchGiven:
         spark = frame.sparkSession
         query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
         if query_id is None:
@@ -287,7 +258,7 @@ class ExactlyOnceSink:
                 "which tells it the query and the batch"
             )
         digest = plan_digest(spark, query_id, batch_id, self._checkpoint)
-        return BatchGiven(
+        return steps.BatchGiven(
             query_id=query_id,
             batch_id=batch_id,
             digest=digest,
@@ -308,8 +279,10 @@ def _whole(name: str, value: int | str | None) -> int | None:
         raise ValueError(f"{name} is a whole number, not {value!r}") from None
 
 
-def _report(row: Any) -> TaskReport:
+def _report(row: Any) -> steps.TaskReport:
     child = None
     if row.transactional_id is not None:
         child = Child(row.transactional_id, row.producer_id, row.producer_epoch, row.is_v2)
-    return TaskReport(partition_id=row.partition_id, record_count=row.record_count, child=child)
+    return steps.TaskReport(
+        partition_id=row.partition_id, record_count=row.record_count, child=child
+    )

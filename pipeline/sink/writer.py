@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from ...client.blocking_producer import BlockingProducer
 from ...client.settings import producer_settings
-from ..source.options import OptionError, named_options
+from ..source.options import OptionError, client_options, named_options
 from .columns import check_columns, rows_by_topic
 
 TAKEN = ("topic", "includeHeaders", "path", "checkpointLocation", "queryName")
@@ -43,11 +43,7 @@ class _Writing:
         for name in given:
             if name not in TAKEN and not name.startswith("kafka."):
                 raise OptionError(f"the option {name} means nothing to a writer")
-        self._client = {
-            name.removeprefix("kafka."): value
-            for name, value in given.items()
-            if name.startswith("kafka.")
-        }
+        self._client = client_options(given)
         for name in OUR_KEYS:
             if name in self._client:
                 raise OptionError(

@@ -5,7 +5,8 @@ until there is enough for Spark, and what is the same for a whole batch is repea
 Arrow schema is the one that Spark derives from columns.py, to the letter, as it demands.
 """
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,72 +22,15 @@ SEQUENCE_MASK = 2**31 - 1
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class Rows(Protocol):
-    """Takes columns of the log, gives Arrow."""
-
-    def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """Take records; True when it is time to `take`."""
-        ...
-
-    def take(self) -> pa.RecordBatch | None:
-        """What was added since the last time; None without a row."""
-        ...
+Added = Sequence[tuple[RecordColumns, int | None]]
+"""Records of batches, each with the replica that they were read from; None: from the leader."""
 
 
-class PlainRows:
-    """Rows of the columns of Spark's own source."""
+class Rows:
+    """Takes columns of the log, gives Arrow: all records and markers (raw), or plain records."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema, self._has_headers = schema, "headers" in schema.names
-        self._clear()
-
-    def _clear(self) -> None:
-        self._keys: list[bytes | None] = []
-        self._values: list[bytes | None] = []
-        self._headers: list[Headers] = []
-        self._added: list[RecordColumns] = []
-        self._bytes = 0
-
-    def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """As `Rows.add`."""
-        if columns.values:
-            self._keys += columns.keys
-            self._values += columns.values
-            if self._has_headers:
-                self._headers += columns.headers or [()] * len(columns.values)
-            self._added.append(columns)
-            self._bytes += _size_bytes(columns)
-        return len(self._values) >= ROWS_MAX or self._bytes >= BYTES_MAX
-
-    def take(self) -> pa.RecordBatch | None:
-        """As `Rows.take`."""
-        count = len(self._values)
-        if not count:
-            return None
-        added = self._added
-        counts = [len(c.values) for c in added]
-        first = added[0]
-        is_append_time = [c.header.is_log_append_time for c in added]
-        arrays = [
-            pa.array(self._keys, pa.binary()),
-            pa.array(self._values, pa.binary()),
-            pa.repeat(first.topic, count),
-            pa.repeat(pa.scalar(first.partition, pa.int32()), count),
-            pa.array(_joined([c.offsets for c in added])),
-            _timestamps(added),
-            pa.array(np.repeat(np.array(is_append_time, np.int32), counts)),
-        ]
-        if self._has_headers:
-            arrays.append(headers_array(self._headers, self._schema.field("headers").type))
-        self._clear()
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-class RawRows:
-    """Rows for audits: every record and every marker, with its producer."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: pa.Schema, *, is_raw: bool) -> None:
+        self._schema, self._is_raw = schema, is_raw
         self._clear()
 
     def _clear(self) -> None:
@@ -94,7 +38,7 @@ class RawRows:
         self._count = self._bytes = 0
 
     def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """As `Rows.add`; a control batch is the columns of its marker."""
+        """Take records; True when it is time to `take`. A control batch has those of its marker."""
         if columns.values:
             self._added.append((columns, replica))
             self._count += len(columns.values)
@@ -102,45 +46,75 @@ class RawRows:
         return self._count >= ROWS_MAX or self._bytes >= BYTES_MAX
 
     def take(self) -> pa.RecordBatch | None:
-        """As `Rows.take`."""
+        """What was added since the last time; None without a row."""
         if not self._added:
             return None
-        batches = [columns for columns, _ in self._added]
-        heads = [c.header for c in batches]
-        counts = [len(c.values) for c in batches]
-        markers = [_marker(c) if c.header.is_control else (None, None) for c in batches]
-        offsets = _joined([c.offsets for c in batches])
-
-        def each(values: list[Any], kind: pa.DataType) -> pa.Array:
-            """A value of each batch, for each of its rows."""
-            places = pa.array(np.repeat(np.arange(len(counts)), counts))
-            return pa.array(values, kind).take(places)
-
-        arrays = [
-            each([c.topic for c in batches], pa.string()),
-            each([c.partition for c in batches], pa.int32()),
-            pa.array(offsets),
-            each([h.partition_leader_epoch for h in heads], pa.int32()),
-            _timestamps(batches),
-            each([int(h.is_log_append_time) for h in heads], pa.int32()),
-            each([h.producer_id for h in heads], pa.int64()),
-            each([h.producer_epoch for h in heads], pa.int32()),
-            _sequences(batches, counts, offsets),
-            each([h.is_transactional for h in heads], pa.bool_()),
-            each([h.is_control for h in heads], pa.bool_()),
-            each([kind for kind, _ in markers], pa.string()),
-            each([epoch for _, epoch in markers], pa.int32()),
-            each([h.crc for h in heads], pa.int64()),
-            pa.array([key for c in batches for key in c.keys], pa.binary()),
-            pa.array([value for c in batches for value in c.values], pa.binary()),
-            headers_array(
-                [h for c in batches for h in c.headers or [()] * len(c.values)],
-                self._schema.field("headers").type,
-            ),
-            each([replica for _, replica in self._added], pa.int32()),
-        ]
+        arrays = (_raw if self._is_raw else _plain)(self._added, self._schema)
         self._clear()
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _plain(added: Added, schema: pa.Schema) -> list[pa.Array]:
+    """The columns of Spark's own source; all records are of one partition."""
+    batches = [columns for columns, _ in added]
+    counts = [len(c.values) for c in batches]
+    first, count = batches[0], sum(counts)
+    is_append_time = [c.header.is_log_append_time for c in batches]
+    arrays = [
+        *_keys_and_values(batches),
+        pa.repeat(first.topic, count),
+        pa.repeat(pa.scalar(first.partition, pa.int32()), count),
+        pa.array(_joined([c.offsets for c in batches])),
+        _timestamps(batches),
+        pa.array(np.repeat(np.array(is_append_time, np.int32), counts)),
+    ]
+    return [*arrays, _headers(batches, schema)] if "headers" in schema.names else arrays
+
+
+def _raw(added: Added, schema: pa.Schema) -> list[pa.Array]:
+    """For audits: every record and every marker, with its producer."""
+    batches = [columns for columns, _ in added]
+    heads = [c.header for c in batches]
+    counts = [len(c.values) for c in batches]
+    markers = [_marker(c) if c.header.is_control else (None, None) for c in batches]
+    offsets = _joined([c.offsets for c in batches])
+
+    def each(values: list[Any], kind: pa.DataType) -> pa.Array:
+        """A value of each batch, for each of its rows."""
+        places = pa.array(np.repeat(np.arange(len(counts)), counts))
+        return pa.array(values, kind).take(places)
+
+    return [
+        each([c.topic for c in batches], pa.string()),
+        each([c.partition for c in batches], pa.int32()),
+        pa.array(offsets),
+        each([h.partition_leader_epoch for h in heads], pa.int32()),
+        _timestamps(batches),
+        each([int(h.is_log_append_time) for h in heads], pa.int32()),
+        each([h.producer_id for h in heads], pa.int64()),
+        each([h.producer_epoch for h in heads], pa.int32()),
+        _sequences(batches, counts, offsets),
+        each([h.is_transactional for h in heads], pa.bool_()),
+        each([h.is_control for h in heads], pa.bool_()),
+        each([kind for kind, _ in markers], pa.string()),
+        each([epoch for _, epoch in markers], pa.int32()),
+        each([h.crc for h in heads], pa.int64()),
+        *_keys_and_values(batches),
+        _headers(batches, schema),
+        each([replica for _, replica in added], pa.int32()),
+    ]
+
+
+def _keys_and_values(batches: list[RecordColumns]) -> tuple[pa.Array, pa.Array]:
+    return (
+        pa.array([key for c in batches for key in c.keys], pa.binary()),
+        pa.array([value for c in batches for value in c.values], pa.binary()),
+    )
+
+
+def _headers(batches: list[RecordColumns], schema: pa.Schema) -> pa.Array:
+    listed = [h for c in batches for h in c.headers or [()] * len(c.values)]
+    return headers_array(listed, schema.field("headers").type)
 
 
 def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:

@@ -68,7 +68,12 @@ class ClusterLookup:
             lambda: admin.view.refresh(sorted(named) if named else None),
             timeout_ms=LOOKUP_MS_MAX,
         )
-        wanted = [key for key in snapshot.partitions if self._is_wanted(key, snapshot)]
+        internal = snapshot.internal_topics
+        wanted = [
+            (topic, partition)
+            for topic, partition in snapshot.partitions
+            if self._topics.wants(topic, partition, is_internal=topic in internal)
+        ]
         self._check_named(wanted, snapshot, must_exist)
         begins = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
         ends = await admin.list_offsets(
@@ -79,12 +84,6 @@ class ClusterLookup:
             {key: LogBounds(begins[key], ends[key]) for key in sorted(wanted)},
             {topic: topic_id if topic_id.strip("0") else "" for topic, topic_id in ids.items()},
         )
-
-    def _is_wanted(self, key: TopicPartition, snapshot: Snapshot) -> bool:
-        """Internal topics only by name, as for Kafka's consumers."""
-        if self._topics.pattern and key[0] in snapshot.internal_topics:
-            return False
-        return self._topics.wants(*key)
 
     def _check_named(
         self, wanted: list[TopicPartition], snapshot: Snapshot, must_exist: bool

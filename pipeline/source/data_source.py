@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 from ...client.fetch.record_columns import read_columns
 from ..sink.writer import BatchWriter, StreamWriter
 from . import offsets as rules
-from .arrow_rows import PlainRows, RawRows, Rows
+from .arrow_rows import Rows
 from .cluster_lookup import ClusterLookup
 from .columns import schema_of
 from .log_folders import SegmentFile, read_segment, segments_of
@@ -98,7 +98,7 @@ class _Reading:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a piece; runs in a task."""
         schema = _arrow_schema(self._schema)
-        rows: Rows = RawRows(schema) if self._options.is_raw else PlainRows(schema)
+        rows = Rows(schema, is_raw=self._options.is_raw)
         what: Any = getattr(partition, "what", None)
         if isinstance(what, SegmentFile):
             for columns in read_segment(what):

@@ -39,7 +39,9 @@ def segments_of(options: SourceOptions) -> list[SegmentFile]:
             raise OptionError(f"logs: there is no folder {folder}")
         for place in sorted(p for p in Path(folder).iterdir() if p.is_dir()):
             topic, _, number = place.name.rpartition("-")
-            if not topic or not number.isdigit() or not _is_wanted(options, topic, int(number)):
+            if not topic or not number.isdigit():
+                continue
+            if not options.topics.wants(topic, int(number), is_internal=topic.startswith("__")):
                 continue
             files = sorted(place.glob("*.log"))
             found += [
@@ -50,13 +52,6 @@ def segments_of(options: SourceOptions) -> list[SegmentFile]:
         folders = ", ".join(options.logs.values())
         raise OptionError(f"logs: no partition of what is asked for has a segment in {folders}")
     return found
-
-
-def _is_wanted(options: SourceOptions, topic: str, partition: int) -> bool:
-    """Internal topics only by name, as for Kafka's consumers."""
-    if options.topics.pattern and topic.startswith("__"):
-        return False
-    return options.topics.wants(topic, partition)
 
 
 def read_segment(segment: SegmentFile) -> Iterator[RecordColumns]:

@@ -83,10 +83,10 @@ class Topics:
     partitions: tuple[tuple[str, int], ...] = ()
     pattern: str = ""
 
-    def wants(self, topic: str, partition: int) -> bool:
-        """Whether a partition that exists is to be read."""
+    def wants(self, topic: str, partition: int, *, is_internal: bool = False) -> bool:
+        """Whether a partition that exists is to be read: internal ones only by name."""
         if self.pattern:
-            return re.fullmatch(self.pattern, topic) is not None
+            return not is_internal and re.fullmatch(self.pattern, topic) is not None
         return topic in self.names or (topic, partition) in self.partitions
 
     def named(self) -> frozenset[str]:
@@ -107,7 +107,6 @@ class SourceOptions:
     offsets_per_trigger_max: int | None = None
     partitions_min: int | None = None
     records_per_partition_max: int | None = None
-    include_headers: bool = False
     is_raw: bool = False
     is_committed: bool = True
     logs: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -121,16 +120,13 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
     if "path" in options:
         options["subscribe"] = options.pop("path")
     raw = _flag(options, "raw", False)
+    _flag(options, "includeHeaders", False)
     logs = _logs(options.get("logs", ""))
     if logs and not raw:
         raise OptionError("logs are read as they stand: say raw=true, too")
     if logs and is_streaming:
         raise OptionError("log directories are read in batch only")
-    client = {
-        name.removeprefix("kafka."): value
-        for name, value in options.items()
-        if name.startswith("kafka.")
-    }
+    client = client_options(options)
     if not client.get("bootstrap.servers") and not logs:
         raise OptionError("kafka.bootstrap.servers is missing; it looks like host:port,host:port")
     isolation = client.pop("isolation.level", "read_uncommitted" if raw else "read_committed")
@@ -167,7 +163,6 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
         offsets_per_trigger_max=_count(options, "maxOffsetsPerTrigger"),
         partitions_min=_count(options, "minPartitions"),
         records_per_partition_max=_count(options, "maxRecordsPerPartition"),
-        include_headers=_flag(options, "includeHeaders", False),
         is_raw=raw,
         is_committed=isolation == "read_committed",
         logs=logs,
@@ -187,6 +182,12 @@ def named_options(given: Mapping[str, str]) -> dict[str, str]:
             raise OptionError(f"there is no option {name}{hint}")
         found[known or name.lower()] = value
     return found
+
+
+def client_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Those with `kafka.` in front, without it."""
+    prefix = "kafka."
+    return {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}
 
 
 def _check_client(client: Mapping[str, str]) -> None:

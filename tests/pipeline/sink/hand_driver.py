@@ -10,26 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from oncelog.client import ClusterView, Producer
+from oncelog.pipeline.sink import steps
 from oncelog.pipeline.sink.checks import ready_topic
 from oncelog.pipeline.sink.cluster import SinkCluster
 from oncelog.pipeline.sink.decision import Child, Decision
 from oncelog.pipeline.sink.protocol import Mode, SinkProtocol
-from oncelog.pipeline.sink.steps import (
-    AbortChildren,
-    BatchGiven,
-    BatchOver,
-    CommitChildren,
-    Effect,
-    Event,
-    Fence,
-    ListOpen,
-    ReadDecision,
-    RunTasks,
-    TaskReport,
-    TasksDone,
-    WriteBatch,
-    WriteDecision,
-)
 from oncelog.pipeline.sink.task import Attempt, Order, Worker
 
 QUERY, TASKS = "query", 3
@@ -66,51 +51,41 @@ class Hand:
         self.workers.append(worker)
         return worker
 
-    async def until(self, wanted: type[Effect], batch_id: int) -> Effect:
+    async def until(self, wanted: type[steps.Effect], batch_id: int) -> steps.Effect:
         """Go on until this effect is next; it is not carried out."""
         await ready_topic(self.cluster.admin)
-        effect = self.protocol.step(BatchGiven(query_id=QUERY, batch_id=batch_id))
+        effect = self.protocol.step(steps.BatchGiven(query_id=QUERY, batch_id=batch_id))
         return await self.on(effect, wanted)
 
-    async def on(self, effect: Effect, wanted: type[Effect] = BatchOver) -> Effect:
+    async def on(
+        self, effect: steps.Effect, wanted: type[steps.Effect] = steps.BatchOver
+    ) -> steps.Effect:
         """Carry out this effect and what follows, until the wanted one is next."""
-        while not isinstance(effect, wanted | BatchOver):
+        while not isinstance(effect, wanted | steps.BatchOver):
             effect = await self.carry_out(effect)
         return effect
 
-    async def carry_out(self, effect: Effect) -> Effect:
+    async def carry_out(self, effect: steps.Effect) -> steps.Effect:
         return self.protocol.step(await self.perform(effect))
 
-    async def write(self, batch_id: int) -> Effect:
-        return await self.until(BatchOver, batch_id)
+    async def write(self, batch_id: int) -> steps.Effect:
+        return await self.until(steps.BatchOver, batch_id)
 
-    async def perform(self, effect: Effect) -> Event:
+    async def perform(self, effect: steps.Effect) -> steps.Event:
         match effect:
-            case ReadDecision():
-                return await self.cluster.read_decision()
-            case Fence():
-                return await self.cluster.fence()
-            case ListOpen():
-                return await self.cluster.list_open()
-            case WriteDecision(decision):
-                return await self.cluster.write_decision(decision)
-            case CommitChildren(children):
-                return await self.cluster.commit_children(children)
-            case AbortChildren(names):
-                return await self.cluster.abort_children(names)
-            case RunTasks():
+            case steps.RunTasks():
                 return await self.run_tasks(effect)
-            case WriteBatch(decision):
+            case steps.WriteBatch(decision):
                 return await self.write_batch(decision)
             case _:
-                raise AssertionError(effect)
+                return await self.cluster.perform(effect)
 
-    async def run_tasks(self, effect: RunTasks) -> Event:
+    async def run_tasks(self, effect: steps.RunTasks) -> steps.Event:
         order = self.order_of(effect)
         reports = [await self.attempt(order, p) for p in range(self.tasks)]
-        return TasksDone(tuple(reports))
+        return steps.TasksDone(tuple(reports))
 
-    async def write_batch(self, decision: Decision) -> Event:
+    async def write_batch(self, decision: Decision) -> steps.Event:
         values = [value.encode() for value in batch_rows(decision.batch_id)]
 
         async def write(producer: Producer) -> None:
@@ -118,7 +93,7 @@ class Hand:
 
         return await self.cluster.write_decision(decision, write)
 
-    def order_of(self, effect: RunTasks) -> Order:
+    def order_of(self, effect: steps.RunTasks) -> Order:
         return Order(
             sink_id=self.sink_id,
             generation=effect.generation,
@@ -130,16 +105,11 @@ class Hand:
 
     async def attempt(self, order: Order, partition: int, worker: Worker | None = None) -> Any:
         """One whole attempt, as Spark would see it."""
-        child = await asyncio.to_thread(
+        token = await asyncio.to_thread(
             write_rows, order, worker or self.worker(), rows(order.batch_id, partition)
         )
-        return TaskReport(
-            partition_id=partition,
-            record_count=20,
-            child=Child(
-                child.transactional_id, child.producer_id, child.producer_epoch, child.is_v2
-            ),
-        )
+        child = Child(token.transactional_id, token.producer_id, token.producer_epoch, token.is_v2)
+        return steps.TaskReport(partition_id=partition, record_count=20, child=child)
 
     async def close(self) -> None:
         for worker in self.workers:

@@ -30,14 +30,14 @@ def test_defaults_are_those_of_spark_s_source_but_for_committed_records() -> Non
         Where.EARLIEST,
         Where.LATEST,
     )
-    assert stream.is_committed and stream.fail_on_data_loss and not stream.include_headers
+    assert stream.is_committed and stream.fail_on_data_loss
     assert stream.client == {"bootstrap.servers": "h:1"}
 
 
 def test_names_are_taken_without_regard_to_case_as_spark_hands_them_on() -> None:
     options = read(startingoffsets="earliest", MAXOFFSETSPERTRIGGER="7", includeheaders="TRUE")
     assert options.starting is Where.EARLIEST
-    assert (options.offsets_per_trigger_max, options.include_headers) == (7, True)
+    assert options.offsets_per_trigger_max == 7
 
 
 def test_topics_by_name_by_partition_by_pattern() -> None:
