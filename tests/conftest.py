@@ -1,10 +1,13 @@
 """What all tests share: Kafka's jars, one worker for a module's cluster, a word on comparisons."""
 
+import asyncio
 import gc
+import inspect
 import shutil
 from typing import Any
 
 import pytest
+import uvloop
 
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import archive_classes, is_enabled
@@ -31,6 +34,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if any(each[-1].scope == "module" for each in fixtures.name2fixturedefs.values() if each):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs to its end in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    run = uvloop.run if pyfuncitem.get_closest_marker("uvloop") else asyncio.run
+    names = inspect.signature(pyfuncitem.obj).parameters
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_collection_finish() -> None:

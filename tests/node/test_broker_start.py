@@ -32,84 +32,75 @@ def append(broker: OwnBroker, name: str) -> None:
     broker._replicas.append(hosted, data, decode_header(data), 1)
 
 
-def test_what_the_end_of_the_log_deletes_is_not_opened_but_removed(
+async def test_what_the_end_of_the_log_deletes_is_not_opened_but_removed(
     roots: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the topics in the snapshot; a node that was away, or died before it could."""
+    async with running(roots[0]) as broker:
+        await broker.create("a")
+        await broker.create("b")
+        await broker.snapshot()
+        broker.directories.hold()
+        await broker.delete("b")
+        as_killed(broker, roots[1])
+    opened = []
+    open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
 
-    async def run() -> None:
-        async with running(roots[0]) as broker:
-            await broker.create("a")
-            await broker.create("b")
-            await broker.snapshot()
-            broker.directories.hold()
-            await broker.delete("b")
-            as_killed(broker, roots[1])
-        opened = []
-        open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
+    def noted(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
+        opened.append(directory.name)
+        return open_log(cls, directory, **keywords)
 
-        def noted(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
-            opened.append(directory.name)
-            return open_log(cls, directory, **keywords)
-
-        monkeypatch.setattr(PartitionLog, "opening", classmethod(noted))
-        async with running(roots[1]) as again:
-            assert sorted(again.state.topics) == ["a"]
-            assert opened == ["a-0", "a-1"]
-            assert again.serves("a")
-            assert all(name.endswith("-delete") for name in again.directories_of("b"))
-            again._directory.purge_deleted(0)
-            assert again.directories_of("b") == []
-
-    asyncio.run(run())
+    monkeypatch.setattr(PartitionLog, "opening", classmethod(noted))
+    async with running(roots[1]) as again:
+        assert sorted(again.state.topics) == ["a"]
+        assert opened == ["a-0", "a-1"]
+        assert again.serves("a")
+        assert all(name.endswith("-delete") for name in again.directories_of("b"))
+        again._directory.purge_deleted(0)
+        assert again.directories_of("b") == []
 
 
-def test_a_topic_made_anew_behind_the_snapshot_keeps_what_it_has(roots: tuple[Path, Path]) -> None:
+async def test_a_topic_made_anew_behind_the_snapshot_keeps_what_it_has(
+    roots: tuple[Path, Path],
+) -> None:
     """The snapshot knows the older topic of that name; its id is not that of the directory."""
-
-    async def run() -> None:
-        async with running(roots[0]) as broker:
-            await broker.create("a")
-            await broker.snapshot()
-            await broker.delete("a")
-            await broker.create("a", topic_id=NEW_ID)
-            await until(lambda: broker.serves("a"))
-            append(broker, "a")
-            as_killed(broker, roots[1])
-        async with running(roots[1]) as again:
-            hosted = again._replicas.partition("a", 0)
-            assert (hosted.topic_id, hosted.log.log_end_offset) == (NEW_ID, 1)
-
-    asyncio.run(run())
+    async with running(roots[0]) as broker:
+        await broker.create("a")
+        await broker.snapshot()
+        await broker.delete("a")
+        await broker.create("a", topic_id=NEW_ID)
+        await until(lambda: broker.serves("a"))
+        append(broker, "a")
+        as_killed(broker, roots[1])
+    async with running(roots[1]) as again:
+        hosted = again._replicas.partition("a", 0)
+        assert (hosted.topic_id, hosted.log.log_end_offset) == (NEW_ID, 1)
 
 
-def test_a_directory_of_no_known_topic_is_set_aside(
+async def test_a_directory_of_no_known_topic_is_set_aside(
     roots: tuple[Path, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with running(roots[0]) as broker:
-            await broker.create("a")
-            await until(lambda: broker.serves("a"))
-            as_killed(broker, roots[1])
-        data = roots[1] / "data"
-        for name, content in {"gone-7": NEW_ID, "nameless-0": None}.items():
-            (data / name).mkdir()
-            if content is not None:
-                PartitionMetadata(content).write(data / name)
-        (data / "a-1" / "partition.metadata").unlink()
-        PartitionMetadata(NEW_ID).write(data / "a-1")
-        with caplog.at_level(logging.WARNING, "oncelog.storage"):
-            async with running(roots[1]) as again:
-                assert again.serves("a")
-                assert again._directory.found == set()
-        assert sorted(path.name.partition(".")[0] for path in data.glob("*-stray")) == [
-            "a-1",
-            "gone-7",
-            "nameless-0",
-        ]
-        assert "Delete it if nobody misses" in caplog.text
-
-    asyncio.run(run())
+    async with running(roots[0]) as broker:
+        await broker.create("a")
+        await until(lambda: broker.serves("a"))
+        as_killed(broker, roots[1])
+    data = roots[1] / "data"
+    for name, content in {"gone-7": NEW_ID, "nameless-0": None}.items():
+        (data / name).mkdir()
+        if content is not None:
+            PartitionMetadata(content).write(data / name)
+    (data / "a-1" / "partition.metadata").unlink()
+    PartitionMetadata(NEW_ID).write(data / "a-1")
+    with caplog.at_level(logging.WARNING, "oncelog.storage"):
+        async with running(roots[1]) as again:
+            assert again.serves("a")
+            assert again._directory.found == set()
+    assert sorted(path.name.partition(".")[0] for path in data.glob("*-stray")) == [
+        "a-1",
+        "gone-7",
+        "nameless-0",
+    ]
+    assert "Delete it if nobody misses" in caplog.text
 
 
 def test_the_first_leader_makes_up_a_name_for_the_cluster_once(tmp_path: Path) -> None:

@@ -35,40 +35,33 @@ async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
 
 
 @pytest.mark.parametrize("step", ["flush", "_take_snapshot"])
-def test_a_disk_that_refuses_at_the_end_is_said(
+async def test_a_disk_that_refuses_at_the_end_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Else a node would end as if all was well, and its next start recover nobody knows why."""
+    broker, log = await with_a_batch(tmp_path)
+    works = getattr(PartitionLog, step)
 
-    async def run() -> None:
-        broker, log = await with_a_batch(tmp_path)
-        works = getattr(PartitionLog, step)
+    def refused(self: PartitionLog, **options: bool) -> None:
+        with self._disk:
+            if self is log:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        works(self, **options)
 
-        def refused(self: PartitionLog, **options: bool) -> None:
-            with self._disk:
-                if self is log:
-                    raise OSError(errno.EIO, os.strerror(errno.EIO))
-            works(self, **options)
-
-        monkeypatch.setattr(PartitionLog, step, refused)
-        with pytest.raises(KafkaStorageError, match="a-0 failed on disk"):
-            await broker.stop()
-        assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
-
-    asyncio.run(run())
-
-
-def test_a_log_that_failed_long_before_the_end_is_not_said_again(tmp_path: Path) -> None:
-    async def run() -> None:
-        broker, log = await with_a_batch(tmp_path)
-        log.retire("broken")
+    monkeypatch.setattr(PartitionLog, step, refused)
+    with pytest.raises(KafkaStorageError, match="a-0 failed on disk"):
         await broker.stop()
-        assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
-
-    asyncio.run(run())
+    assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
 
-def test_a_checkpoint_being_written_when_a_broker_stops_does_not_replace_the_last_one(
+async def test_a_log_that_failed_long_before_the_end_is_not_said_again(tmp_path: Path) -> None:
+    broker, log = await with_a_batch(tmp_path)
+    log.retire("broken")
+    await broker.stop()
+    assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+
+
+async def test_a_checkpoint_being_written_when_a_broker_stops_does_not_replace_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What DeleteRecords had taken away came back after a clean stop."""
@@ -84,18 +77,15 @@ def test_a_checkpoint_being_written_when_a_broker_stops_does_not_replace_the_las
                 time.sleep(0.005)
         write(self, offsets)
 
-    async def run() -> None:
-        broker, log = await with_a_batch(tmp_path)
-        directory, name = broker._directory, LOG_START_OFFSETS
-        monkeypatch.setattr(OffsetCheckpoint, "write", slow_at_first)
-        asyncio.get_running_loop().run_in_executor(
-            broker.directories, directory.write_offsets, name, dict.fromkeys(directory.logs, 0)
-        )
-        await until(is_entered.is_set)
-        log.advance_log_start_offset(log.high_watermark)
-        assert log.log_start_offset > 0
-        await broker.stop()
-        assert OffsetCheckpoint(directory.path / name).read()["a", 0] == log.log_start_offset
-        assert mark.exists()
-
-    asyncio.run(run())
+    broker, log = await with_a_batch(tmp_path)
+    directory, name = broker._directory, LOG_START_OFFSETS
+    monkeypatch.setattr(OffsetCheckpoint, "write", slow_at_first)
+    asyncio.get_running_loop().run_in_executor(
+        broker.directories, directory.write_offsets, name, dict.fromkeys(directory.logs, 0)
+    )
+    await until(is_entered.is_set)
+    log.advance_log_start_offset(log.high_watermark)
+    assert log.log_start_offset > 0
+    await broker.stop()
+    assert OffsetCheckpoint(directory.path / name).read()["a", 0] == log.log_start_offset
+    assert mark.exists()

@@ -45,116 +45,93 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
 
-def test_what_is_too_much_for_a_turn_is_done_in_the_next_ones_in_order() -> None:
-    async def test() -> None:
-        counted = Counted()
-        for name in "abcde":
-            counted.do(name)
-        await counted.turns(4)
-        assert counted.done == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("e", 1)]
-
-    run(test())
+async def test_what_is_too_much_for_a_turn_is_done_in_the_next_ones_in_order() -> None:
+    counted = Counted()
+    for name in "abcde":
+        counted.do(name)
+    await counted.turns(4)
+    assert counted.done == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("e", 1)]
 
 
-def test_what_comes_later_waits_behind_what_waits_already() -> None:
-    async def test() -> None:
-        counted = Counted()
-        for name in "abcdef":
-            counted.do(name)
-        await counted.turns(1)  # c and d have taken all of this turn
-        counted.do("g")
-        await counted.turns(4)
-        assert "".join(name for name, _ in counted.done) == "abcdefg"
-
-    run(test())
+async def test_what_comes_later_waits_behind_what_waits_already() -> None:
+    counted = Counted()
+    for name in "abcdef":
+        counted.do(name)
+    await counted.turns(1)  # c and d have taken all of this turn
+    counted.do("g")
+    await counted.turns(4)
+    assert "".join(name for name, _ in counted.done) == "abcdefg"
 
 
-def test_every_turn_has_its_own_share() -> None:
-    async def test() -> None:
-        counted = Counted()
-        for turn in range(4):
-            counted.do("a")
-            counted.do("b")
-            assert counted.done[-2:] == [("a", turn), ("b", turn)]
-            await counted.turns(1)
-            counted.clock.now_s += 2 * IDLE_S
-
-    run(test())
-
-
-def test_a_task_waits_for_room_and_is_charged_for_what_it_will_do() -> None:
-    async def test() -> None:
-        counted = Counted()
-        share = counted.share
-        await share.room()
+async def test_every_turn_has_its_own_share() -> None:
+    counted = Counted()
+    for turn in range(4):
         counted.do("a")
         counted.do("b")
-        waiting = [asyncio.create_task(share.room()) for _ in range(100)]
+        assert counted.done[-2:] == [("a", turn), ("b", turn)]
         await counted.turns(1)
-        counted.do("c")
-        woken = 0
-        while "c" not in [name for name, _ in counted.done]:
-            await counted.turns(1)
-            now = sum(task.done() for task in waiting)
-            assert now - woken <= 5
-            woken = now
-        await asyncio.gather(*waiting)
-
-    run(test())
+        counted.clock.now_s += 2 * IDLE_S
 
 
-def test_what_was_charged_is_no_longer_there() -> None:
-    async def test() -> None:
-        counted = Counted()
+async def test_a_task_waits_for_room_and_is_charged_for_what_it_will_do() -> None:
+    counted = Counted()
+    share = counted.share
+    await share.room()
+    counted.do("a")
+    counted.do("b")
+    waiting = [asyncio.create_task(share.room()) for _ in range(100)]
+    await counted.turns(1)
+    counted.do("c")
+    woken = 0
+    while "c" not in [name for name, _ in counted.done]:
+        await counted.turns(1)
+        now = sum(task.done() for task in waiting)
+        assert now - woken <= 5
+        woken = now
+    await asyncio.gather(*waiting)
+
+
+async def test_what_was_charged_is_no_longer_there() -> None:
+    counted = Counted()
+    counted.do("a")
+    counted.share.charge(SHARE_S)
+    counted.do("b")
+    assert counted.done == [("a", 0)]
+    await counted.turns(2)
+    assert len(counted.done) == 2
+
+
+async def test_an_action_that_fails_does_not_stop_those_behind_it() -> None:
+    counted, failures = Counted(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+
+    def fail() -> None:
+        raise ValueError("a defect")
+
+    counted.do("a")
+    counted.do("b")
+    counted.share.do(fail)
+    counted.do("c")
+    await counted.turns(3)
+    assert [name for name, _ in counted.done] == ["a", "b", "c"]
+    assert len(failures) == 1
+
+
+async def test_a_cancelled_task_does_not_use_up_the_share() -> None:
+    counted = Counted()
+
+    async def wait() -> None:
         counted.do("a")
-        counted.share.charge(SHARE_S)
         counted.do("b")
-        assert counted.done == [("a", 0)]
-        await counted.turns(2)
-        assert len(counted.done) == 2
+        await counted.share.room()
 
-    run(test())
-
-
-def test_an_action_that_fails_does_not_stop_those_behind_it() -> None:
-    async def test() -> None:
-        counted, failures = Counted(), []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: failures.append(context)
-        )
-
-        def fail() -> None:
-            raise ValueError("a defect")
-
-        counted.do("a")
-        counted.do("b")
-        counted.share.do(fail)
-        counted.do("c")
-        await counted.turns(3)
-        assert [name for name, _ in counted.done] == ["a", "b", "c"]
-        assert len(failures) == 1
-
-    run(test())
-
-
-def test_a_cancelled_task_does_not_use_up_the_share() -> None:
-    async def test() -> None:
-        counted = Counted()
-
-        async def wait() -> None:
-            counted.do("a")
-            counted.do("b")
-            await counted.share.room()
-
-        waiting = asyncio.create_task(wait())
-        await asyncio.sleep(0)
-        assert [name for name, _ in counted.done] == ["a", "b"]
-        waiting.cancel()
-        counted.do("c")
-        counted.do("d")
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await counted.turns(3)
-        assert [name for name, _ in counted.done] == ["a", "b", "c", "d"]
-
-    run(test())
+    waiting = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    assert [name for name, _ in counted.done] == ["a", "b"]
+    waiting.cancel()
+    counted.do("c")
+    counted.do("d")
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await counted.turns(3)
+    assert [name for name, _ in counted.done] == ["a", "b", "c", "d"]

@@ -121,42 +121,38 @@ class Peer:
     ("end", "position"),
     [(EpochEnd(0, 1, 1), 1), (EpochEnd(0, 0, 50), 2), (EpochEnd(0, 1, 2), 2)],
 )
-def test_after_a_truncation_the_reader_goes_on_where_the_logs_part(monkeypatch, end, position):
-    async def main():
-        peer = Peer(monkeypatch, "earliest")
-        async with peer.consumer as consumer:
-            consumer.assign({KEY: 0})
-            assert len(await consumer.poll(1_000)) == 2
-            assert consumer._positions.given_out() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
-            peer.lead(epoch=3)
-            peer.ends = {1: end, 0: EpochEnd(0, 0, 99)}
-            assert await consumer.poll(100) == []
-            assert (1, 3) in peer.asked
-            assert consumer.position(*KEY) == position
-            peer.log = [batch(position, epoch=3)]
-            rows = await consumer.poll(1_000)
-            assert [r.offset for r in rows] == [position, position + 1]
+async def test_after_a_truncation_the_reader_goes_on_where_the_logs_part(
+    monkeypatch, end, position
+):
+    peer = Peer(monkeypatch, "earliest")
+    async with peer.consumer as consumer:
+        consumer.assign({KEY: 0})
+        assert len(await consumer.poll(1_000)) == 2
+        assert consumer._positions.given_out() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
+        peer.lead(epoch=3)
+        peer.ends = {1: end, 0: EpochEnd(0, 0, 99)}
+        assert await consumer.poll(100) == []
+        assert (1, 3) in peer.asked
+        assert consumer.position(*KEY) == position
+        peer.log = [batch(position, epoch=3)]
+        rows = await consumer.poll(1_000)
+        assert [r.offset for r in rows] == [position, position + 1]
 
-    asyncio.run(main())
 
-
-def test_without_a_reset_a_truncation_is_told_until_the_program_seeks(monkeypatch):
-    async def main():
-        peer = Peer(monkeypatch, "none")
-        async with peer.consumer as consumer:
-            consumer.assign({KEY: 0})
-            await consumer.poll(1_000)
-            peer.lead(epoch=3)
-            peer.ends = {1: EpochEnd(0, 1, 1)}
-            for _ in range(2):
-                with pytest.raises(LogTruncated, match=r"read up to offset 2 .* up to 1") as caught:
-                    await consumer.poll(5_000)
-                assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-            peer.log = [batch(1, epoch=3)]
-            consumer.seek(*KEY, 1)
-            assert [r.offset for r in await consumer.poll(1_000)] == [1, 2]
-
-    asyncio.run(main())
+async def test_without_a_reset_a_truncation_is_told_until_the_program_seeks(monkeypatch):
+    peer = Peer(monkeypatch, "none")
+    async with peer.consumer as consumer:
+        consumer.assign({KEY: 0})
+        await consumer.poll(1_000)
+        peer.lead(epoch=3)
+        peer.ends = {1: EpochEnd(0, 1, 1)}
+        for _ in range(2):
+            with pytest.raises(LogTruncated, match=r"read up to offset 2 .* up to 1") as caught:
+                await consumer.poll(5_000)
+            assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        peer.log = [batch(1, epoch=3)]
+        consumer.seek(*KEY, 1)
+        assert [r.offset for r in await consumer.poll(1_000)] == [1, 2]
 
 
 def test_a_broker_that_is_behind_does_not_bring_an_old_leader_back():
@@ -181,42 +177,36 @@ def test_a_broker_that_is_behind_does_not_bring_an_old_leader_back():
 # --- bounds
 
 
-def test_nothing_is_fetched_while_enough_waits(monkeypatch):
-    async def main():
-        settings = consumer_settings({"bootstrap.servers": "x:1"}, {"fetch_max_bytes": 500})
-        peer = Peer(monkeypatch, "none")
-        fetcher = Fetcher(peer.view, settings)
-        full, other = FetchState("t", 1, 0), FetchState("t", 0, 0)
-        full.load(batch(0, 200), None)
-        assert full.buffered_bytes > 1_000
-        fetcher.start([full, other])
-        assert not fetcher._tasks
-        full.is_paused = True  # what is not asked for keeps nobody waiting
-        fetcher.start([full, other])
-        assert fetcher._tasks
-        await fetcher.close()
-
-    asyncio.run(main())
+async def test_nothing_is_fetched_while_enough_waits(monkeypatch):
+    settings = consumer_settings({"bootstrap.servers": "x:1"}, {"fetch_max_bytes": 500})
+    peer = Peer(monkeypatch, "none")
+    fetcher = Fetcher(peer.view, settings)
+    full, other = FetchState("t", 1, 0), FetchState("t", 0, 0)
+    full.load(batch(0, 200), None)
+    assert full.buffered_bytes > 1_000
+    fetcher.start([full, other])
+    assert not fetcher._tasks
+    full.is_paused = True  # what is not asked for keeps nobody waiting
+    fetcher.start([full, other])
+    assert fetcher._tasks
+    await fetcher.close()
 
 
 # --- what may be committed
 
 
-def test_what_the_program_still_works_on_is_not_committed_for_it(monkeypatch):
-    async def main():
-        peer = Peer(monkeypatch, "none")
-        async with peer.consumer as consumer:
-            consumer.assign({KEY: 0})
-            await consumer.poll(1_000)
-            positions = consumer._positions
-            assert positions.settled() == {KEY: OffsetAndMetadata(0)}
-            assert positions.given_out() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
-            await consumer.poll(20)
-            assert positions.settled() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
-            consumer.seek(*KEY, 1)
-            assert positions.settled() == {KEY: OffsetAndMetadata(1)}
-
-    asyncio.run(main())
+async def test_what_the_program_still_works_on_is_not_committed_for_it(monkeypatch):
+    peer = Peer(monkeypatch, "none")
+    async with peer.consumer as consumer:
+        consumer.assign({KEY: 0})
+        await consumer.poll(1_000)
+        positions = consumer._positions
+        assert positions.settled() == {KEY: OffsetAndMetadata(0)}
+        assert positions.given_out() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
+        await consumer.poll(20)
+        assert positions.settled() == {KEY: OffsetAndMetadata(2, leader_epoch=1)}
+        consumer.seek(*KEY, 1)
+        assert positions.settled() == {KEY: OffsetAndMetadata(1)}
 
 
 def test_a_call_about_a_partition_that_is_not_read_is_refused_with_a_sentence():

@@ -168,34 +168,31 @@ def test_rows_fill_the_open_batch_and_begin_others():
     ]
 
 
-def test_many_deliveries_are_awaited_through_splits_and_fail_as_one():
-    async def main():
-        first, second = Outcome(), Outcome()
-        deliveries = Deliveries()
-        deliveries.add(first, 2, 5)
-        deliveries.add(second, 0, 1)
-        waiting = asyncio.ensure_future(_await(deliveries))
-        await asyncio.sleep(0)
-        halves = (Outcome(), Outcome())
-        first.split(((0, halves[0]), (4, halves[1])))
-        second.written(RecordMetadata("t", 1, 7))
-        halves[1].written(RecordMetadata("t", 0, 50))
-        await asyncio.sleep(0)
-        assert not waiting.done() and not deliveries.done()
-        halves[0].written(RecordMetadata("t", 0, 40))
-        assert await waiting == [
-            RecordRange("t", 0, 42, 2),
-            RecordRange("t", 0, 50, 3),
-            RecordRange("t", 1, 7, 1),
-        ]
-        lost = Outcome()
-        deliveries.add(lost, 0, 1)
-        lost.failed(RequestTimedOut("late"))
-        with pytest.raises(RequestTimedOut):
-            await deliveries
-        assert await Deliveries() == []
-
-    asyncio.run(main())
+async def test_many_deliveries_are_awaited_through_splits_and_fail_as_one():
+    first, second = Outcome(), Outcome()
+    deliveries = Deliveries()
+    deliveries.add(first, 2, 5)
+    deliveries.add(second, 0, 1)
+    waiting = asyncio.ensure_future(_await(deliveries))
+    await asyncio.sleep(0)
+    halves = (Outcome(), Outcome())
+    first.split(((0, halves[0]), (4, halves[1])))
+    second.written(RecordMetadata("t", 1, 7))
+    halves[1].written(RecordMetadata("t", 0, 50))
+    await asyncio.sleep(0)
+    assert not waiting.done() and not deliveries.done()
+    halves[0].written(RecordMetadata("t", 0, 40))
+    assert await waiting == [
+        RecordRange("t", 0, 42, 2),
+        RecordRange("t", 0, 50, 3),
+        RecordRange("t", 1, 7, 1),
+    ]
+    lost = Outcome()
+    deliveries.add(lost, 0, 1)
+    lost.failed(RequestTimedOut("late"))
+    with pytest.raises(RequestTimedOut):
+        await deliveries
+    assert await Deliveries() == []
 
 
 async def _await(deliveries: Deliveries) -> list[RecordRange]:

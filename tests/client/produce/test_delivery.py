@@ -16,22 +16,19 @@ from oncelog.wire.records import decode_batch
 HERE = RecordMetadata("t", 1, 40)
 
 
-def test_each_record_of_a_batch_has_its_own_offset():
-    async def main():
-        outcome = Outcome()
-        waiting = [asyncio.ensure_future(_await(Delivery(outcome, i))) for i in range(3)]
-        await asyncio.sleep(0)
-        early = Delivery(outcome, 5)
-        assert not early.done()
-        with pytest.raises(asyncio.InvalidStateError):
-            early.result()
-        outcome.written(HERE)
-        assert [m.offset for m in await asyncio.gather(*waiting)] == [40, 41, 42]
-        assert (await early).offset == 45
-        assert early.exception() is None
-        assert Delivery(Outcome(), 0).done() is False
-
-    asyncio.run(main())
+async def test_each_record_of_a_batch_has_its_own_offset():
+    outcome = Outcome()
+    waiting = [asyncio.ensure_future(_await(Delivery(outcome, i))) for i in range(3)]
+    await asyncio.sleep(0)
+    early = Delivery(outcome, 5)
+    assert not early.done()
+    with pytest.raises(asyncio.InvalidStateError):
+        early.result()
+    outcome.written(HERE)
+    assert [m.offset for m in await asyncio.gather(*waiting)] == [40, 41, 42]
+    assert (await early).offset == 45
+    assert early.exception() is None
+    assert Delivery(Outcome(), 0).done() is False
 
 
 async def _await(delivery: Delivery) -> RecordMetadata:
@@ -53,17 +50,14 @@ def test_a_failure_is_every_records():
         delivery.result()
 
 
-def test_a_waiter_that_goes_away_takes_nobody_with_it():
-    async def main():
-        outcome = Outcome()
-        first, second = (asyncio.ensure_future(_await(Delivery(outcome, i))) for i in range(2))
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.sleep(0)
-        outcome.written(HERE)
-        assert (await second).offset == 41
-
-    asyncio.run(main())
+async def test_a_waiter_that_goes_away_takes_nobody_with_it():
+    outcome = Outcome()
+    first, second = (asyncio.ensure_future(_await(Delivery(outcome, i))) for i in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    outcome.written(HERE)
+    assert (await second).offset == 41
 
 
 def test_without_an_offset_there_is_none_to_count_from():

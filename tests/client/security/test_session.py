@@ -40,109 +40,90 @@ async def connect(listener: Listener) -> Connection:
     )
 
 
-def test_a_session_without_an_end_is_begun_once():
-    async def work() -> None:
-        async with Listener().running() as listener:
-            connection = await connect(listener)
-            for _ in range(3):
-                await connection.call(METADATA, ALL_TOPICS)
-            connection.close()
-            assert listener.asked == [[*FIRST, METADATA, METADATA, METADATA]]
-
-    asyncio.run(work())
+async def test_a_session_without_an_end_is_begun_once():
+    async with Listener().running() as listener:
+        connection = await connect(listener)
+        for _ in range(3):
+            await connection.call(METADATA, ALL_TOPICS)
+        connection.close()
+        assert listener.asked == [[*FIRST, METADATA, METADATA, METADATA]]
 
 
-def test_a_session_is_renewed_before_it_ends_and_before_anything_else():
-    async def work() -> None:
-        async with Listener(lifetime_ms=200).running() as listener:
-            connection = await connect(listener)
-            await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
-            await asyncio.sleep(0.2)  # its life is over, and nothing was asked
-            await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
-            connection.close()
-            assert listener.asked == [[*FIRST, *[METADATA] * 3, *AGAIN, *[METADATA] * 3]]
-
-    asyncio.run(work())
+async def test_a_session_is_renewed_before_it_ends_and_before_anything_else():
+    async with Listener(lifetime_ms=200).running() as listener:
+        connection = await connect(listener)
+        await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
+        await asyncio.sleep(0.2)  # its life is over, and nothing was asked
+        await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
+        connection.close()
+        assert listener.asked == [[*FIRST, *[METADATA] * 3, *AGAIN, *[METADATA] * 3]]
 
 
-def test_nothing_overtakes_a_renewal_that_takes_long():
-    async def work() -> None:
-        async with Listener(lifetime_ms=100).running() as listener:
-            connection = await connect(listener)
-            listener.lifetime_ms = 0
-            await asyncio.sleep(0.1)
-            listener.hold.clear()
-            waiting = [asyncio.create_task(connection.call(METADATA, ALL_TOPICS)) for _ in range(3)]
-            async with asyncio.timeout(5):
-                while listener.asked[0][-1] != SASL_AUTHENTICATE or len(listener.asked[0]) < 5:
-                    await asyncio.sleep(0.001)
-            waiting.append(asyncio.create_task(connection.call(METADATA, ALL_TOPICS)))
-            waiting.pop(0).cancel()  # who began the renewal goes away in the middle of it
-            await asyncio.sleep(0.01)
-            assert listener.asked == [[*FIRST, *AGAIN]]
-            listener.hold.set()
-            await asyncio.gather(*waiting)
-            connection.close()
-            assert listener.asked == [[*FIRST, *AGAIN, *[METADATA] * 3]]
-
-    asyncio.run(work())
+async def test_nothing_overtakes_a_renewal_that_takes_long():
+    async with Listener(lifetime_ms=100).running() as listener:
+        connection = await connect(listener)
+        listener.lifetime_ms = 0
+        await asyncio.sleep(0.1)
+        listener.hold.clear()
+        waiting = [asyncio.create_task(connection.call(METADATA, ALL_TOPICS)) for _ in range(3)]
+        async with asyncio.timeout(5):
+            while listener.asked[0][-1] != SASL_AUTHENTICATE or len(listener.asked[0]) < 5:
+                await asyncio.sleep(0.001)
+        waiting.append(asyncio.create_task(connection.call(METADATA, ALL_TOPICS)))
+        waiting.pop(0).cancel()  # who began the renewal goes away in the middle of it
+        await asyncio.sleep(0.01)
+        assert listener.asked == [[*FIRST, *AGAIN]]
+        listener.hold.set()
+        await asyncio.gather(*waiting)
+        connection.close()
+        assert listener.asked == [[*FIRST, *AGAIN, *[METADATA] * 3]]
 
 
-def test_reauthentication_of_a_deleted_user_is_an_authentication_error():
-    async def work() -> None:
-        async with Listener(lifetime_ms=100).running() as listener:
-            connection = await connect(listener)
-            listener.users.clear()
-            await asyncio.sleep(0.1)
-            calls = (connection.call(METADATA, ALL_TOPICS) for _ in range(3))
-            for problem in await asyncio.gather(*calls, return_exceptions=True):
-                assert isinstance(problem, SaslAuthenticationFailed), problem
-                assert "refused user alice by PLAIN" in str(problem)
-            assert not connection.is_open
-
-    asyncio.run(work())
+async def test_reauthentication_of_a_deleted_user_is_an_authentication_error():
+    async with Listener(lifetime_ms=100).running() as listener:
+        connection = await connect(listener)
+        listener.users.clear()
+        await asyncio.sleep(0.1)
+        calls = (connection.call(METADATA, ALL_TOPICS) for _ in range(3))
+        for problem in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(problem, SaslAuthenticationFailed), problem
+            assert "refused user alice by PLAIN" in str(problem)
+        assert not connection.is_open
 
 
-def test_a_connection_that_is_lost_in_a_renewal_may_be_tried_again():
-    async def work() -> None:
-        async with Listener(lifetime_ms=100).running() as listener:
-            connection = await connect(listener)
-            await asyncio.sleep(0.1)
-            listener.hold.clear()
-            call = asyncio.create_task(connection.call(METADATA, ALL_TOPICS))
-            async with asyncio.timeout(5):
-                while len(listener.asked[0]) < 5:
-                    await asyncio.sleep(0.001)
-            for writer in listener._writers:
-                writer.transport.abort()
-            listener.hold.set()
-            with pytest.raises(NetworkException):
-                await call
-
-    asyncio.run(work())
+async def test_a_connection_that_is_lost_in_a_renewal_may_be_tried_again():
+    async with Listener(lifetime_ms=100).running() as listener:
+        connection = await connect(listener)
+        await asyncio.sleep(0.1)
+        listener.hold.clear()
+        call = asyncio.create_task(connection.call(METADATA, ALL_TOPICS))
+        async with asyncio.timeout(5):
+            while len(listener.asked[0]) < 5:
+                await asyncio.sleep(0.001)
+        for writer in listener._writers:
+            writer.transport.abort()
+        listener.hold.set()
+        with pytest.raises(NetworkException):
+            await call
 
 
 @pytest.mark.parametrize("problem", [ValueError("no file of CAs"), OverflowError()])
-def test_a_renewal_that_fails_in_any_way_closes_the_connection(problem):
+async def test_a_renewal_that_fails_in_any_way_closes_the_connection(problem):
     """Else it would fail every request to come, in the middle of an exchange, and stay open."""
+    async with Listener(lifetime_ms=100).running() as listener:
+        made = security()
+        connection = await Connection.open(
+            listener.host, listener.port, timeout_ms=5_000, security=made
+        )
 
-    async def work() -> None:
-        async with Listener(lifetime_ms=100).running() as listener:
-            made = security()
-            connection = await Connection.open(
-                listener.host, listener.port, timeout_ms=5_000, security=made
-            )
+        async def failing(connection: object) -> int:
+            raise problem
 
-            async def failing(connection: object) -> int:
-                raise problem
-
-            made.authenticate = failing  # type: ignore[method-assign]
-            await asyncio.sleep(0.1)
-            with pytest.raises(type(problem)):
-                await connection.call(METADATA, ALL_TOPICS)
-            assert not connection.is_open
-
-    asyncio.run(work())
+        made.authenticate = failing  # type: ignore[method-assign]
+        await asyncio.sleep(0.1)
+        with pytest.raises(type(problem)):
+            await connection.call(METADATA, ALL_TOPICS)
+        assert not connection.is_open
 
 
 def test_a_password_is_derived_once_for_all_connections_and_elsewhere(monkeypatch):
@@ -203,31 +184,25 @@ CALLS = (produce, transact, read, join, administer, end_prepared)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
-def test_every_kind_of_client_says_at_once_that_the_password_is_wrong(call):
-    async def work() -> None:
-        async with Listener().running() as listener, asyncio.timeout(10):
-            at = {"bootstrap.servers": f"{listener.host}:{listener.port}"}
-            with pytest.raises(SaslAuthenticationFailed, match="refused user alice by PLAIN"):
-                await call({**at, **PLAIN, "sasl.password": "Schloss"})
-            assert len(listener.asked) <= 2, "it was tried again and again"
-
-    asyncio.run(work())
+async def test_every_kind_of_client_says_at_once_that_the_password_is_wrong(call):
+    async with Listener().running() as listener, asyncio.timeout(10):
+        at = {"bootstrap.servers": f"{listener.host}:{listener.port}"}
+        with pytest.raises(SaslAuthenticationFailed, match="refused user alice by PLAIN"):
+            await call({**at, **PLAIN, "sasl.password": "Schloss"})
+        assert len(listener.asked) <= 2, "it was tried again and again"
 
 
-def test_a_client_without_a_loop_says_so_too():
-    async def work() -> None:
-        async with Listener().running() as listener:
-            values = {"bootstrap.servers": f"{listener.host}:{listener.port}", **PLAIN}
+async def test_a_client_without_a_loop_says_so_too():
+    async with Listener().running() as listener:
+        values = {"bootstrap.servers": f"{listener.host}:{listener.port}", **PLAIN}
 
-            def program() -> None:
-                with BlockingProducer({**values, "sasl.password": "Schloss"}) as producer:
-                    delivery = producer.send("topic", b"value")
-                    with pytest.raises(SaslAuthenticationFailed, match="refused user alice"):
-                        delivery.result(timeout_s=10)
+        def program() -> None:
+            with BlockingProducer({**values, "sasl.password": "Schloss"}) as producer:
+                delivery = producer.send("topic", b"value")
+                with pytest.raises(SaslAuthenticationFailed, match="refused user alice"):
+                    delivery.result(timeout_s=10)
 
-            await asyncio.to_thread(program)
-
-    asyncio.run(work())
+        await asyncio.to_thread(program)
 
 
 @pytest.mark.parametrize(
@@ -238,16 +213,13 @@ def test_a_client_without_a_loop_says_so_too():
         (PLAIN, False, "does not authenticate by SASL"),
     ],
 )
-def test_what_a_retry_would_not_change_is_raised_at_once(values, has_sasl, words):
-    async def work() -> None:
-        async with Listener(has_sasl=has_sasl).running() as listener:
-            view = view_of({"bootstrap.servers": f"{listener.host}:{listener.port}", **values})
-            began_s = time.monotonic()
-            with pytest.raises(KafkaError, match=words) as failure:
-                await view.retrying(view.refresh, timeout_ms=60_000)
-            assert not failure.value.retriable
-            assert time.monotonic() - began_s < 5
-            assert "Schloss" not in str(failure.value)
-            await view.close()
-
-    asyncio.run(work())
+async def test_what_a_retry_would_not_change_is_raised_at_once(values, has_sasl, words):
+    async with Listener(has_sasl=has_sasl).running() as listener:
+        view = view_of({"bootstrap.servers": f"{listener.host}:{listener.port}", **values})
+        began_s = time.monotonic()
+        with pytest.raises(KafkaError, match=words) as failure:
+            await view.retrying(view.refresh, timeout_ms=60_000)
+        assert not failure.value.retriable
+        assert time.monotonic() - began_s < 5
+        assert "Schloss" not in str(failure.value)
+        await view.close()

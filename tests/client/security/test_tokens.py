@@ -142,7 +142,7 @@ def test_an_endpoint_with_tls(server, tmp_path):
         request_token(config(server, ca_file=str(tmp_path / "none.pem")))
 
 
-def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
+async def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
     given: list[str] = []
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
@@ -152,47 +152,38 @@ def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
         given.append("token")
         return f"token{len(given)}", now_s + 100
 
-    async def work() -> None:
-        nonlocal now_s
-        source = TokenSource(TokenConfig(provider=provider))
-        same = await asyncio.gather(*(source.token() for _ in range(5)))
-        assert {t.value.reveal() for t in same} == {"token1"}
-        now_s += 79
-        assert (await source.token()).value.reveal() == "token1"
-        now_s += 2
-        second = await source.token()
-        assert second.value.reveal() == "token2"
-        source.invalidate(same[0])  # of the first nobody speaks any more
-        assert await source.token() is second
-        source.invalidate(second)
-        assert (await source.token()).value.reveal() == "token3"
-
-    asyncio.run(work())
+    source = TokenSource(TokenConfig(provider=provider))
+    same = await asyncio.gather(*(source.token() for _ in range(5)))
+    assert {t.value.reveal() for t in same} == {"token1"}
+    now_s += 79
+    assert (await source.token()).value.reveal() == "token1"
+    now_s += 2
+    second = await source.token()
+    assert second.value.reveal() == "token2"
+    source.invalidate(same[0])  # of the first nobody speaks any more
+    assert await source.token() is second
+    source.invalidate(second)
+    assert (await source.token()).value.reveal() == "token3"
 
 
-def test_an_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeypatch):
+async def test_an_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeypatch):
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
     server.answer = (200, {"access_token": "first", "expires_in": 100}, {})
-
-    async def work() -> None:
-        nonlocal now_s
-        source = TokenSource(config(server))
-        first = await source.token()
-        server.answer = (503, {}, {})
-        now_s += 85
-        assert await source.token() is first
-        assert await source.token() is first and len(server.asked) == 2, "not at every connection"
-        now_s += 11
-        with pytest.raises(NetworkException, match="answered 503"):
-            await source.token()
-        server.answer = (200, {"access_token": "second", "expires_in": 100}, {})
-        assert (await source.token()).value.reveal() == "second"
-
-    asyncio.run(work())
+    source = TokenSource(config(server))
+    first = await source.token()
+    server.answer = (503, {}, {})
+    now_s += 85
+    assert await source.token() is first
+    assert await source.token() is first and len(server.asked) == 2, "not at every connection"
+    now_s += 11
+    with pytest.raises(NetworkException, match="answered 503"):
+        await source.token()
+    server.answer = (200, {"access_token": "second", "expires_in": 100}, {})
+    assert (await source.token()).value.reveal() == "second"
 
 
-def test_a_function_that_fails_for_a_while_does_no_harm(monkeypatch):
+async def test_a_function_that_fails_for_a_while_does_no_harm(monkeypatch):
     """As with an endpoint: Kafka's clients use a token on until it ends, and ask again."""
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
@@ -205,21 +196,17 @@ def test_a_function_that_fails_for_a_while_does_no_harm(monkeypatch):
             raise OSError("no route to the provider")
         return f"token{len(asked)}", now_s + 100
 
-    async def work() -> None:
-        nonlocal now_s, is_away
-        source = TokenSource(TokenConfig(provider=provider))
-        first = await source.token()
-        is_away = True
-        now_s += 85
-        assert await source.token() is first
-        assert await source.token() is first and len(asked) == 2
-        now_s += 11
-        with pytest.raises(SaslAuthenticationFailed, match="failed with OSError"):
-            await source.token()
-        is_away = False
-        assert (await source.token()).value.reveal() == "token4"
-
-    asyncio.run(work())
+    source = TokenSource(TokenConfig(provider=provider))
+    first = await source.token()
+    is_away = True
+    now_s += 85
+    assert await source.token() is first
+    assert await source.token() is first and len(asked) == 2
+    now_s += 11
+    with pytest.raises(SaslAuthenticationFailed, match="failed with OSError"):
+        await source.token()
+    is_away = False
+    assert (await source.token()).value.reveal() == "token4"
 
 
 def test_who_waits_for_a_token_gives_up_in_time_and_the_question_goes_on():
@@ -246,7 +233,7 @@ def test_who_waits_for_a_token_gives_up_in_time_and_the_question_goes_on():
     assert calls == ["asked"], "threads that wait for the same would take all of the executor"
 
 
-def test_a_token_is_used_while_a_function_takes_long_over_the_next_one(monkeypatch):
+async def test_a_token_is_used_while_a_function_takes_long_over_the_next_one(monkeypatch):
     monkeypatch.setattr(tokens, "SUCCESSOR_WAIT_S", 0.01)
     may_end = threading.Event()
     may_end.set()
@@ -255,17 +242,14 @@ def test_a_token_is_used_while_a_function_takes_long_over_the_next_one(monkeypat
         assert may_end.wait(10)
         return "token", time.time() + 30
 
-    async def work() -> None:
-        source = TokenSource(TokenConfig(provider=provider))
-        first = await source.token()
-        may_end.clear()
-        source._renew_s = 0.0  # its last fifth has begun
-        assert await source.token() is first
-        may_end.set()
-        while await source.token() is first:
-            await asyncio.sleep(0.001)
-
-    asyncio.run(work())
+    source = TokenSource(TokenConfig(provider=provider))
+    first = await source.token()
+    may_end.clear()
+    source._renew_s = 0.0  # its last fifth has begun
+    assert await source.token() is first
+    may_end.set()
+    while await source.token() is first:
+        await asyncio.sleep(0.001)
 
 
 def test_an_endpoint_that_answers_by_drops_is_hung_up_on(server):
@@ -304,23 +288,20 @@ def test_an_answer_that_is_too_deep_is_none(server):
         request_token(config(server))
 
 
-def test_the_loop_goes_on_while_a_function_thinks():
-    async def work() -> None:
-        entered, may_end = threading.Event(), threading.Event()
+async def test_the_loop_goes_on_while_a_function_thinks():
+    entered, may_end = threading.Event(), threading.Event()
 
-        def provider() -> str:
-            entered.set()
-            assert may_end.wait(10)
-            return "token"
+    def provider() -> str:
+        entered.set()
+        assert may_end.wait(10)
+        return "token"
 
-        source = TokenSource(TokenConfig(provider=provider))
-        asking = asyncio.create_task(source.token())
-        while not entered.is_set():
-            await asyncio.sleep(0.001)
-        may_end.set()  # by the loop, which is therefore free
-        assert (await asking).value.reveal() == "token"
-
-    asyncio.run(work())
+    source = TokenSource(TokenConfig(provider=provider))
+    asking = asyncio.create_task(source.token())
+    while not entered.is_set():
+        await asyncio.sleep(0.001)
+    may_end.set()  # by the loop, which is therefore free
+    assert (await asking).value.reveal() == "token"
 
 
 def test_a_coroutine_function_is_awaited():

@@ -91,123 +91,102 @@ class Trio:
         self.executor.shutdown()
 
 
-def test_one_node_commits_after_its_own_sync(tmp_path: Path) -> None:
+async def test_one_node_commits_after_its_own_sync(tmp_path: Path) -> None:
     """Not before: the sync is the majority."""
-
-    async def scenario() -> None:
-        one = Trio(tmp_path, (1,))
-        names: list[str] = []
-        await one.start(1)
-        group = await one.leader()
-        one.fault_point = names.append
-        assert await group.submit(b"a") == 1
-        assert names.index("raft.journal.after-sync") < names.index("raft.apply.before")
-        assert names.index("raft.propose.after") < names.index("raft.journal.before-write")
-        assert await asyncio.gather(*(group.submit(b"b") for _ in range(100))) == list(
-            range(2, 102)
-        )
-        await one.engines[1].stop()
-        await one.start(1)
-        assert await (await one.leader()).submit(b"c") == 102
-        await one.stop()
-
-    asyncio.run(scenario())
+    one = Trio(tmp_path, (1,))
+    names: list[str] = []
+    await one.start(1)
+    group = await one.leader()
+    one.fault_point = names.append
+    assert await group.submit(b"a") == 1
+    assert names.index("raft.journal.after-sync") < names.index("raft.apply.before")
+    assert names.index("raft.propose.after") < names.index("raft.journal.before-write")
+    assert await asyncio.gather(*(group.submit(b"b") for _ in range(100))) == list(range(2, 102))
+    await one.engines[1].stop()
+    await one.start(1)
+    assert await (await one.leader()).submit(b"c") == 102
+    await one.stop()
 
 
-def test_three_nodes_serve_and_hand_over_when_one_stops(tmp_path: Path) -> None:
+async def test_three_nodes_serve_and_hand_over_when_one_stops(tmp_path: Path) -> None:
     """A graceful stop moves the lead first."""
-
-    async def scenario() -> None:
-        trio = Trio(tmp_path)
-        for node_id in trio.voters:
-            await trio.start(node_id)
-        group = await trio.leader()
-        # A new disk votes only once it is level with the leader; two must be left who can.
-        await trio.until(lambda: all(g.status().is_voter for g in trio.groups.values()))
-        terms: list[int] = []
-        for other in trio.groups.values():
-            other.on_elected(terms.append)
-        assert await group.submit(b"a") == 1
-        follower = next(g for g in trio.groups.values() if not g.is_leader)
-        with pytest.raises(DefinitelyNot, match="does not lead; the leader is"):
-            await follower.submit(b"x")
-        old, old_term = next(n for n, g in trio.groups.items() if g is group), group.term
-        engine = trio.engines[old]
-        await engine.stop()
-        del trio.engines[old]
-        with pytest.raises(DefinitelyNot, match="not running"):
-            await trio.groups.pop(old).submit(b"x")
-        new = await trio.leader()
-        assert await new.submit(b"b") == 2
-        assert terms == [new.term] == [old_term + 1]  # one election, not the split votes of two
-        await trio.stop()
-
-    asyncio.run(scenario())
+    trio = Trio(tmp_path)
+    for node_id in trio.voters:
+        await trio.start(node_id)
+    group = await trio.leader()
+    # A new disk votes only once it is level with the leader; two must be left who can.
+    await trio.until(lambda: all(g.status().is_voter for g in trio.groups.values()))
+    terms: list[int] = []
+    for other in trio.groups.values():
+        other.on_elected(terms.append)
+    assert await group.submit(b"a") == 1
+    follower = next(g for g in trio.groups.values() if not g.is_leader)
+    with pytest.raises(DefinitelyNot, match="does not lead; the leader is"):
+        await follower.submit(b"x")
+    old, old_term = next(n for n, g in trio.groups.items() if g is group), group.term
+    engine = trio.engines[old]
+    await engine.stop()
+    del trio.engines[old]
+    with pytest.raises(DefinitelyNot, match="not running"):
+        await trio.groups.pop(old).submit(b"x")
+    new = await trio.leader()
+    assert await new.submit(b"b") == 2
+    assert terms == [new.term] == [old_term + 1]  # one election, not the split votes of two
+    await trio.stop()
 
 
-def test_a_cancelled_submitter_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_cancelled_submitter_leaves_nothing_behind(tmp_path: Path) -> None:
     """The command may be committed all the same."""
-
-    async def scenario() -> None:
-        one = Trio(tmp_path, (1,))
-        await one.start(1)
-        group = await one.leader()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await group.submit(b"a")
-        assert await group.submit(b"b") == 2
-        await one.stop()
-
-    asyncio.run(scenario())
+    one = Trio(tmp_path, (1,))
+    await one.start(1)
+    group = await one.leader()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await group.submit(b"a")
+    assert await group.submit(b"b") == 2
+    await one.stop()
 
 
-def test_stopping_tells_those_who_wait(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        trio = Trio(tmp_path)
-        for node_id in trio.voters:
-            await trio.start(node_id)
-        group = await trio.leader()
-        lonely = next(n for n, g in trio.groups.items() if g is group)
-        for node_id in trio.voters:
-            if node_id != lonely:
-                await trio.engines.pop(node_id).stop(hand_over=False)
-        waiting = asyncio.create_task(group.submit(b"x"))
-        await asyncio.sleep(0.01)
-        await trio.stop()
-        with pytest.raises(OutcomeUnknown):
-            await waiting
-
-    asyncio.run(scenario())
+async def test_stopping_tells_those_who_wait(tmp_path: Path) -> None:
+    trio = Trio(tmp_path)
+    for node_id in trio.voters:
+        await trio.start(node_id)
+    group = await trio.leader()
+    lonely = next(n for n, g in trio.groups.items() if g is group)
+    for node_id in trio.voters:
+        if node_id != lonely:
+            await trio.engines.pop(node_id).stop(hand_over=False)
+    waiting = asyncio.create_task(group.submit(b"x"))
+    await asyncio.sleep(0.01)
+    await trio.stop()
+    with pytest.raises(OutcomeUnknown):
+        await waiting
 
 
-def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path) -> None:
+async def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path) -> None:
     """Nothing is left open or locked, so the sentence can be acted on."""
-
-    async def scenario() -> None:
-        one = Trio(tmp_path, (1,))
+    one = Trio(tmp_path, (1,))
+    await one.start(1)
+    group = await one.leader()
+    for k in range(40):
+        await group.submit(b"%d" % k)
+    await one.engines.pop(1).stop()
+    path = next((tmp_path / "1").glob("*.wal"))
+    good = path.read_bytes()
+    damaged = bytearray(good)
+    damaged[2_000] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptJournal, match="move its raft directory aside"):
         await one.start(1)
-        group = await one.leader()
-        for k in range(40):
-            await group.submit(b"%d" % k)
-        await one.engines.pop(1).stop()
-        path = next((tmp_path / "1").glob("*.wal"))
-        good = path.read_bytes()
-        damaged = bytearray(good)
-        damaged[2_000] ^= 1
-        path.write_bytes(damaged)
-        with pytest.raises(CorruptJournal, match="move its raft directory aside"):
-            await one.start(1)
-        path.write_bytes(good)
-        (tmp_path / "1" / "group-0.snapshot").write_bytes(b"rubbish")
-        with pytest.raises(CorruptJournal, match="the snapshot is damaged"):
-            await one.start(1)
-        (tmp_path / "1" / "group-0.snapshot").unlink()
-        one.voters = (1, 2, 3)
-        with pytest.raises(ForeignJournal):
-            await one.start(1)
-        one.voters = (1,)
+    path.write_bytes(good)
+    (tmp_path / "1" / "group-0.snapshot").write_bytes(b"rubbish")
+    with pytest.raises(CorruptJournal, match="the snapshot is damaged"):
         await one.start(1)
-        assert await (await one.leader()).submit(b"x") == 41
-        await one.stop()
-
-    asyncio.run(scenario())
+    (tmp_path / "1" / "group-0.snapshot").unlink()
+    one.voters = (1, 2, 3)
+    with pytest.raises(ForeignJournal):
+        await one.start(1)
+    one.voters = (1,)
+    await one.start(1)
+    assert await (await one.leader()).submit(b"x") == 41
+    await one.stop()

@@ -74,245 +74,212 @@ def test_a_record_comes_back_as_it_went(bootstrap, compression):
     asyncio.run(plain(bootstrap, compression))
 
 
-def test_many_small_batches_stay_in_order_and_come_once(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with Producer(bootstrap, batch_size=500, linger_ms=0, **QUICK) as producer:
-            sent = [await producer.send(topic, b"%d" % i, key=b"%d" % (i % 7)) for i in range(3000)]
-            await producer.flush()
-            places = [delivery.result() for delivery in sent]
-        rows = await read_to_end(bootstrap, topic)
-        assert {(r.partition, r.offset): int(r.value) for r in rows} == {
-            (place.partition, place.offset): i for i, place in enumerate(places)
-        }
-        for key in range(7):
-            of_key = [int(r.value) for r in rows if r.key == b"%d" % key]
-            assert of_key == list(range(key, 3000, 7))
-
-    asyncio.run(main())
+async def test_many_small_batches_stay_in_order_and_come_once(bootstrap):
+    topic = await new_topic(bootstrap)
+    async with Producer(bootstrap, batch_size=500, linger_ms=0, **QUICK) as producer:
+        sent = [await producer.send(topic, b"%d" % i, key=b"%d" % (i % 7)) for i in range(3000)]
+        await producer.flush()
+        places = [delivery.result() for delivery in sent]
+    rows = await read_to_end(bootstrap, topic)
+    assert {(r.partition, r.offset): int(r.value) for r in rows} == {
+        (place.partition, place.offset): i for i, place in enumerate(places)
+    }
+    for key in range(7):
+        of_key = [int(r.value) for r in rows if r.key == b"%d" % key]
+        assert of_key == list(range(key, 3000, 7))
 
 
-def test_a_batch_that_the_topic_refuses_as_too_large_goes_in_parts(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 1, max_message_bytes="2000")
-        async with Producer(bootstrap, batch_size=100_000, linger_ms=50, **QUICK) as producer:
-            sent = [await producer.send(topic, b"%03d" % i * 100) for i in range(30)]
-            too_large = await producer.send(topic, b"x" * 3_000)
-            assert [(await delivery).offset for delivery in sent] == list(range(30))
-            with pytest.raises(KafkaError) as caught:
-                await too_large
-            assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-            assert (await (await producer.send(topic, b"after it"))).offset == 30
-        assert len(await read_to_end(bootstrap, topic)) == 31
-
-    asyncio.run(main())
+async def test_a_batch_that_the_topic_refuses_as_too_large_goes_in_parts(bootstrap):
+    topic = await new_topic(bootstrap, 1, max_message_bytes="2000")
+    async with Producer(bootstrap, batch_size=100_000, linger_ms=50, **QUICK) as producer:
+        sent = [await producer.send(topic, b"%03d" % i * 100) for i in range(30)]
+        too_large = await producer.send(topic, b"x" * 3_000)
+        assert [(await delivery).offset for delivery in sent] == list(range(30))
+        with pytest.raises(KafkaError) as caught:
+            await too_large
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert (await (await producer.send(topic, b"after it"))).offset == 30
+    assert len(await read_to_end(bootstrap, topic)) == 31
 
 
-def test_what_cannot_be_sent_is_said(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with Producer(bootstrap, max_block_ms=300, **QUICK) as producer:
-            with pytest.raises(UnknownTopicOrPartition, match="no-such"):
-                await producer.send("no-such-topic", b"")
-            with pytest.raises(KafkaError, match=r"partitions 0\.\.2"):
-                await producer.send(topic, b"", partition=3)
-            with pytest.raises(RecordListTooLarge, match=r"max\.request\.size"):
-                await producer.send(topic, bytes(2 << 20))
-            with pytest.raises(IllegalProducerState, match=r"no transactional\.id"):
-                await producer.begin_transaction()
-
-    asyncio.run(main())
+async def test_what_cannot_be_sent_is_said(bootstrap):
+    topic = await new_topic(bootstrap)
+    async with Producer(bootstrap, max_block_ms=300, **QUICK) as producer:
+        with pytest.raises(UnknownTopicOrPartition, match="no-such"):
+            await producer.send("no-such-topic", b"")
+        with pytest.raises(KafkaError, match=r"partitions 0\.\.2"):
+            await producer.send(topic, b"", partition=3)
+        with pytest.raises(RecordListTooLarge, match=r"max\.request\.size"):
+            await producer.send(topic, bytes(2 << 20))
+        with pytest.raises(IllegalProducerState, match=r"no transactional\.id"):
+            await producer.begin_transaction()
 
 
 # --- transactions
 
 
 @both_versions
-def test_committed_counts_and_aborted_does_not(bootstrap, version):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with transactional(bootstrap, topic, version) as producer:
-            await producer.init_transactions()
-            epochs = []
-            for number in range(6):
-                await producer.begin_transaction()
-                for i in range(20):
-                    await producer.send(topic, b"%d" % number, key=b"%d" % i)
-                if number % 2:
-                    await producer.flush()  # else the abort could come before any of it
-                    await producer.abort_transaction()
-                else:
-                    await producer.commit_transaction()
-                epochs.append(producer.identity.producer_epoch)
-                assert producer.state is ProducerState.READY
-        first = epochs[0]
-        assert epochs == (list(range(first, first + 6)) if version == V2 else [first] * 6)
-        assert await values(bootstrap, topic) == [b"0"] * 20 + [b"2"] * 20 + [b"4"] * 20
-        assert len(await values(bootstrap, topic, committed=False)) == 120
-
-    asyncio.run(main())
-
-
-@both_versions
-def test_an_abort_takes_back_what_is_still_on_its_way(bootstrap, version):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with transactional(bootstrap, topic, version, linger_ms=0) as producer:
-            await producer.init_transactions()
-            for number in range(10):
-                await producer.begin_transaction()
-                delivery = await producer.send(topic, b"never")
-                await asyncio.sleep(0.001 * number)
-                await producer.abort_transaction()
-                assert delivery.done()
-                await producer.begin_transaction()
-                await producer.send(topic, b"%d" % number)
-                await producer.commit_transaction()
-        assert await values(bootstrap, topic) == [b"%d" % i for i in range(10)]
-
-    asyncio.run(main())
-
-
-@both_versions
-def test_empty_transactions_are_nothing_to_the_cluster(bootstrap, version):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with transactional(bootstrap, topic, version) as producer:
-            await producer.init_transactions()
-            for _ in range(3):
-                await producer.begin_transaction()
-                await producer.commit_transaction()
-                await producer.begin_transaction()
-                await producer.abort_transaction()
+async def test_committed_counts_and_aborted_does_not(bootstrap, version):
+    topic = await new_topic(bootstrap)
+    async with transactional(bootstrap, topic, version) as producer:
+        await producer.init_transactions()
+        epochs = []
+        for number in range(6):
             await producer.begin_transaction()
-            await producer.send(topic, b"one")
+            for i in range(20):
+                await producer.send(topic, b"%d" % number, key=b"%d" % i)
+            if number % 2:
+                await producer.flush()  # else the abort could come before any of it
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+            epochs.append(producer.identity.producer_epoch)
+            assert producer.state is ProducerState.READY
+    first = epochs[0]
+    assert epochs == (list(range(first, first + 6)) if version == V2 else [first] * 6)
+    assert await values(bootstrap, topic) == [b"0"] * 20 + [b"2"] * 20 + [b"4"] * 20
+    assert len(await values(bootstrap, topic, committed=False)) == 120
+
+
+@both_versions
+async def test_an_abort_takes_back_what_is_still_on_its_way(bootstrap, version):
+    topic = await new_topic(bootstrap)
+    async with transactional(bootstrap, topic, version, linger_ms=0) as producer:
+        await producer.init_transactions()
+        for number in range(10):
+            await producer.begin_transaction()
+            delivery = await producer.send(topic, b"never")
+            await asyncio.sleep(0.001 * number)
+            await producer.abort_transaction()
+            assert delivery.done()
+            await producer.begin_transaction()
+            await producer.send(topic, b"%d" % number)
             await producer.commit_transaction()
-        assert await values(bootstrap, topic) == [b"one"]
-
-    asyncio.run(main())
+    assert await values(bootstrap, topic) == [b"%d" % i for i in range(10)]
 
 
 @both_versions
-def test_a_second_producer_of_the_id_takes_over(bootstrap, version):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with transactional(bootstrap, topic, version) as zombie:
-            await zombie.init_transactions()
+async def test_empty_transactions_are_nothing_to_the_cluster(bootstrap, version):
+    topic = await new_topic(bootstrap)
+    async with transactional(bootstrap, topic, version) as producer:
+        await producer.init_transactions()
+        for _ in range(3):
+            await producer.begin_transaction()
+            await producer.commit_transaction()
+            await producer.begin_transaction()
+            await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send(topic, b"one")
+        await producer.commit_transaction()
+    assert await values(bootstrap, topic) == [b"one"]
+
+
+@both_versions
+async def test_a_second_producer_of_the_id_takes_over(bootstrap, version):
+    topic = await new_topic(bootstrap)
+    async with transactional(bootstrap, topic, version) as zombie:
+        await zombie.init_transactions()
+        await zombie.begin_transaction()
+        await (await zombie.send(topic, b"of the zombie"))
+        async with transactional(bootstrap, topic, version) as heir:
+            await heir.init_transactions()
+            await heir.begin_transaction()
+            await heir.send(topic, b"of the heir")
+            await heir.commit_transaction()
+        with pytest.raises(KafkaError) as caught:
+            await zombie.commit_transaction()
+        assert caught.value.code in (
+            ErrorCode.PRODUCER_FENCED,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+        )
+        assert caught.value.fatal and not caught.value.abortable
+        assert zombie.state is ProducerState.FATAL_ERROR
+        with pytest.raises(KafkaError) as again:
             await zombie.begin_transaction()
-            await (await zombie.send(topic, b"of the zombie"))
-            async with transactional(bootstrap, topic, version) as heir:
-                await heir.init_transactions()
-                await heir.begin_transaction()
-                await heir.send(topic, b"of the heir")
-                await heir.commit_transaction()
-            with pytest.raises(KafkaError) as caught:
-                await zombie.commit_transaction()
-            assert caught.value.code in (
-                ErrorCode.PRODUCER_FENCED,
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-            )
-            assert caught.value.fatal and not caught.value.abortable
-            assert zombie.state is ProducerState.FATAL_ERROR
-            with pytest.raises(KafkaError) as again:
-                await zombie.begin_transaction()
-            assert again.value is caught.value
-        assert await values(bootstrap, topic) == [b"of the heir"]
-
-    asyncio.run(main())
+        assert again.value is caught.value
+    assert await values(bootstrap, topic) == [b"of the heir"]
 
 
 @both_versions
-def test_a_transaction_that_the_cluster_timed_out_is_not_committed(bootstrap, version):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with transactional(bootstrap, topic, version, transaction_timeout_ms=500) as producer:
-            await producer.init_transactions()
+async def test_a_transaction_that_the_cluster_timed_out_is_not_committed(bootstrap, version):
+    topic = await new_topic(bootstrap)
+    async with transactional(bootstrap, topic, version, transaction_timeout_ms=500) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await (await producer.send(topic, b"too slow"))
+        async with Admin(bootstrap) as admin, asyncio.timeout(PATIENCE_S):
+            while (await admin.transactions.describe(topic)).state == "Ongoing":
+                await asyncio.sleep(0.1)
+        with pytest.raises(KafkaError) as caught:
+            await producer.commit_transaction()
+        assert caught.value.fatal or caught.value.abortable
+    assert await values(bootstrap, topic) == []
+
+
+async def test_calls_that_do_not_fit_the_state_are_refused_with_a_sentence(bootstrap):
+    topic = await new_topic(bootstrap)
+    async with transactional(bootstrap, topic) as producer:
+        with pytest.raises(IllegalProducerState, match="UNINITIALIZED"):
             await producer.begin_transaction()
-            await (await producer.send(topic, b"too slow"))
-            async with Admin(bootstrap) as admin, asyncio.timeout(PATIENCE_S):
-                while (await admin.transactions.describe(topic)).state == "Ongoing":
-                    await asyncio.sleep(0.1)
-            with pytest.raises(KafkaError) as caught:
-                await producer.commit_transaction()
-            assert caught.value.fatal or caught.value.abortable
-        assert await values(bootstrap, topic) == []
-
-    asyncio.run(main())
-
-
-def test_calls_that_do_not_fit_the_state_are_refused_with_a_sentence(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with transactional(bootstrap, topic) as producer:
-            with pytest.raises(IllegalProducerState, match="UNINITIALIZED"):
-                await producer.begin_transaction()
+        await producer.init_transactions()
+        with pytest.raises(IllegalProducerState, match="needs a producer that is UNINIT"):
             await producer.init_transactions()
-            with pytest.raises(IllegalProducerState, match="needs a producer that is UNINIT"):
-                await producer.init_transactions()
-            with pytest.raises(IllegalProducerState, match="this one is READY"):
-                await producer.send(topic, b"")
-            await producer.begin_transaction()
-            with pytest.raises(IllegalProducerState, match=r"two\.phase\.commit"):
-                await producer.prepare()
-
-    asyncio.run(main())
+        with pytest.raises(IllegalProducerState, match="this one is READY"):
+            await producer.send(topic, b"")
+        await producer.begin_transaction()
+        with pytest.raises(IllegalProducerState, match=r"two\.phase\.commit"):
+            await producer.prepare()
 
 
 # --- offsets in transactions
 
 
 @both_versions
-def test_offsets_count_with_their_transaction(bootstrap, version):
-    async def main():
-        topic = await new_topic(bootstrap)
-        place = (topic, 0)
-        async with (
-            transactional(bootstrap, topic, version) as producer,
-            Consumer(bootstrap, group_id=topic, **QUICK) as consumer,
-        ):
-            await producer.init_transactions()
-            await producer.begin_transaction()
-            metadata = OffsetAndMetadata(5, "five")
-            await producer.send_offsets_to_transaction({place: metadata}, topic)
-            await producer.commit_transaction()
-            await producer.begin_transaction()
-            await producer.send_offsets_to_transaction({place: 9}, topic)
-            await producer.abort_transaction()
-            assert (await consumer.committed([place]))[place] == metadata
-
-    asyncio.run(main())
+async def test_offsets_count_with_their_transaction(bootstrap, version):
+    topic = await new_topic(bootstrap)
+    place = (topic, 0)
+    async with (
+        transactional(bootstrap, topic, version) as producer,
+        Consumer(bootstrap, group_id=topic, **QUICK) as consumer,
+    ):
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        metadata = OffsetAndMetadata(5, "five")
+        await producer.send_offsets_to_transaction({place: metadata}, topic)
+        await producer.commit_transaction()
+        await producer.begin_transaction()
+        await producer.send_offsets_to_transaction({place: 9}, topic)
+        await producer.abort_transaction()
+        assert (await consumer.committed([place]))[place] == metadata
 
 
 @both_versions
-def test_offsets_of_a_member_that_the_group_has_dropped_are_refused(bootstrap, version):
-    async def main():
-        topic = await new_topic(bootstrap)
-        async with transactional(bootstrap, topic, version) as producer:
-            await producer.init_transactions()
-            async with Consumer(bootstrap, group_id=topic, **QUICK) as consumer:
-                consumer.subscribe([topic])
-                await joined(consumer)
-                zombie = consumer.group_metadata()
-                assert zombie.generation_id > 0 and zombie.member_id
-                await producer.begin_transaction()
-                await producer.send_offsets_to_transaction({(topic, 0): 1}, zombie)
-                await producer.commit_transaction()
+async def test_offsets_of_a_member_that_the_group_has_dropped_are_refused(bootstrap, version):
+    topic = await new_topic(bootstrap)
+    async with transactional(bootstrap, topic, version) as producer:
+        await producer.init_transactions()
+        async with Consumer(bootstrap, group_id=topic, **QUICK) as consumer:
+            consumer.subscribe([topic])
+            await joined(consumer)
+            zombie = consumer.group_metadata()
+            assert zombie.generation_id > 0 and zombie.member_id
             await producer.begin_transaction()
-            await producer.send(topic, b"not without its offsets")
-            with pytest.raises(KafkaError) as caught:
-                await producer.send_offsets_to_transaction({(topic, 0): 2}, zombie)
-            assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
-            assert caught.value.abortable and not caught.value.fatal
-            assert producer.state is ProducerState.ABORTABLE_ERROR
-            with pytest.raises(KafkaError):
-                await producer.commit_transaction()
-            await producer.abort_transaction()
-            await producer.begin_transaction()
-            await producer.send(topic, b"after it")
+            await producer.send_offsets_to_transaction({(topic, 0): 1}, zombie)
             await producer.commit_transaction()
-        assert await values(bootstrap, topic) == [b"after it"]
-
-    asyncio.run(main())
+        await producer.begin_transaction()
+        await producer.send(topic, b"not without its offsets")
+        with pytest.raises(KafkaError) as caught:
+            await producer.send_offsets_to_transaction({(topic, 0): 2}, zombie)
+        assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert caught.value.abortable and not caught.value.fatal
+        assert producer.state is ProducerState.ABORTABLE_ERROR
+        with pytest.raises(KafkaError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send(topic, b"after it")
+        await producer.commit_transaction()
+    assert await values(bootstrap, topic) == [b"after it"]
 
 
 async def joined(consumer: Consumer) -> list[ConsumerRecord]:
@@ -338,168 +305,155 @@ def end_in_another_process(bootstrap: str, token: str, direction: str) -> None:
 
 
 @both_versions
-def test_a_prepared_transaction_waits_for_whoever_has_its_token(bootstrap, version):
-    async def main():
-        topic = await new_topic(bootstrap)
-        tokens = []
-        for number in range(2):
-            async with transactional(
-                bootstrap,
-                f"{topic} {number}",
-                version,
-                transaction_two_phase_commit_enable=True,
-                transaction_timeout_ms=500,
-            ) as producer:
-                await producer.init_transactions()
-                await producer.begin_transaction()
-                await producer.send(topic, b"%d" % number)
-                tokens.append(str(await producer.prepare()))
-                with pytest.raises(IllegalProducerState, match="takes nothing more"):
-                    await producer.send(topic, b"late")
-        await asyncio.sleep(1.5)  # three times the timeout, and a scan
-        end_in_another_process(bootstrap, tokens[0], "commit")
-        await complete(bootstrap, tokens[1], False)
-        for _ in range(2):
-            await complete(bootstrap, tokens[0], True)
-            await complete(bootstrap, tokens[1], False)
-        for token, commit in ((tokens[0], False), (tokens[1], True)):
-            with pytest.raises(InvalidTxnState):
-                await complete(bootstrap, token, commit)
-        assert await values(bootstrap, topic) == [b"0"]
-
-    asyncio.run(main())
-
-
-def test_a_prepared_transaction_may_be_empty_or_ended_by_its_producer(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap)
+async def test_a_prepared_transaction_waits_for_whoever_has_its_token(bootstrap, version):
+    topic = await new_topic(bootstrap)
+    tokens = []
+    for number in range(2):
         async with transactional(
-            bootstrap, topic, transaction_two_phase_commit_enable=True
+            bootstrap,
+            f"{topic} {number}",
+            version,
+            transaction_two_phase_commit_enable=True,
+            transaction_timeout_ms=500,
         ) as producer:
             await producer.init_transactions()
             await producer.begin_transaction()
-            token = await producer.prepare()
-            assert token.is_empty
-            await complete(bootstrap, token, True)
-            await producer.commit_transaction()
-            for ends in (producer.commit_transaction, producer.abort_transaction):
-                await producer.begin_transaction()
-                await producer.send(topic, ends.__name__.encode())
-                assert not (await producer.prepare()).is_empty
-                await ends()
-        assert await values(bootstrap, topic) == [b"commit_transaction"]
+            await producer.send(topic, b"%d" % number)
+            tokens.append(str(await producer.prepare()))
+            with pytest.raises(IllegalProducerState, match="takes nothing more"):
+                await producer.send(topic, b"late")
+    await asyncio.sleep(1.5)  # three times the timeout, and a scan
+    end_in_another_process(bootstrap, tokens[0], "commit")
+    await complete(bootstrap, tokens[1], False)
+    for _ in range(2):
+        await complete(bootstrap, tokens[0], True)
+        await complete(bootstrap, tokens[1], False)
+    for token, commit in ((tokens[0], False), (tokens[1], True)):
+        with pytest.raises(InvalidTxnState):
+            await complete(bootstrap, token, commit)
+    assert await values(bootstrap, topic) == [b"0"]
 
-    asyncio.run(main())
+
+async def test_a_prepared_transaction_may_be_empty_or_ended_by_its_producer(bootstrap):
+    topic = await new_topic(bootstrap)
+    async with transactional(
+        bootstrap, topic, transaction_two_phase_commit_enable=True
+    ) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        token = await producer.prepare()
+        assert token.is_empty
+        await complete(bootstrap, token, True)
+        await producer.commit_transaction()
+        for ends in (producer.commit_transaction, producer.abort_transaction):
+            await producer.begin_transaction()
+            await producer.send(topic, ends.__name__.encode())
+            assert not (await producer.prepare()).is_empty
+            await ends()
+    assert await values(bootstrap, topic) == [b"commit_transaction"]
 
 
-def test_taking_the_id_may_keep_a_prepared_transaction_or_says_in_words_that_it_cannot(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap)
-        settings = {"transaction_two_phase_commit_enable": True}
-        async with transactional(bootstrap, topic, **settings) as producer:
+async def test_taking_the_id_may_keep_a_prepared_transaction_or_says_in_words_that_it_cannot(
+    bootstrap,
+):
+    topic = await new_topic(bootstrap)
+    settings = {"transaction_two_phase_commit_enable": True}
+    async with transactional(bootstrap, topic, **settings) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send(topic, b"kept")
+        token = await producer.prepare()
+    async with transactional(bootstrap, topic, **settings) as producer:
+        try:
+            kept = await producer.init_transactions(keep_prepared_transaction=True)
+        except UnsupportedVersion as problem:
+            assert "complete(token)" in str(problem) and not problem.fatal
+            assert producer.state is ProducerState.UNINITIALIZED
+            await producer.complete(token, True)
             await producer.init_transactions()
-            await producer.begin_transaction()
-            await producer.send(topic, b"kept")
-            token = await producer.prepare()
-        async with transactional(bootstrap, topic, **settings) as producer:
-            try:
-                kept = await producer.init_transactions(keep_prepared_transaction=True)
-            except UnsupportedVersion as problem:
-                assert "complete(token)" in str(problem) and not problem.fatal
-                assert producer.state is ProducerState.UNINITIALIZED
-                await producer.complete(token, True)
-                await producer.init_transactions()
-            else:
-                assert kept == token and producer.state is ProducerState.IN_TRANSACTION
-                with pytest.raises(ProducerFenced):
-                    await complete(bootstrap, token, False)
-                await producer.complete(str(token), True)
-            await producer.begin_transaction()
-            await producer.send(topic, b"next")
-            await producer.commit_transaction()
-        assert await values(bootstrap, topic) == [b"kept", b"next"]
-
-    asyncio.run(main())
+        else:
+            assert kept == token and producer.state is ProducerState.IN_TRANSACTION
+            with pytest.raises(ProducerFenced):
+                await complete(bootstrap, token, False)
+            await producer.complete(str(token), True)
+        await producer.begin_transaction()
+        await producer.send(topic, b"next")
+        await producer.commit_transaction()
+    assert await values(bootstrap, topic) == [b"kept", b"next"]
 
 
 # --- consumers
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_members_share_and_take_over(bootstrap, strategy):
-    async def main():
-        topic = await new_topic(bootstrap, 4)
-        async with Producer(bootstrap, **QUICK) as producer:
-            for i in range(400):
-                await producer.send(topic, b"%d" % i, partition=i % 4)
-        settings = {
-            **QUICK,
-            "group_id": topic,
-            "auto_offset_reset": "earliest",
-            "partition_assignment_strategy": [strategy],
-            "heartbeat_interval_ms": 100,
-        }
-        got: list[bytes] = []
-        async with Consumer(bootstrap, **settings) as first:
-            first.subscribe([topic])
-            got += [r.value for r in await joined(first)]
-            assert len(first.assignment) == 4
-            async with Consumer(bootstrap, **settings) as second:
-                second.subscribe([topic])
-                async with asyncio.timeout(PATIENCE_S):
-                    while {len(first.assignment), len(second.assignment)} != {2}:
-                        for records in await asyncio.gather(first.poll(50), second.poll(50)):
-                            got += [r.value for r in records]
-                assert not set(first.assignment) & set(second.assignment)
+async def test_members_share_and_take_over(bootstrap, strategy):
+    topic = await new_topic(bootstrap, 4)
+    async with Producer(bootstrap, **QUICK) as producer:
+        for i in range(400):
+            await producer.send(topic, b"%d" % i, partition=i % 4)
+    settings = {
+        **QUICK,
+        "group_id": topic,
+        "auto_offset_reset": "earliest",
+        "partition_assignment_strategy": [strategy],
+        "heartbeat_interval_ms": 100,
+    }
+    got: list[bytes] = []
+    async with Consumer(bootstrap, **settings) as first:
+        first.subscribe([topic])
+        got += [r.value for r in await joined(first)]
+        assert len(first.assignment) == 4
+        async with Consumer(bootstrap, **settings) as second:
+            second.subscribe([topic])
             async with asyncio.timeout(PATIENCE_S):
-                while len(first.assignment) < 4 or len(got) < 400:
-                    got += [r.value for r in await first.poll(50)]
-        assert sorted(got, key=int) == [b"%d" % i for i in range(400)]
+                while {len(first.assignment), len(second.assignment)} != {2}:
+                    for records in await asyncio.gather(first.poll(50), second.poll(50)):
+                        got += [r.value for r in records]
+            assert not set(first.assignment) & set(second.assignment)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(first.assignment) < 4 or len(got) < 400:
+                got += [r.value for r in await first.poll(50)]
+    assert sorted(got, key=int) == [b"%d" % i for i in range(400)]
 
-    asyncio.run(main())
 
-
-def test_positions_are_committed_sought_and_paused(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 2)
-        async with Producer(bootstrap, **QUICK) as producer:
-            for i in range(10):
-                await producer.send(topic, b"%d" % i, partition=0, timestamp_ms=1_000 + i)
-                await producer.send(topic, b"%d" % i, partition=1)
-        one, other = (topic, 0), (topic, 1)
-        settings = {**QUICK, "group_id": topic, "enable_auto_commit": False}
-        async with Consumer(bootstrap, auto_offset_reset="earliest", **settings) as consumer:
-            consumer.assign([one, other])
-            consumer.pause(other)
-            rows = await at_least(consumer, 4, max_records=4)
-            assert [(r.partition, r.offset) for r in rows] == [(0, 0), (0, 1), (0, 2), (0, 3)]
-            assert consumer.position(*one) == 4
-            await consumer.commit()
-            consumer.seek(*one, 8)
-            assert [r.offset for r in await at_least(consumer, 2)] == [8, 9]
-            consumer.resume(other)
-            assert {r.partition for r in await at_least(consumer, 10)} == {1}
-            assert await consumer.offsets_for_times({one: 1_003, other: 2**60}) == {
-                one: (3, 1_003),
-                other: None,
-            }
-            assert await consumer.beginning_offsets([one, other]) == {one: 0, other: 0}
-            assert await consumer.end_offsets([one, other]) == {one: 10, other: 10}
-        async with Consumer(bootstrap, **settings) as consumer:
-            assert (await consumer.committed([one]))[one].offset == 4
-            consumer.assign([one])
-            assert [r.offset for r in await at_least(consumer, 6)] == list(range(4, 10))
-            await consumer.seek_to_beginning()
-            assert consumer.position(*one) == 0
-            await consumer.seek_to_end()
-            assert consumer.position(*one) == 10
-        async with Consumer(bootstrap, auto_offset_reset="none", **QUICK) as consumer:
-            consumer.assign({one: 99})
-            with pytest.raises(KafkaError, match="no offset 99") as caught:
-                await at_least(consumer, 1)
-            assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-
-    asyncio.run(main())
+async def test_positions_are_committed_sought_and_paused(bootstrap):
+    topic = await new_topic(bootstrap, 2)
+    async with Producer(bootstrap, **QUICK) as producer:
+        for i in range(10):
+            await producer.send(topic, b"%d" % i, partition=0, timestamp_ms=1_000 + i)
+            await producer.send(topic, b"%d" % i, partition=1)
+    one, other = (topic, 0), (topic, 1)
+    settings = {**QUICK, "group_id": topic, "enable_auto_commit": False}
+    async with Consumer(bootstrap, auto_offset_reset="earliest", **settings) as consumer:
+        consumer.assign([one, other])
+        consumer.pause(other)
+        rows = await at_least(consumer, 4, max_records=4)
+        assert [(r.partition, r.offset) for r in rows] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+        assert consumer.position(*one) == 4
+        await consumer.commit()
+        consumer.seek(*one, 8)
+        assert [r.offset for r in await at_least(consumer, 2)] == [8, 9]
+        consumer.resume(other)
+        assert {r.partition for r in await at_least(consumer, 10)} == {1}
+        assert await consumer.offsets_for_times({one: 1_003, other: 2**60}) == {
+            one: (3, 1_003),
+            other: None,
+        }
+        assert await consumer.beginning_offsets([one, other]) == {one: 0, other: 0}
+        assert await consumer.end_offsets([one, other]) == {one: 10, other: 10}
+    async with Consumer(bootstrap, **settings) as consumer:
+        assert (await consumer.committed([one]))[one].offset == 4
+        consumer.assign([one])
+        assert [r.offset for r in await at_least(consumer, 6)] == list(range(4, 10))
+        await consumer.seek_to_beginning()
+        assert consumer.position(*one) == 0
+        await consumer.seek_to_end()
+        assert consumer.position(*one) == 10
+    async with Consumer(bootstrap, auto_offset_reset="none", **QUICK) as consumer:
+        consumer.assign({one: 99})
+        with pytest.raises(KafkaError, match="no offset 99") as caught:
+            await at_least(consumer, 1)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def at_least(consumer: Consumer, count: int, max_records: int | None = None):
@@ -510,54 +464,48 @@ async def at_least(consumer: Consumer, count: int, max_records: int | None = Non
     return rows
 
 
-def test_a_commit_of_a_member_that_was_dropped_fails_and_it_joins_again(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 1)
-        settings = {**QUICK, "group_id": topic, "enable_auto_commit": False}
-        lost: list[object] = []
-        async with Consumer(bootstrap, **settings) as consumer:
-            consumer.subscribe([topic], on_lost=lost.extend)
-            await joined(consumer)
-            member = consumer.group_metadata().member_id
-            async with Consumer(bootstrap, **settings) as other:
-                # the group forgets the member, as after a session timeout
-                other._require_group().requests.member_id = member
-                await other._require_group().requests.leave()
-            with pytest.raises(CommitFailed):
-                await consumer.commit({(topic, 0): 1})
-            await asyncio.wait_for(consumer.poll(100), PATIENCE_S)
-            async with asyncio.timeout(PATIENCE_S):
-                while not consumer.assignment:
-                    await consumer.poll(100)
-            assert lost == [(topic, 0)]
-            assert consumer.group_metadata().member_id != member
+async def test_a_commit_of_a_member_that_was_dropped_fails_and_it_joins_again(bootstrap):
+    topic = await new_topic(bootstrap, 1)
+    settings = {**QUICK, "group_id": topic, "enable_auto_commit": False}
+    lost: list[object] = []
+    async with Consumer(bootstrap, **settings) as consumer:
+        consumer.subscribe([topic], on_lost=lost.extend)
+        await joined(consumer)
+        member = consumer.group_metadata().member_id
+        async with Consumer(bootstrap, **settings) as other:
+            # the group forgets the member, as after a session timeout
+            other._require_group().requests.member_id = member
+            await other._require_group().requests.leave()
+        with pytest.raises(CommitFailed):
             await consumer.commit({(topic, 0): 1})
+        await asyncio.wait_for(consumer.poll(100), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            while not consumer.assignment:
+                await consumer.poll(100)
+        assert lost == [(topic, 0)]
+        assert consumer.group_metadata().member_id != member
+        await consumer.commit({(topic, 0): 1})
 
-    asyncio.run(main())
 
-
-def test_raw_batches_show_producers_and_markers(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 1)
-        async with transactional(bootstrap, topic) as producer:
-            await producer.init_transactions()
-            for ends in (producer.commit_transaction, producer.abort_transaction):
-                await producer.begin_transaction()
-                await (await producer.send(topic, b"x"))
-                await ends()
-            producer_id = producer.identity.producer_id
-        async with Consumer(bootstrap, isolation_level="read_committed", **QUICK) as consumer:
-            consumer.assign({(topic, 0): 0})
-            found = []
-            async with asyncio.timeout(PATIENCE_S):
-                while len(found) < 4:
-                    found += await consumer.poll_batches(200)
-        shown = [(b.header.producer_id, b.header.is_control, b.is_aborted) for b in found]
-        assert shown[:2] == [(producer_id, False, False), (producer_id, True, False)]
-        assert shown[2] == (producer_id, False, True)
-        assert found[3].header.is_control
-
-    asyncio.run(main())
+async def test_raw_batches_show_producers_and_markers(bootstrap):
+    topic = await new_topic(bootstrap, 1)
+    async with transactional(bootstrap, topic) as producer:
+        await producer.init_transactions()
+        for ends in (producer.commit_transaction, producer.abort_transaction):
+            await producer.begin_transaction()
+            await (await producer.send(topic, b"x"))
+            await ends()
+        producer_id = producer.identity.producer_id
+    async with Consumer(bootstrap, isolation_level="read_committed", **QUICK) as consumer:
+        consumer.assign({(topic, 0): 0})
+        found = []
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found) < 4:
+                found += await consumer.poll_batches(200)
+    shown = [(b.header.producer_id, b.header.is_control, b.is_aborted) for b in found]
+    assert shown[:2] == [(producer_id, False, False), (producer_id, True, False)]
+    assert shown[2] == (producer_id, False, True)
+    assert found[3].header.is_control
 
 
 # --- without an event loop

@@ -21,83 +21,74 @@ def bootstrap(request, tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_columns_come_back_as_they_went(bootstrap, compression):
-    async def main():
-        topic = await new_topic(bootstrap, 3)
-        values = [b"%06d" % i * (1 + i % 50) for i in range(5_000)]
-        keys = [b"%d" % (i % 100) if i % 3 else None for i in range(5_000)]
-        headers = [(("n", b"%d" % i),) if i % 5 == 0 else () for i in range(5_000)]
-        times = [1_600_000_000_000 + 10 * i for i in range(5_000)]
-        settings = {**QUICK, "batch_size": 50_000, "compression_type": compression}
-        async with Producer(bootstrap, **settings) as producer:
-            deliveries = await producer.send_many(
-                topic, values, keys=keys, headers=headers, timestamp_ms=times
-            )
-            ranges = await deliveries
-            assert sum(r.record_count for r in ranges) == deliveries.count == 5_000
-        expected = sorted(zip(values, keys, headers, times, strict=True))
-        rows = await read_to_end(bootstrap, topic)
-        assert sorted((r.value, r.key, r.headers, r.timestamp) for r in rows) == expected
-        found = []
-        async with Consumer(bootstrap, **QUICK) as consumer, asyncio.timeout(PATIENCE_S):
-            consumer.assign({(topic, p): 0 for p in range(3)})
-            while len(found) < 5_000:
-                for c in await consumer.poll_columns(500):
-                    named = c.headers or [()] * len(c.values)
-                    found += zip(c.values, c.keys, named, c.timestamps, strict=True)
-        assert sorted(found) == expected
-
-    asyncio.run(main())
+async def test_columns_come_back_as_they_went(bootstrap, compression):
+    topic = await new_topic(bootstrap, 3)
+    values = [b"%06d" % i * (1 + i % 50) for i in range(5_000)]
+    keys = [b"%d" % (i % 100) if i % 3 else None for i in range(5_000)]
+    headers = [(("n", b"%d" % i),) if i % 5 == 0 else () for i in range(5_000)]
+    times = [1_600_000_000_000 + 10 * i for i in range(5_000)]
+    settings = {**QUICK, "batch_size": 50_000, "compression_type": compression}
+    async with Producer(bootstrap, **settings) as producer:
+        deliveries = await producer.send_many(
+            topic, values, keys=keys, headers=headers, timestamp_ms=times
+        )
+        ranges = await deliveries
+        assert sum(r.record_count for r in ranges) == deliveries.count == 5_000
+    expected = sorted(zip(values, keys, headers, times, strict=True))
+    rows = await read_to_end(bootstrap, topic)
+    assert sorted((r.value, r.key, r.headers, r.timestamp) for r in rows) == expected
+    found = []
+    async with Consumer(bootstrap, **QUICK) as consumer, asyncio.timeout(PATIENCE_S):
+        consumer.assign({(topic, p): 0 for p in range(3)})
+        while len(found) < 5_000:
+            for c in await consumer.poll_columns(500):
+                named = c.headers or [()] * len(c.values)
+                found += zip(c.values, c.keys, named, c.timestamps, strict=True)
+    assert sorted(found) == expected
 
 
-def test_a_transaction_takes_columns_and_readers_see_whole_ones(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 2)
-        async with Producer(bootstrap, transactional_id=topic, **QUICK) as producer:
-            await producer.init_transactions()
-            for number in range(4):
-                await producer.begin_transaction()
-                values = [b"%d" % number] * 2_000
-                for partition in range(2):
-                    sent = await producer.send_many(topic, values, partition=partition)
-                    if number % 2:
-                        await sent  # else the abort could come before any of it
+async def test_a_transaction_takes_columns_and_readers_see_whole_ones(bootstrap):
+    topic = await new_topic(bootstrap, 2)
+    async with Producer(bootstrap, transactional_id=topic, **QUICK) as producer:
+        await producer.init_transactions()
+        for number in range(4):
+            await producer.begin_transaction()
+            values = [b"%d" % number] * 2_000
+            for partition in range(2):
+                sent = await producer.send_many(topic, values, partition=partition)
                 if number % 2:
-                    await producer.abort_transaction()
-                else:
-                    await producer.commit_transaction()
-                    assert sent.done() and sent.result()[0].partition == 1
-        async with (
-            Consumer(bootstrap, isolation_level="read_committed", **QUICK) as consumer,
-            asyncio.timeout(PATIENCE_S),
-        ):
-            consumer.assign({(topic, p): 0 for p in range(2)})
-            counts = dict.fromkeys((b"0", b"2"), 0)
-            while sum(counts.values()) < 8_000:
-                for columns in await consumer.poll_columns(500, max_records=100):
-                    for value in columns.values:
-                        counts[value] += 1
-            assert counts == {b"0": 4_000, b"2": 4_000}
+                    await sent  # else the abort could come before any of it
+            if number % 2:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+                assert sent.done() and sent.result()[0].partition == 1
+    async with (
+        Consumer(bootstrap, isolation_level="read_committed", **QUICK) as consumer,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        consumer.assign({(topic, p): 0 for p in range(2)})
+        counts = dict.fromkeys((b"0", b"2"), 0)
+        while sum(counts.values()) < 8_000:
+            for columns in await consumer.poll_columns(500, max_records=100):
+                for value in columns.values:
+                    counts[value] += 1
+        assert counts == {b"0": 4_000, b"2": 4_000}
 
-    asyncio.run(main())
 
-
-def test_what_does_not_fit_is_refused_before_anything_is_taken(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 1)
-        async with Producer(bootstrap, **QUICK) as producer:
-            with pytest.raises(RecordListTooLarge, match=r"max\.request\.size"):
-                await producer.send_many(topic, [b"1", bytes(2 << 20)])
-            with pytest.raises(KafkaError, match=r"partitions 0\.\.0"):
-                await producer.send_many(topic, [b"1", b"2"], partition=[0, 1])
-            with pytest.raises(TypeError, match="not str"):
-                await producer.send_many(topic, ["1"])
-            with pytest.raises(ValueError, match="columns of 2 and 1"):
-                await producer.send_many(topic, [b"1", b"2"], keys=[b"1"])
-            assert await (await producer.send_many(topic, [])) == []
-        assert await read_to_end(bootstrap, topic) == []
-
-    asyncio.run(main())
+async def test_what_does_not_fit_is_refused_before_anything_is_taken(bootstrap):
+    topic = await new_topic(bootstrap, 1)
+    async with Producer(bootstrap, **QUICK) as producer:
+        with pytest.raises(RecordListTooLarge, match=r"max\.request\.size"):
+            await producer.send_many(topic, [b"1", bytes(2 << 20)])
+        with pytest.raises(KafkaError, match=r"partitions 0\.\.0"):
+            await producer.send_many(topic, [b"1", b"2"], partition=[0, 1])
+        with pytest.raises(TypeError, match="not str"):
+            await producer.send_many(topic, ["1"])
+        with pytest.raises(ValueError, match="columns of 2 and 1"):
+            await producer.send_many(topic, [b"1", b"2"], keys=[b"1"])
+        assert await (await producer.send_many(topic, [])) == []
+    assert await read_to_end(bootstrap, topic) == []
 
 
 def test_more_than_the_memory_holds_goes_through_it(bootstrap):

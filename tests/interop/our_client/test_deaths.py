@@ -38,32 +38,29 @@ async def aside(cluster: Cluster, *faults: Callable[[], int]) -> None:
             await loop.run_in_executor(pool, lambda node=node: cluster.start(node))
 
 
-def test_leaders_die_while_records_flow(cluster):
-    async def main():
-        topic = await new_topic(cluster.bootstrap, PARTITIONS)
-        async with Producer(cluster.bootstrap, linger_ms=1, **SETTINGS) as producer:
-            dying = asyncio.create_task(
-                aside(cluster, *[lambda p=p: cluster.kill(f"leader:{topic}/{p}") for p in (0, 1)])
-            )
-            sent = []
-            while not dying.done():
-                number = len(sent)
-                where = number % PARTITIONS
-                sent.append(await producer.send(topic, b"%d" % number, partition=where))
-                await asyncio.sleep(0.0005)
-            await dying
-            await asyncio.wait_for(producer.flush(), PATIENCE_S)
-            places = [delivery.result() for delivery in sent]
-            assert producer.state is ProducerState.READY
-        rows = await read_to_end(cluster.bootstrap, topic)
-        assert {(r.partition, r.offset): int(r.value) for r in rows} == {
-            (place.partition, place.offset): number for number, place in enumerate(places)
-        }
-        for partition in range(PARTITIONS):
-            numbers = [int(r.value) for r in rows if r.partition == partition]
-            assert numbers == list(range(partition, len(sent), PARTITIONS))
-
-    asyncio.run(main())
+async def test_leaders_die_while_records_flow(cluster):
+    topic = await new_topic(cluster.bootstrap, PARTITIONS)
+    async with Producer(cluster.bootstrap, linger_ms=1, **SETTINGS) as producer:
+        dying = asyncio.create_task(
+            aside(cluster, *[lambda p=p: cluster.kill(f"leader:{topic}/{p}") for p in (0, 1)])
+        )
+        sent = []
+        while not dying.done():
+            number = len(sent)
+            where = number % PARTITIONS
+            sent.append(await producer.send(topic, b"%d" % number, partition=where))
+            await asyncio.sleep(0.0005)
+        await dying
+        await asyncio.wait_for(producer.flush(), PATIENCE_S)
+        places = [delivery.result() for delivery in sent]
+        assert producer.state is ProducerState.READY
+    rows = await read_to_end(cluster.bootstrap, topic)
+    assert {(r.partition, r.offset): int(r.value) for r in rows} == {
+        (place.partition, place.offset): number for number, place in enumerate(places)
+    }
+    for partition in range(PARTITIONS):
+        numbers = [int(r.value) for r in rows if r.partition == partition]
+        assert numbers == list(range(partition, len(sent), PARTITIONS))
 
 
 async def transaction(producer: Producer, topic: str, number: int, offsets: bool) -> bool:
@@ -145,77 +142,68 @@ def test_transactions_while_the_group_coordinator_dies(cluster, version):
 
 
 @both_versions
-def test_transactions_while_a_leader_stands_still(cluster, version):
+async def test_transactions_while_a_leader_stands_still(cluster, version):
     """A request that was sent may take effect much later: V1 takes a new epoch, V2 has one."""
-
-    async def main():
-        topic = await new_topic(cluster.bootstrap, PARTITIONS)
-        async with Producer(
-            cluster.bootstrap,
-            transactional_id=topic,
-            oncelog_transaction_version_max=version,
-            linger_ms=0,
-            **{**SETTINGS, "request_timeout_ms": 1_000},
-        ) as producer:
-            await producer.init_transactions()
-            await producer.begin_transaction()
-            await (await producer.send(topic, b"before", partition=0))
+    topic = await new_topic(cluster.bootstrap, PARTITIONS)
+    async with Producer(
+        cluster.bootstrap,
+        transactional_id=topic,
+        oncelog_transaction_version_max=version,
+        linger_ms=0,
+        **{**SETTINGS, "request_timeout_ms": 1_000},
+    ) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await (await producer.send(topic, b"before", partition=0))
+        await producer.commit_transaction()
+        epoch = producer.identity.producer_epoch
+        loop = asyncio.get_running_loop()
+        await producer.begin_transaction()
+        await (await producer.send(topic, b"meanwhile", partition=1))
+        node = await loop.run_in_executor(None, cluster.pause, f"leader:{topic}/0")
+        try:
+            await producer.send(topic, b"meanwhile", partition=0)
             await producer.commit_transaction()
-            epoch = producer.identity.producer_epoch
-            loop = asyncio.get_running_loop()
-            await producer.begin_transaction()
-            await (await producer.send(topic, b"meanwhile", partition=1))
-            node = await loop.run_in_executor(None, cluster.pause, f"leader:{topic}/0")
-            try:
-                await producer.send(topic, b"meanwhile", partition=0)
-                await producer.commit_transaction()
-            finally:
-                await loop.run_in_executor(None, cluster.resume, node)
-            await producer.begin_transaction()
-            assert producer.identity.producer_epoch > epoch
-            await producer.send(topic, b"after", partition=0)
-            await producer.commit_transaction()
-        rows = await read_to_end(cluster.bootstrap, topic)
-        of_first = [r.value for r in rows if r.partition == 0]
-        assert of_first == [b"before", b"meanwhile", b"after"]
-        assert [r.value for r in rows if r.partition == 1] == [b"meanwhile"]
-
-    asyncio.run(main())
+        finally:
+            await loop.run_in_executor(None, cluster.resume, node)
+        await producer.begin_transaction()
+        assert producer.identity.producer_epoch > epoch
+        await producer.send(topic, b"after", partition=0)
+        await producer.commit_transaction()
+    rows = await read_to_end(cluster.bootstrap, topic)
+    of_first = [r.value for r in rows if r.partition == 0]
+    assert of_first == [b"before", b"meanwhile", b"after"]
+    assert [r.value for r in rows if r.partition == 1] == [b"meanwhile"]
 
 
-def test_a_member_stays_in_its_group_while_its_coordinator_dies(cluster):
-    async def main():
-        topic = await new_topic(cluster.bootstrap, PARTITIONS)
-        lost: list[object] = []
-        settings = {"group_id": topic, "auto_offset_reset": "earliest", **SETTINGS}
-        async with (
-            Producer(cluster.bootstrap, linger_ms=1, **SETTINGS) as producer,
-            Consumer(cluster.bootstrap, heartbeat_interval_ms=200, **settings) as consumer,
-        ):
-            consumer.subscribe([topic], on_lost=lost.extend)
-            rows = []
-            async with asyncio.timeout(PATIENCE_S):
-                while len(consumer.assignment) < PARTITIONS:
-                    rows += await consumer.poll(100)
-            dying = asyncio.create_task(
-                aside(cluster, *[lambda: cluster.kill(f"group:{topic}")] * 2)
-            )
-            number = 0
-            while not dying.done():
-                await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
-                number += 1
-                rows += await consumer.poll(10)
-                if number % 20 == 0:
-                    await consumer.commit()
-            await dying
-            await producer.flush()
-            async with asyncio.timeout(PATIENCE_S):
-                while len(rows) < number:
-                    rows += await consumer.poll(100)
-            await consumer.commit()
-            committed = await consumer.committed(consumer.assignment)
-        assert sorted(int(r.value) for r in rows) == list(range(number))
-        assert sum(each.offset for each in committed.values()) == number
-        assert not lost
-
-    asyncio.run(main())
+async def test_a_member_stays_in_its_group_while_its_coordinator_dies(cluster):
+    topic = await new_topic(cluster.bootstrap, PARTITIONS)
+    lost: list[object] = []
+    settings = {"group_id": topic, "auto_offset_reset": "earliest", **SETTINGS}
+    async with (
+        Producer(cluster.bootstrap, linger_ms=1, **SETTINGS) as producer,
+        Consumer(cluster.bootstrap, heartbeat_interval_ms=200, **settings) as consumer,
+    ):
+        consumer.subscribe([topic], on_lost=lost.extend)
+        rows = []
+        async with asyncio.timeout(PATIENCE_S):
+            while len(consumer.assignment) < PARTITIONS:
+                rows += await consumer.poll(100)
+        dying = asyncio.create_task(aside(cluster, *[lambda: cluster.kill(f"group:{topic}")] * 2))
+        number = 0
+        while not dying.done():
+            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+            number += 1
+            rows += await consumer.poll(10)
+            if number % 20 == 0:
+                await consumer.commit()
+        await dying
+        await producer.flush()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(rows) < number:
+                rows += await consumer.poll(100)
+        await consumer.commit()
+        committed = await consumer.committed(consumer.assignment)
+    assert sorted(int(r.value) for r in rows) == list(range(number))
+    assert sum(each.offset for each in committed.values()) == number
+    assert not lost

@@ -31,182 +31,158 @@ async def until_shared(partitions: int, *consumers: Consumer) -> None:
             await asyncio.gather(*(c.poll(50) for c in consumers))
 
 
-def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 4)
-        settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
-        told: list[object] = []
-        async with Consumer(bootstrap, group_instance_id="one", **settings) as stays:
-            stays.subscribe([topic], on_revoked=told.append)
-            async with Consumer(bootstrap, group_instance_id="two", **settings) as goes:
-                goes.subscribe([topic])
-                await until_shared(4, stays, goes)
-                await stays.poll(0)  # of the group as it is now
-                had, told[:] = goes.assignment, []
-                generation = stays.group_metadata().generation_id
-            async with Consumer(bootstrap, group_instance_id="two", **settings) as back:
-                back.subscribe([topic])
-                await until_shared(4, stays, back)
-                assert back.assignment == had
-                for _ in range(5):
-                    await stays.poll(100)
-                assert stays.group_metadata().generation_id == generation
-                assert told == []
-
-    asyncio.run(main())
+async def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(bootstrap):
+    topic = await new_topic(bootstrap, 4)
+    settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
+    told: list[object] = []
+    async with Consumer(bootstrap, group_instance_id="one", **settings) as stays:
+        stays.subscribe([topic], on_revoked=told.append)
+        async with Consumer(bootstrap, group_instance_id="two", **settings) as goes:
+            goes.subscribe([topic])
+            await until_shared(4, stays, goes)
+            await stays.poll(0)  # of the group as it is now
+            had, told[:] = goes.assignment, []
+            generation = stays.group_metadata().generation_id
+        async with Consumer(bootstrap, group_instance_id="two", **settings) as back:
+            back.subscribe([topic])
+            await until_shared(4, stays, back)
+            assert back.assignment == had
+            for _ in range(5):
+                await stays.poll(100)
+            assert stays.group_metadata().generation_id == generation
+            assert told == []
 
 
-def test_a_second_owner_of_an_instance_id_fences_the_first(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 1)
-        settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
-        async with Consumer(bootstrap, group_instance_id="one", **settings) as first:
-            first.subscribe([topic])
-            await until_shared(1, first)
-            async with Consumer(bootstrap, group_instance_id="one", **settings) as second:
-                second.subscribe([topic])
-                await until_shared(1, second)
-                with pytest.raises(KafkaError) as caught:
-                    async with asyncio.timeout(PATIENCE_S):
-                        while True:
-                            await first.poll(100)
-                assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
-                assert not caught.value.retriable
-                with pytest.raises(KafkaError):
-                    await first.commit({(topic, 0): 1})
-                await second.commit({(topic, 0): 1})
-
-    asyncio.run(main())
+async def test_a_second_owner_of_an_instance_id_fences_the_first(bootstrap):
+    topic = await new_topic(bootstrap, 1)
+    settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
+    async with Consumer(bootstrap, group_instance_id="one", **settings) as first:
+        first.subscribe([topic])
+        await until_shared(1, first)
+        async with Consumer(bootstrap, group_instance_id="one", **settings) as second:
+            second.subscribe([topic])
+            await until_shared(1, second)
+            with pytest.raises(KafkaError) as caught:
+                async with asyncio.timeout(PATIENCE_S):
+                    while True:
+                        await first.poll(100)
+            assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
+            assert not caught.value.retriable
+            with pytest.raises(KafkaError):
+                await first.commit({(topic, 0): 1})
+            await second.commit({(topic, 0): 1})
 
 
-def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refused(bootstrap):
+async def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refused(bootstrap):
     """It was too slow: what it read another has read since. A member of no generation and no name
     would be let pass, as a client from before KIP-447, and its inputs would count twice."""
-
-    async def main():
-        topic = await new_topic(bootstrap, 1)
-        settings = {
-            **QUICK,
-            "group_id": topic,
-            "auto_offset_reset": "earliest",
-            "enable_auto_commit": False,
-        }
-        slow = Consumer(
-            bootstrap, max_poll_interval_ms=1_000, heartbeat_interval_ms=100, **settings
-        )
-        quick = Consumer(bootstrap, **settings)
-        producer = Producer(bootstrap, transactional_id=topic, **QUICK)
-        async with slow, quick, producer, asyncio.timeout(PATIENCE_S):
-            await producer.init_transactions()
+    topic = await new_topic(bootstrap, 1)
+    settings = {
+        **QUICK,
+        "group_id": topic,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+    }
+    slow = Consumer(bootstrap, max_poll_interval_ms=1_000, heartbeat_interval_ms=100, **settings)
+    quick = Consumer(bootstrap, **settings)
+    producer = Producer(bootstrap, transactional_id=topic, **QUICK)
+    async with slow, quick, producer, asyncio.timeout(PATIENCE_S):
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send(topic, b"x")
+        await producer.commit_transaction()
+        slow.subscribe([topic])
+        quick.subscribe([topic])
+        while not await slow.poll(100):
+            pass
+        while not await quick.poll(100):
+            pass
+        for reader in (slow, quick):
             await producer.begin_transaction()
-            await producer.send(topic, b"x")
-            await producer.commit_transaction()
-            slow.subscribe([topic])
-            quick.subscribe([topic])
-            while not await slow.poll(100):
-                pass
-            while not await quick.poll(100):
-                pass
-            for reader in (slow, quick):
-                await producer.begin_transaction()
-                sending = producer.send_offsets_to_transaction(
-                    {(topic, 0): 1}, reader.group_metadata()
-                )
-                if reader is slow:
-                    with pytest.raises(KafkaError) as caught:
-                        await sending
-                    assert caught.value.code in GONE_ON
-                    await producer.abort_transaction()
-                else:
+            sending = producer.send_offsets_to_transaction({(topic, 0): 1}, reader.group_metadata())
+            if reader is slow:
+                with pytest.raises(KafkaError) as caught:
                     await sending
-                    await producer.commit_transaction()
-            await quick.close()  # nobody is in the group now
-            with pytest.raises(KafkaError) as caught:
-                await slow.commit({(topic, 0): 0})
-            assert caught.value.code in GONE_ON
-            assert (await slow.committed([(topic, 0)]))[topic, 0].offset == 1
+                assert caught.value.code in GONE_ON
+                await producer.abort_transaction()
+            else:
+                await sending
+                await producer.commit_transaction()
+        await quick.close()  # nobody is in the group now
+        with pytest.raises(KafkaError) as caught:
+            await slow.commit({(topic, 0): 0})
+        assert caught.value.code in GONE_ON
+        assert (await slow.committed([(topic, 0)]))[topic, 0].offset == 1
 
-    asyncio.run(main())
 
-
-def test_offsets_of_what_is_revoked_are_taken_from_the_callback(bootstrap):
+async def test_offsets_of_what_is_revoked_are_taken_from_the_callback(bootstrap):
     """Cooperative: the member has joined already, and nobody has its partitions before it joins
     again."""
+    topic = await new_topic(bootstrap, 2)
+    settings = {
+        **QUICK,
+        "group_id": topic,
+        "heartbeat_interval_ms": 100,
+        "partition_assignment_strategy": ("cooperative-sticky",),
+    }
+    first, second = Consumer(bootstrap, **settings), Consumer(bootstrap, **settings)
+    producer = Producer(bootstrap, transactional_id=topic, **QUICK)
+    revoked = []
 
-    async def main():
-        topic = await new_topic(bootstrap, 2)
-        settings = {
-            **QUICK,
-            "group_id": topic,
-            "heartbeat_interval_ms": 100,
-            "partition_assignment_strategy": ("cooperative-sticky",),
-        }
-        first, second = Consumer(bootstrap, **settings), Consumer(bootstrap, **settings)
-        producer = Producer(bootstrap, transactional_id=topic, **QUICK)
-        revoked = []
+    async def on_revoked(partitions):
+        await producer.begin_transaction()
+        offsets = dict.fromkeys(partitions, 7)
+        await producer.send_offsets_to_transaction(offsets, first.group_metadata())
+        await producer.commit_transaction()
+        revoked.extend(partitions)
 
-        async def on_revoked(partitions):
-            await producer.begin_transaction()
-            offsets = dict.fromkeys(partitions, 7)
-            await producer.send_offsets_to_transaction(offsets, first.group_metadata())
-            await producer.commit_transaction()
-            revoked.extend(partitions)
-
-        async with producer, second, first, asyncio.timeout(PATIENCE_S):
-            await producer.init_transactions()
-            first.subscribe([topic], on_revoked=on_revoked)
-            await until_shared(2, first)
-            second.subscribe([topic])
-            await until_shared(2, first, second)
-            assert len(revoked) == 1
-            assert (await second.committed(revoked))[revoked[0]].offset == 7
-
-    asyncio.run(main())
+    async with producer, second, first, asyncio.timeout(PATIENCE_S):
+        await producer.init_transactions()
+        first.subscribe([topic], on_revoked=on_revoked)
+        await until_shared(2, first)
+        second.subscribe([topic])
+        await until_shared(2, first, second)
+        assert len(revoked) == 1
+        assert (await second.committed(revoked))[revoked[0]].offset == 7
 
 
-def test_a_static_member_that_is_slow_keeps_what_it_has_while_its_session_lasts(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 1)
-        settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
-        lost: list[object] = []
-        async with Consumer(
-            bootstrap, group_instance_id="one", max_poll_interval_ms=300, **settings
-        ) as slow:
-            slow.subscribe([topic], on_lost=lost.append)
-            await until_shared(1, slow)
-            await slow.poll(0)
-            before = slow.group_metadata()
-            await asyncio.sleep(1.0)  # of a session of at least 6
-            await slow.poll(0)
-            await slow.commit({(topic, 0): 1})
-            assert slow.group_metadata() == before and lost == []
-
-    asyncio.run(main())
+async def test_a_static_member_that_is_slow_keeps_what_it_has_while_its_session_lasts(bootstrap):
+    topic = await new_topic(bootstrap, 1)
+    settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
+    lost: list[object] = []
+    async with Consumer(
+        bootstrap, group_instance_id="one", max_poll_interval_ms=300, **settings
+    ) as slow:
+        slow.subscribe([topic], on_lost=lost.append)
+        await until_shared(1, slow)
+        await slow.poll(0)
+        before = slow.group_metadata()
+        await asyncio.sleep(1.0)  # of a session of at least 6
+        await slow.poll(0)
+        await slow.commit({(topic, 0): 1})
+        assert slow.group_metadata() == before and lost == []
 
 
-def test_commits_carry_the_epoch_of_the_last_record(bootstrap):
-    async def main():
-        topic = await new_topic(bootstrap, 1)
+async def test_commits_carry_the_epoch_of_the_last_record(bootstrap):
+    topic = await new_topic(bootstrap, 1)
+    async with Producer(bootstrap, **QUICK) as producer:
+        await (await producer.send_many(topic, [b"x"] * 10))
+    settings = {**QUICK, "group_id": topic, "auto_offset_reset": "earliest"}
+    async with Consumer(bootstrap, **settings) as consumer, asyncio.timeout(PATIENCE_S):
+        consumer.assign([(topic, 0)])
+        while consumer.position(topic, 0) < 10:
+            await consumer.poll(100)
+        await consumer.commit()
+        found = (await consumer.committed([(topic, 0)]))[(topic, 0)]
+        assert (found.offset, found.leader_epoch >= 0) == (10, True)
+    async with Consumer(bootstrap, **settings) as consumer, asyncio.timeout(PATIENCE_S):
+        consumer.assign([(topic, 0)])  # the epoch is checked with the leader first
         async with Producer(bootstrap, **QUICK) as producer:
-            await (await producer.send_many(topic, [b"x"] * 10))
-        settings = {**QUICK, "group_id": topic, "auto_offset_reset": "earliest"}
-        async with Consumer(bootstrap, **settings) as consumer, asyncio.timeout(PATIENCE_S):
-            consumer.assign([(topic, 0)])
-            while consumer.position(topic, 0) < 10:
-                await consumer.poll(100)
-            await consumer.commit()
-            found = (await consumer.committed([(topic, 0)]))[(topic, 0)]
-            assert (found.offset, found.leader_epoch >= 0) == (10, True)
-        async with Consumer(bootstrap, **settings) as consumer, asyncio.timeout(PATIENCE_S):
-            consumer.assign([(topic, 0)])  # the epoch is checked with the leader first
-            async with Producer(bootstrap, **QUICK) as producer:
-                await (await producer.send(topic, b"after"))
-            rows = []
-            while not rows:
-                rows = await consumer.poll(100)
-            assert [r.offset for r in rows] == [10]
-
-    asyncio.run(main())
+            await (await producer.send(topic, b"after"))
+        rows = []
+        while not rows:
+            rows = await consumer.poll(100)
+        assert [r.offset for r in rows] == [10]
 
 
 # --- a log that ends before what was read from it

@@ -136,171 +136,156 @@ class Run:
         ],
     ],
 )
-def test_a_death_in_each_phase_costs_no_more_than_its_transaction(cluster, role, version):
-    async def main():
-        topic = await new_topic(cluster.bootstrap, PARTITIONS)
-        blow = Blow(cluster, topic, role)
-        async with Producer(
-            cluster.bootstrap,
-            transactional_id=topic,
-            oncelog_transaction_version_max=version,
-            linger_ms=0,
-            **SETTINGS,
-        ) as producer:
-            run = Run(producer, topic, blow)
+async def test_a_death_in_each_phase_costs_no_more_than_its_transaction(cluster, role, version):
+    topic = await new_topic(cluster.bootstrap, PARTITIONS)
+    blow = Blow(cluster, topic, role)
+    async with Producer(
+        cluster.bootstrap,
+        transactional_id=topic,
+        oncelog_transaction_version_max=version,
+        linger_ms=0,
+        **SETTINGS,
+    ) as producer:
+        run = Run(producer, topic, blow)
 
-            async def initialize() -> None:
-                await producer.init_transactions()
+        async def initialize() -> None:
+            await producer.init_transactions()
 
-            await run.in_phase("initializing", PHASES[0], initialize())
-            for number, phase in enumerate(PHASES):
-                await run.transaction(2 * number, phase)
-                await run.transaction(2 * number + 1, "none")
-                assert run.committed[-1] == 2 * number + 1, phase
-                assert producer.state is ProducerState.READY
-        rows = await read_to_end(cluster.bootstrap, topic)
-        for partition in range(PARTITIONS):
-            assert [int(r.value) for r in rows if r.partition == partition] == run.committed
-        async with Consumer(cluster.bootstrap, group_id=topic, **SETTINGS) as consumer:
-            assert (await consumer.committed([(topic, 0)]))[(topic, 0)].offset == run.offsets
-
-    asyncio.run(main())
+        await run.in_phase("initializing", PHASES[0], initialize())
+        for number, phase in enumerate(PHASES):
+            await run.transaction(2 * number, phase)
+            await run.transaction(2 * number + 1, "none")
+            assert run.committed[-1] == 2 * number + 1, phase
+            assert producer.state is ProducerState.READY
+    rows = await read_to_end(cluster.bootstrap, topic)
+    for partition in range(PARTITIONS):
+        assert [int(r.value) for r in rows if r.partition == partition] == run.committed
+    async with Consumer(cluster.bootstrap, group_id=topic, **SETTINGS) as consumer:
+        assert (await consumer.committed([(topic, 0)]))[(topic, 0)].offset == run.offsets
 
 
 @pytest.mark.parametrize("version", [2, pytest.param(1, marks=whole)])
-def test_a_prepared_transaction_is_ended_while_its_coordinator_dies(cluster, version):
-    async def main():
-        topic = await new_topic(cluster.bootstrap, PARTITIONS)
-        blow = Blow(cluster, topic, "txn")
-        tokens: list[PreparedTransaction] = []
+async def test_a_prepared_transaction_is_ended_while_its_coordinator_dies(cluster, version):
+    topic = await new_topic(cluster.bootstrap, PARTITIONS)
+    blow = Blow(cluster, topic, "txn")
+    tokens: list[PreparedTransaction] = []
 
-        async def prepare(number: int) -> None:
-            async with Producer(
-                cluster.bootstrap,
-                transactional_id=topic,
-                transaction_two_phase_commit_enable=True,
-                oncelog_transaction_version_max=version,
-                **SETTINGS,
-            ) as producer:
-                await producer.init_transactions()
-                await producer.begin_transaction()
-                for partition in range(PARTITIONS):
-                    await producer.send(topic, b"%d" % number, partition=partition)
-                tokens.append(await producer.prepare())
+    async def prepare(number: int) -> None:
+        async with Producer(
+            cluster.bootstrap,
+            transactional_id=topic,
+            transaction_two_phase_commit_enable=True,
+            oncelog_transaction_version_max=version,
+            **SETTINGS,
+        ) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                await producer.send(topic, b"%d" % number, partition=partition)
+            tokens.append(await producer.prepare())
 
-        await blow.during(prepare(0))
-        await blow.during(complete(cluster.bootstrap, str(tokens[0]), True, timeout_ms=25_000))
-        await complete(cluster.bootstrap, tokens[0], True)
-        await prepare(1)
-        await blow.during(complete(cluster.bootstrap, str(tokens[1]), False, timeout_ms=25_000))
-        await prepare(2)
-        await complete(cluster.bootstrap, tokens[2], True)
-        rows = await read_to_end(cluster.bootstrap, topic)
-        assert sorted(r.value for r in rows) == [b"0"] * PARTITIONS + [b"2"] * PARTITIONS
-
-    asyncio.run(main())
+    await blow.during(prepare(0))
+    await blow.during(complete(cluster.bootstrap, str(tokens[0]), True, timeout_ms=25_000))
+    await complete(cluster.bootstrap, tokens[0], True)
+    await prepare(1)
+    await blow.during(complete(cluster.bootstrap, str(tokens[1]), False, timeout_ms=25_000))
+    await prepare(2)
+    await complete(cluster.bootstrap, tokens[2], True)
+    rows = await read_to_end(cluster.bootstrap, topic)
+    assert sorted(r.value for r in rows) == [b"0"] * PARTITIONS + [b"2"] * PARTITIONS
 
 
 @whole
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
-def test_members_join_leave_and_commit_while_their_coordinator_dies(cluster, strategy):
+async def test_members_join_leave_and_commit_while_their_coordinator_dies(cluster, strategy):
     """Nothing that was committed comes again, and nothing is left out."""
+    topic = await new_topic(cluster.bootstrap, 4)
+    blow = Blow(cluster, topic, "group")
+    settings = {
+        **SETTINGS,
+        "group_id": topic,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "partition_assignment_strategy": [strategy],
+        "heartbeat_interval_ms": 200,
+        "session_timeout_ms": 6_000,  # who has left may be remembered by the next coordinator
+    }
+    async with Producer(cluster.bootstrap, **SETTINGS) as producer:
+        await producer.send_many(
+            topic, [b"%d" % i for i in range(400)], partition=[i % 4 for i in range(400)]
+        )
+    found: list[int] = []
 
-    async def main():
-        topic = await new_topic(cluster.bootstrap, 4)
-        blow = Blow(cluster, topic, "group")
-        settings = {
-            **SETTINGS,
-            "group_id": topic,
-            "auto_offset_reset": "earliest",
-            "enable_auto_commit": False,
-            "partition_assignment_strategy": [strategy],
-            "heartbeat_interval_ms": 200,
-            "session_timeout_ms": 6_000,  # who has left may be remembered by the next coordinator
-        }
-        async with Producer(cluster.bootstrap, **SETTINGS) as producer:
-            await producer.send_many(
-                topic, [b"%d" % i for i in range(400)], partition=[i % 4 for i in range(400)]
-            )
-        found: list[int] = []
+    async def read_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
+        while not condition():
+            for consumer in consumers:
+                found.extend(int(r.value) for r in await consumer.poll(50, 10))
 
-        async def read_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
-            while not condition():
-                for consumer in consumers:
-                    found.extend(int(r.value) for r in await consumer.poll(50, 10))
-
-        first, second = (Consumer(cluster.bootstrap, **settings) for _ in range(2))
-        async with first:
-            first.subscribe([topic])
-            await blow.during(read_until(lambda: len(first.assignment) == 4, first))
-            await blow.during(first.commit())
-            second.subscribe([topic])
-            async with second:
-                both = (first, second)
-                await blow.during(
-                    read_until(lambda: {len(c.assignment) for c in both} == {2}, *both)
-                )
-                await asyncio.wait_for(read_until(lambda: set(found) == set(range(400)), *both), 30)
-                for consumer in both:
-                    await consumer.commit()
-            await blow.during(read_until(lambda: len(first.assignment) == 4, first))
-            committed = await first.committed([(topic, p) for p in range(4)])
-            assert sum(each.offset for each in committed.values()) == 400
-
-    asyncio.run(main())
+    first, second = (Consumer(cluster.bootstrap, **settings) for _ in range(2))
+    async with first:
+        first.subscribe([topic])
+        await blow.during(read_until(lambda: len(first.assignment) == 4, first))
+        await blow.during(first.commit())
+        second.subscribe([topic])
+        async with second:
+            both = (first, second)
+            await blow.during(read_until(lambda: {len(c.assignment) for c in both} == {2}, *both))
+            await asyncio.wait_for(read_until(lambda: set(found) == set(range(400)), *both), 30)
+            for consumer in both:
+                await consumer.commit()
+        await blow.during(read_until(lambda: len(first.assignment) == 4, first))
+        committed = await first.committed([(topic, p) for p in range(4)])
+        assert sum(each.offset for each in committed.values()) == 400
 
 
 @pytest.mark.parametrize("form", ["poll", pytest.param("poll_columns", marks=whole)])
-def test_a_reader_of_committed_records_misses_nothing_while_leaders_die(cluster, form):
-    async def main():
-        topic = await new_topic(cluster.bootstrap, PARTITIONS)
-        blow = Blow(cluster, topic, "leader")
-        committed: list[int] = []
-        over = asyncio.Event()
+async def test_a_reader_of_committed_records_misses_nothing_while_leaders_die(cluster, form):
+    topic = await new_topic(cluster.bootstrap, PARTITIONS)
+    blow = Blow(cluster, topic, "leader")
+    committed: list[int] = []
+    over = asyncio.Event()
 
-        async def write() -> None:
-            async with Producer(
-                cluster.bootstrap, transactional_id=topic, linger_ms=0, **SETTINGS
-            ) as producer:
-                await producer.init_transactions()
-                run = Run(producer, topic, blow)
-                number = 0
-                while not over.is_set():
-                    await run.transaction(number, "aborting" if number % 4 == 3 else "none")
-                    number += 1
-                committed.extend(run.committed)
+    async def write() -> None:
+        async with Producer(
+            cluster.bootstrap, transactional_id=topic, linger_ms=0, **SETTINGS
+        ) as producer:
+            await producer.init_transactions()
+            run = Run(producer, topic, blow)
+            number = 0
+            while not over.is_set():
+                await run.transaction(number, "aborting" if number % 4 == 3 else "none")
+                number += 1
+            committed.extend(run.committed)
 
-        async def no_blow(call: Awaitable[None]) -> None:
-            await call
+    async def no_blow(call: Awaitable[None]) -> None:
+        await call
 
-        writer_blow, blow.during = blow.during, no_blow  # type: ignore[method-assign]
-        writing = asyncio.ensure_future(write())
-        found: dict[int, list[int]] = {p: [] for p in range(PARTITIONS)}
-        async with Consumer(
-            cluster.bootstrap,
-            isolation_level="read_committed",
-            auto_offset_reset="none",
-            fetch_max_wait_ms=50,
-            **SETTINGS,
-        ) as consumer:
-            consumer.assign({(topic, p): 0 for p in range(PARTITIONS)})
+    writer_blow, blow.during = blow.during, no_blow  # type: ignore[method-assign]
+    writing = asyncio.ensure_future(write())
+    found: dict[int, list[int]] = {p: [] for p in range(PARTITIONS)}
+    async with Consumer(
+        cluster.bootstrap,
+        isolation_level="read_committed",
+        auto_offset_reset="none",
+        fetch_max_wait_ms=50,
+        **SETTINGS,
+    ) as consumer:
+        consumer.assign({(topic, p): 0 for p in range(PARTITIONS)})
 
-            async def read(enough: Callable[[], bool]) -> None:
-                while not enough():
-                    if form == "poll":
-                        for r in await consumer.poll(50):
-                            found[r.partition].append(int(r.value))
-                    else:
-                        for c in await consumer.poll_columns(50):
-                            found[c.partition] += map(int, c.values)
+        async def read(enough: Callable[[], bool]) -> None:
+            while not enough():
+                if form == "poll":
+                    for r in await consumer.poll(50):
+                        found[r.partition].append(int(r.value))
+                else:
+                    for c in await consumer.poll_columns(50):
+                        found[c.partition] += map(int, c.values)
 
-            for _ in range(2):
-                goal = len(found[0]) + 40
-                await writer_blow(read(lambda goal=goal: len(found[0]) >= goal))
-            over.set()
-            await asyncio.wait_for(writing, PATIENCE_S)
-            enough = lambda: all(len(f) >= len(committed) for f in found.values())  # noqa: E731
-            await asyncio.wait_for(read(enough), PATIENCE_S)
-        assert list(found.values()) == [committed] * PARTITIONS
-
-    asyncio.run(main())
+        for _ in range(2):
+            goal = len(found[0]) + 40
+            await writer_blow(read(lambda goal=goal: len(found[0]) >= goal))
+        over.set()
+        await asyncio.wait_for(writing, PATIENCE_S)
+        enough = lambda: all(len(f) >= len(committed) for f in found.values())  # noqa: E731
+        await asyncio.wait_for(read(enough), PATIENCE_S)
+    assert list(found.values()) == [committed] * PARTITIONS

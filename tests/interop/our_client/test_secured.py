@@ -85,25 +85,21 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_every_protocol_and_mechanism_writes_and_reads(kafka, protocol, mechanism):
+async def test_every_protocol_and_mechanism_writes_and_reads(kafka, protocol, mechanism):
     values = login(kafka, protocol, mechanism)
     text = uuid.uuid4().hex.encode()
-
-    async def work() -> None:
-        async with Producer(values) as producer:
-            where = await (await producer.send(TOPIC, text))
-            connection = await producer.view.any_broker()
-            assert connection.features["transaction.version"] == 2
-        async with Consumer(values) as consumer:
-            consumer.assign({(TOPIC, 0): where.offset})
-            async with asyncio.timeout(20):
-                while not (rows := await consumer.poll(500)):
-                    pass
-            assert rows[0].value == text
-        async with Admin(values) as admin:
-            assert [p.partition for p in await admin.describe_topics([TOPIC])] == [0]
-
-    asyncio.run(work())
+    async with Producer(values) as producer:
+        where = await (await producer.send(TOPIC, text))
+        connection = await producer.view.any_broker()
+        assert connection.features["transaction.version"] == 2
+    async with Consumer(values) as consumer:
+        consumer.assign({(TOPIC, 0): where.offset})
+        async with asyncio.timeout(20):
+            while not (rows := await consumer.poll(500)):
+                pass
+        assert rows[0].value == text
+    async with Admin(values) as admin:
+        assert [p.partition for p in await admin.describe_topics([TOPIC])] == [0]
 
 
 def test_a_transaction_and_a_group_over_tls(kafka):
@@ -153,35 +149,31 @@ def test_megabytes_over_tls_arrive_as_they_went(kafka):
             runner.run(work())
 
 
-def test_sessions_are_renewed_and_nothing_is_lost_or_overtaken(kafka):
+async def test_sessions_are_renewed_and_nothing_is_lost_or_overtaken(kafka):
     values = login(kafka, "SASL_PLAINTEXT", "SCRAM-SHA-256")
-
-    async def work() -> None:
-        async with (
-            Producer(values) as busy,
-            Producer(values) as silent,
-            Consumer(values) as consumer,
-        ):
-            first = await (await silent.send(TOPIC, b"first"))
-            consumer.assign({(TOPIC, 0): first.offset})
-            sent, found = [b"first"], list[bytes | None]()
-            until = time.monotonic() + 1.2 * SESSION_MS / 1000
-            while time.monotonic() < until:
-                sent.append(str(len(sent)).encode())
-                await (await busy.send(TOPIC, sent[-1]))
-                found += [record.value for record in await consumer.poll(0)]
-            sent.append(b"last")  # of one who said nothing for longer than its session lasts
-            await (await silent.send(TOPIC, sent[-1]))
-            async with asyncio.timeout(20):
-                while len(found) < len(sent):
-                    found += [record.value for record in await consumer.poll(200)]
-            assert found == sent
-            at = ("127.0.0.1", kafka.ports["SASL_PLAINTEXT"])
-            for view, channel in ((busy.view, ""), (silent.view, ""), (consumer.view, "fetch")):
-                session = (await view.connection_to(*at, channel))._session
-                assert session is not None and session.renewals >= 1, channel
-
-    asyncio.run(work())
+    async with (
+        Producer(values) as busy,
+        Producer(values) as silent,
+        Consumer(values) as consumer,
+    ):
+        first = await (await silent.send(TOPIC, b"first"))
+        consumer.assign({(TOPIC, 0): first.offset})
+        sent, found = [b"first"], list[bytes | None]()
+        until = time.monotonic() + 1.2 * SESSION_MS / 1000
+        while time.monotonic() < until:
+            sent.append(str(len(sent)).encode())
+            await (await busy.send(TOPIC, sent[-1]))
+            found += [record.value for record in await consumer.poll(0)]
+        sent.append(b"last")  # of one who said nothing for longer than its session lasts
+        await (await silent.send(TOPIC, sent[-1]))
+        async with asyncio.timeout(20):
+            while len(found) < len(sent):
+                found += [record.value for record in await consumer.poll(200)]
+        assert found == sent
+        at = ("127.0.0.1", kafka.ports["SASL_PLAINTEXT"])
+        for view, channel in ((busy.view, ""), (silent.view, ""), (consumer.view, "fetch")):
+            session = (await view.connection_to(*at, channel))._session
+            assert session is not None and session.renewals >= 1, channel
 
 
 # --- what is said when something is wrong
@@ -264,20 +256,16 @@ def test_certificates_that_are_not_trusted(kafka, version):
         assert isinstance(problem, SslAuthenticationFailed) and words in str(problem)
 
 
-def test_a_mechanism_that_is_not_offered(kafka, monkeypatch):
+async def test_a_mechanism_that_is_not_offered(kafka, monkeypatch):
     values = login(kafka, "SASL_SSL", "PLAIN")
-
-    async def work() -> None:
-        view = view_of(values)
-        monkeypatch.setattr("oncelog.client.security.exchange.PlainClient.name", "ANONYMOUS")
-        with pytest.raises(UnsupportedSaslMechanism, match="does not offer ANONYMOUS; it offers:"):
-            await view.refresh()
-        await view.close()
-
-    asyncio.run(work())
+    view = view_of(values)
+    monkeypatch.setattr("oncelog.client.security.exchange.PlainClient.name", "ANONYMOUS")
+    with pytest.raises(UnsupportedSaslMechanism, match="does not offer ANONYMOUS; it offers:"):
+        await view.refresh()
+    await view.close()
 
 
-def test_a_permission_that_is_missing_is_named(kafka):
+async def test_a_permission_that_is_missing_is_named(kafka):
     alice, mallory = (login(kafka, "SASL_SSL", "SCRAM-SHA-512", u) for u in ("alice", "mallory"))
 
     async def send(values: Values, topic: str, **keywords: Any) -> None:
@@ -302,30 +290,27 @@ def test_a_permission_that_is_missing_is_named(kafka):
         async with Admin(values) as admin:
             await admin.create_topic("another", partitions=1, replication_factor=1)
 
-    async def work() -> None:
-        await kafka.allow("mallory", "topic", TOPIC, "Describe")
-        with pytest.raises(ClusterAuthorizationFailed, match="--operation IdempotentWrite"):
-            await send(mallory, TOPIC)
-        await kafka.allow("mallory", "topic", "own", "Write")
-        for attempt, kind, words in (
-            (send(mallory, "secret"), TopicAuthorizationFailed, "Describe on the topic secret"),
-            (send(mallory, TOPIC), TopicAuthorizationFailed,
-             f"--operation Write --topic {TOPIC}"),
-            (fetch(mallory), TopicAuthorizationFailed, f"--operation Read --topic {TOPIC}"),
-            (read(mallory, GROUP), GroupAuthorizationFailed, f"Read on the group {GROUP}"),
-            (read(alice, "other"), GroupAuthorizationFailed, "--operation Read --group other"),
-            (send(alice, TOPIC, transactional_id="other"), TransactionalIdAuthorizationFailed,
-             "--operation Write --transactional-id other"),
-            (create(alice), (TopicAuthorizationFailed, ClusterAuthorizationFailed),
-             "uthoriz"),
-        ):  # fmt: skip
-            began = time.monotonic()
-            with pytest.raises(kind) as caught:
-                await attempt
-            assert time.monotonic() - began < SECONDS_MAX, words
-            assert words in str(caught.value)
-
-    asyncio.run(work())
+    await kafka.allow("mallory", "topic", TOPIC, "Describe")
+    with pytest.raises(ClusterAuthorizationFailed, match="--operation IdempotentWrite"):
+        await send(mallory, TOPIC)
+    await kafka.allow("mallory", "topic", "own", "Write")
+    for attempt, kind, words in (
+        (send(mallory, "secret"), TopicAuthorizationFailed, "Describe on the topic secret"),
+        (send(mallory, TOPIC), TopicAuthorizationFailed,
+         f"--operation Write --topic {TOPIC}"),
+        (fetch(mallory), TopicAuthorizationFailed, f"--operation Read --topic {TOPIC}"),
+        (read(mallory, GROUP), GroupAuthorizationFailed, f"Read on the group {GROUP}"),
+        (read(alice, "other"), GroupAuthorizationFailed, "--operation Read --group other"),
+        (send(alice, TOPIC, transactional_id="other"), TransactionalIdAuthorizationFailed,
+         "--operation Write --transactional-id other"),
+        (create(alice), (TopicAuthorizationFailed, ClusterAuthorizationFailed),
+         "uthoriz"),
+    ):  # fmt: skip
+        began = time.monotonic()
+        with pytest.raises(kind) as caught:
+            await attempt
+        assert time.monotonic() - began < SECONDS_MAX, words
+        assert words in str(caught.value)
 
 
 # --- the command line

@@ -81,45 +81,37 @@ def committed(broker: CoordinatingBroker, group: str = "g", topic: str = "t") ->
     return None if value is None else value.offset
 
 
-def test_without_the_topic_there_is_no_coordinator(tmp_path: Path) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path, topic=False)
-        with pytest.raises(CoordinatorNotAvailable):
-            broker.groups.shard_for("g")
-        answer = await broker.ask(HEARTBEAT, 4, {"group_id": "g", "member_id": "m"})
-        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    asyncio.run(story())
+async def test_without_the_topic_there_is_no_coordinator(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path, topic=False)
+    with pytest.raises(CoordinatorNotAvailable):
+        broker.groups.shard_for("g")
+    answer = await broker.ask(HEARTBEAT, 4, {"group_id": "g", "member_id": "m"})
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_group_lives_and_dies_in_every_version(tmp_path: Path, version: int) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path)
-        broker.lead()
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        joined = await member_of(broker, version)
-        assert joined.error_code == 0
-        assert joined.leader == joined.member_id
-        assert joined.members[0].metadata == PROTOCOLS[0]["metadata"]
-        synced = await broker.ask(SYNC, min(version, 5), syncing(joined))
-        assert (synced.error_code, bytes(synced.assignment)) == (0, b"all")
-        beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
-        assert (await broker.ask(HEARTBEAT, min(version, 4), beat)).error_code == 0
-        if version < 3:
-            left = await broker.ask(
-                LEAVE, version, {"group_id": "g", "member_id": joined.member_id}
-            )
-        else:
-            members = [{"member_id": joined.member_id}, {"member_id": "stranger"}]
-            left = await broker.ask(LEAVE, min(version, 5), {"group_id": "g", "members": members})
-            errors = [member.error_code for member in left.members]
-            assert errors == [0, ErrorCode.UNKNOWN_MEMBER_ID]
-        assert left.error_code == 0
-        (group,) = (await broker.ask(LIST, 5, {})).groups
-        assert (group.group_id, group.group_state) == ("g", "Empty")
-
-    asyncio.run(story())
+async def test_a_group_lives_and_dies_in_every_version(tmp_path: Path, version: int) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    broker.lead()
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    joined = await member_of(broker, version)
+    assert joined.error_code == 0
+    assert joined.leader == joined.member_id
+    assert joined.members[0].metadata == PROTOCOLS[0]["metadata"]
+    synced = await broker.ask(SYNC, min(version, 5), syncing(joined))
+    assert (synced.error_code, bytes(synced.assignment)) == (0, b"all")
+    beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    assert (await broker.ask(HEARTBEAT, min(version, 4), beat)).error_code == 0
+    if version < 3:
+        left = await broker.ask(LEAVE, version, {"group_id": "g", "member_id": joined.member_id})
+    else:
+        members = [{"member_id": joined.member_id}, {"member_id": "stranger"}]
+        left = await broker.ask(LEAVE, min(version, 5), {"group_id": "g", "members": members})
+        errors = [member.error_code for member in left.members]
+        assert errors == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert left.error_code == 0
+    (group,) = (await broker.ask(LIST, 5, {})).groups
+    assert (group.group_id, group.group_state) == ("g", "Empty")
 
 
 @pytest.mark.parametrize(
@@ -136,102 +128,84 @@ def test_a_group_lives_and_dies_in_every_version(tmp_path: Path, version: int) -
         ),
     ],
 )
-def test_a_join_that_cannot_be(tmp_path: Path, values: dict[str, Any], error: int) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path)
-        broker.lead()
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        answer = await broker.ask(JOIN, 9, values)
-        assert answer.error_code == error
-        assert not any(group.members for group in broker.shard.groups.values())
-
-    asyncio.run(story())
+async def test_a_join_that_cannot_be(tmp_path: Path, values: dict[str, Any], error: int) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    broker.lead()
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    answer = await broker.ask(JOIN, 9, values)
+    assert answer.error_code == error
+    assert not any(group.members for group in broker.shard.groups.values())
 
 
-def test_an_assignment_is_told_when_the_replicas_have_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path)
-        broker.lead(replicas=(1, 2))
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        joined = await member_of(broker)
-        answer = broker.send(SYNC, 5, syncing(joined))
-        await asyncio.sleep(0.01)
-        assert not answer.is_there
-        broker.replicate()
-        assert (await answer.value()).error_code == 0
-
-    asyncio.run(story())
+async def test_an_assignment_is_told_when_the_replicas_have_it(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    broker.lead(replicas=(1, 2))
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    joined = await member_of(broker)
+    answer = broker.send(SYNC, 5, syncing(joined))
+    await asyncio.sleep(0.01)
+    assert not answer.is_there
+    broker.replicate()
+    assert (await answer.value()).error_code == 0
 
 
-def test_who_waits_hears_when_another_broker_leads(tmp_path: Path) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path)
-        broker.lead(replicas=(1, 2))
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        joined = await member_of(broker)
-        answer = broker.send(SYNC, 5, syncing(joined))
-        commit = asyncio.ensure_future(
-            broker.groups.append(broker.shard, encode_batch([offset(5)]))
-        )
-        await asyncio.sleep(0)
-        broker.resign()
-        assert (await answer.value()).error_code == ErrorCode.NOT_COORDINATOR
-        with pytest.raises(NotCoordinator):
-            await commit
-        with pytest.raises(NotCoordinator):
-            broker.groups.shard_for("g")
-        left = await broker.ask(LIST, 5, {})
-        assert (left.error_code, list(left.groups)) == (0, [])
-
-    asyncio.run(story())
+async def test_who_waits_hears_when_another_broker_leads(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    broker.lead(replicas=(1, 2))
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    joined = await member_of(broker)
+    answer = broker.send(SYNC, 5, syncing(joined))
+    commit = asyncio.ensure_future(broker.groups.append(broker.shard, encode_batch([offset(5)])))
+    await asyncio.sleep(0)
+    broker.resign()
+    assert (await answer.value()).error_code == ErrorCode.NOT_COORDINATOR
+    with pytest.raises(NotCoordinator):
+        await commit
+    with pytest.raises(NotCoordinator):
+        broker.groups.shard_for("g")
+    left = await broker.ask(LIST, 5, {})
+    assert (left.error_code, list(left.groups)) == (0, [])
 
 
-def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: Path) -> None:
+async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: Path) -> None:
     """Brokers make no full collection: a cycle would keep all its groups and offsets for ever."""
-
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path)
-        broker.lead(replicas=(1, 2))
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        commit = {
-            "group_id": "g",
-            "topics": [
-                {
-                    "name": "__consumer_offsets",
-                    "partitions": [{"partition_index": 0, "committed_offset": 5}],
-                }
-            ],
-        }
-        answers = [broker.send(COMMIT, 7, commit) for _ in range(3)]
-        await asyncio.sleep(0.01)
-        gc.collect()
-        gc.disable()
-        try:
-            broker.resign()
-            for answer in answers:
-                (topic,) = (await answer.value()).topics
-                assert topic.partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-            await asyncio.sleep(0)
-            assert not [one for one in gc.get_objects() if isinstance(one, GroupShard)]
-        finally:
-            gc.enable()
-
-    asyncio.run(story())
+    broker = CoordinatingBroker(tmp_path)
+    broker.lead(replicas=(1, 2))
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    commit = {
+        "group_id": "g",
+        "topics": [
+            {
+                "name": "__consumer_offsets",
+                "partitions": [{"partition_index": 0, "committed_offset": 5}],
+            }
+        ],
+    }
+    answers = [broker.send(COMMIT, 7, commit) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    gc.collect()
+    gc.disable()
+    try:
+        broker.resign()
+        for answer in answers:
+            (topic,) = (await answer.value()).topics
+            assert topic.partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        await asyncio.sleep(0)
+        assert not [one for one in gc.get_objects() if isinstance(one, GroupShard)]
+    finally:
+        gc.enable()
 
 
-def test_a_broker_that_goes_down_answers_who_waits(tmp_path: Path) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path, group_initial_rebalance_delay_ms="60000")
-        broker.lead()
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        waiting = broker.send(JOIN, 3, joining())
-        assert not waiting.is_there
-        broker.groups.stop()
-        assert (await waiting.value()).error_code == ErrorCode.NOT_COORDINATOR
-        answer = await broker.ask(JOIN, 3, joining())
-        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    asyncio.run(story())
+async def test_a_broker_that_goes_down_answers_who_waits(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path, group_initial_rebalance_delay_ms="60000")
+    broker.lead()
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    waiting = broker.send(JOIN, 3, joining())
+    assert not waiting.is_there
+    broker.groups.stop()
+    assert (await waiting.value()).error_code == ErrorCode.NOT_COORDINATOR
+    answer = await broker.ask(JOIN, 3, joining())
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class TestLoading:
@@ -411,16 +385,13 @@ class TestReplicasThatDoNotConfirm:
         asyncio.run(story())
 
 
-def test_a_record_that_no_batch_can_hold_ends_the_rebalance(tmp_path: Path) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path)
-        broker.lead()
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        joined = await member_of(broker)
-        synced = await broker.ask(SYNC, 5, syncing(joined, bytes(2 << 20)))
-        assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-
-    asyncio.run(story())
+async def test_a_record_that_no_batch_can_hold_ends_the_rebalance(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    broker.lead()
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    joined = await member_of(broker)
+    synced = await broker.ask(SYNC, 5, syncing(joined, bytes(2 << 20)))
+    assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class TestRemoval:
@@ -488,45 +459,39 @@ class TestRemoval:
         asyncio.run(story())
 
 
-def test_groups_are_described_and_listed_by_version_and_filter(tmp_path: Path) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path)
-        broker.lead()
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        joined = await stable(broker)
-        for version in range(7):
-            group, none = (await broker.ask(DESCRIBE, version, {"groups": ["g", "none"]})).groups
-            assert (group.group_state, group.protocol_type) == ("Stable", "consumer")
-            assert group.protocol_data == "range"
-            (member,) = group.members
-            assert (member.member_id, member.client_host) == (joined.member_id, "/127.0.0.1")
-            assert bytes(member.member_assignment) == b"all"
-            error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
-            assert (none.error_code, none.group_state) == (error, "Dead")
+async def test_groups_are_described_and_listed_by_version_and_filter(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    broker.lead()
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    joined = await stable(broker)
+    for version in range(7):
+        group, none = (await broker.ask(DESCRIBE, version, {"groups": ["g", "none"]})).groups
+        assert (group.group_state, group.protocol_type) == ("Stable", "consumer")
+        assert group.protocol_data == "range"
+        (member,) = group.members
+        assert (member.member_id, member.client_host) == (joined.member_id, "/127.0.0.1")
+        assert bytes(member.member_assignment) == b"all"
+        error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
+        assert (none.error_code, none.group_state) == (error, "Dead")
 
-        async def listed(**filters: Any) -> list[str]:
-            answer = await broker.ask(LIST, 5, filters)
-            assert answer.error_code == 0
-            return [group.group_id for group in answer.groups]
+    async def listed(**filters: Any) -> list[str]:
+        answer = await broker.ask(LIST, 5, filters)
+        assert answer.error_code == 0
+        return [group.group_id for group in answer.groups]
 
-        assert await listed() == ["g"]
-        assert await listed(states_filter=["stable"]) == ["g"]
-        assert await listed(states_filter=["Empty", "Dead"]) == []
-        assert await listed(types_filter=["Classic"]) == ["g"]
-        assert await listed(types_filter=["consumer"]) == []
-        assert len((await broker.ask(LIST, 0, {})).groups) == 1
-
-    asyncio.run(story())
+    assert await listed() == ["g"]
+    assert await listed(states_filter=["stable"]) == ["g"]
+    assert await listed(states_filter=["Empty", "Dead"]) == []
+    assert await listed(types_filter=["Classic"]) == ["g"]
+    assert await listed(types_filter=["consumer"]) == []
+    assert len((await broker.ask(LIST, 0, {})).groups) == 1
 
 
-def test_a_member_whose_client_is_gone_is_dropped_in_real_time(tmp_path: Path) -> None:
-    async def story() -> None:
-        broker = CoordinatingBroker(tmp_path)
-        broker.lead()
-        await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-        joined = await member_of(broker, session_timeout=60)
-        await broker.ask(SYNC, 5, syncing(joined))
-        await until(lambda: broker.shard.groups["g"].state.value == "Empty")
-        assert broker.shard.groups["g"].generation == 2
-
-    asyncio.run(story())
+async def test_a_member_whose_client_is_gone_is_dropped_in_real_time(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    broker.lead()
+    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    joined = await member_of(broker, session_timeout=60)
+    await broker.ask(SYNC, 5, syncing(joined))
+    await until(lambda: broker.shard.groups["g"].state.value == "Empty")
+    assert broker.shard.groups["g"].generation == 2

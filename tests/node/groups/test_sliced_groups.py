@@ -208,37 +208,33 @@ def test_offsets_of_deleted_topics_are_found_in_steps(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_an_offset_of_a_namesake_that_is_on_its_way_stays(tmp_path: Path) -> None:
+async def test_an_offset_of_a_namesake_that_is_on_its_way_stays(tmp_path: Path) -> None:
     """A tombstone behind it would take away what is about to be acknowledged."""
-
-    async def main() -> None:
-        broker = Broker(tmp_path)
-        broker.lead(replicas=(1, 2))
-        await turns_until(lambda: broker.any_shard.state is ShardState.SERVING)
-        shard = broker.shard
-        for group in ("g", "h"):
-            broker.groups.append_now(shard, commits(OFFSETS, group=group))
+    broker = Broker(tmp_path)
+    broker.lead(replicas=(1, 2))
+    await turns_until(lambda: broker.any_shard.state is ShardState.SERVING)
+    shard = broker.shard
+    for group in ("g", "h"):
+        broker.groups.append_now(shard, commits(OFFSETS, group=group))
+    broker.replicate()
+    await turns_until(lambda: shard.offsets.size == 2 * OFFSETS)
+    forget_deleted_topics(broker.groups, Changes(topics_deleted=[("t", bytes(16))]))
+    in_steps(broker)  # makes a topic of the same name
+    last = {"partition_index": OFFSETS - 1, "committed_offset": 77}
+    values = {"topics": [{"name": "t", "partitions": [last]}]}
+    sent = [broker.send(OFFSET_COMMIT, 8, {"group_id": id_, **values}) for id_ in "gh"]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    while any(not each.is_there for each in sent):
         broker.replicate()
-        await turns_until(lambda: shard.offsets.size == 2 * OFFSETS)
-        forget_deleted_topics(broker.groups, Changes(topics_deleted=[("t", bytes(16))]))
-        in_steps(broker)  # makes a topic of the same name
-        last = {"partition_index": OFFSETS - 1, "committed_offset": 77}
-        values = {"topics": [{"name": "t", "partitions": [last]}]}
-        sent = [broker.send(OFFSET_COMMIT, 8, {"group_id": id_, **values}) for id_ in "gh"]
-        for _ in range(50):
-            await asyncio.sleep(0)
-        while any(not each.is_there for each in sent):
-            broker.replicate()
-            await asyncio.sleep(0)
-        for each in sent:
-            assert (await each.value()).topics[0].partitions[0].error_code == 0
-        broker.replicate()
-        await turns_until(lambda: not shard.is_replaying and not shard.waiters)
-        stored = [shard.offsets.fetch(group, "t", OFFSETS - 1) for group in "gh"]
-        assert [value and value.offset for value in stored] == [77, 77]
-        broker.groups.stop()
-
-    asyncio.run(main())
+        await asyncio.sleep(0)
+    for each in sent:
+        assert (await each.value()).topics[0].partitions[0].error_code == 0
+    broker.replicate()
+    await turns_until(lambda: not shard.is_replaying and not shard.waiters)
+    stored = [shard.offsets.fetch(group, "t", OFFSETS - 1) for group in "gh"]
+    assert [value and value.offset for value in stored] == [77, 77]
+    broker.groups.stop()
 
 
 def fetching(broker: Broker, indexes: range | None) -> "asyncio.Task[Any]":

@@ -1,6 +1,5 @@
 """A leader that nobody hears takes no writes that it could not commit."""
 
-import asyncio
 from pathlib import Path
 
 from oncelog.node.clock import SystemClock
@@ -36,52 +35,43 @@ def cut_off(directory: Path, **details: object) -> tuple[LeadingBroker, CutOff, 
     return broker, CutOff(broker.replicas, session_timeout_ms=TIMEOUT_MS), clock
 
 
-def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_answers(
+async def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_answers(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        broker, watch, clock = cut_off(tmp_path, replicas=(1, 2))
-        waiting = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
-        clock.now_ms += TIMEOUT_MS - 1
-        watch.look()
-        assert not waiting.is_there
-        clock.now_ms += 1
-        watch.look()
-        assert await waiting.value() == CLOSED
-        end_offset = broker.log().log_end_offset
-        late = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
-        assert await late.value() == CLOSED
-        assert broker.log().log_end_offset == end_offset
-        loose = broker.produce(broker.connect(), {0: plain()}, transactional_id=None, acks=1)
-        assert await loose.errors() == {0: 0}, "acks=1 asks for no more than this log"
-        watch.heard()
-        again = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
-        assert not again.is_there
-        broker.replicate()
-        assert await again.errors() == {0: 0}
-
-    asyncio.run(scenario())
+    broker, watch, clock = cut_off(tmp_path, replicas=(1, 2))
+    waiting = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    clock.now_ms += TIMEOUT_MS - 1
+    watch.look()
+    assert not waiting.is_there
+    clock.now_ms += 1
+    watch.look()
+    assert await waiting.value() == CLOSED
+    end_offset = broker.log().log_end_offset
+    late = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    assert await late.value() == CLOSED
+    assert broker.log().log_end_offset == end_offset
+    loose = broker.produce(broker.connect(), {0: plain()}, transactional_id=None, acks=1)
+    assert await loose.errors() == {0: 0}, "acks=1 asks for no more than this log"
+    watch.heard()
+    again = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    assert not again.is_there
+    broker.replicate()
+    assert await again.errors() == {0: 0}
 
 
-def test_partitions_whose_followers_fetch_go_on_without_a_controller(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        broker, watch, clock = cut_off(tmp_path, replicas=(1, 2))
-        clock.now_ms += TIMEOUT_MS
-        broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
-        watch.look()
-        written = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
-        broker.replicate()
-        assert await written.errors() == {0: 0}
-
-    asyncio.run(scenario())
+async def test_partitions_whose_followers_fetch_go_on_without_a_controller(tmp_path: Path) -> None:
+    broker, watch, clock = cut_off(tmp_path, replicas=(1, 2))
+    clock.now_ms += TIMEOUT_MS
+    broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
+    watch.look()
+    written = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    broker.replicate()
+    assert await written.errors() == {0: 0}
 
 
-def test_who_is_in_sync_alone_goes_on(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        broker, watch, clock = cut_off(tmp_path, replicas=(1, 2), isr=(1,))
-        clock.now_ms += 2 * TIMEOUT_MS
-        watch.look()
-        written = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
-        assert await written.errors() == {0: 0}
-
-    asyncio.run(scenario())
+async def test_who_is_in_sync_alone_goes_on(tmp_path: Path) -> None:
+    broker, watch, clock = cut_off(tmp_path, replicas=(1, 2), isr=(1,))
+    clock.now_ms += 2 * TIMEOUT_MS
+    watch.look()
+    written = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    assert await written.errors() == {0: 0}

@@ -44,17 +44,14 @@ def _liveness() -> Liveness:
 
 
 @pytest.mark.parametrize("turns", TURNS)
-def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
-    async def scenario() -> None:
-        liveness = _liveness()
-        liveness.start()
-        await asyncio.sleep(0.01)  # it waits for its next beat
-        liveness._beat_now.set()
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        await asyncio.wait_for(liveness.stop(), 2)
-
-    asyncio.run(scenario())
+async def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
+    liveness = _liveness()
+    liveness.start()
+    await asyncio.sleep(0.01)  # it waits for its next beat
+    liveness._beat_now.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await asyncio.wait_for(liveness.stop(), 2)
 
 
 def _run(scenario: Callable[[SmallCluster], Awaitable[None]]) -> None:

@@ -22,34 +22,27 @@ def fence(broker: FakeBroker, node_id: int) -> None:
     broker.controller.apply(FenceBroker(node_id, broker.state.brokers[node_id].broker_epoch))
 
 
-def test_it_is_listed_for_a_while_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_listed_for_a_while_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recently_fenced_brokers, "LISTED_MS", 50)
+    broker = FakeBroker()
+    departed = broker.services.departed_brokers
+    departed.watch(broker.state)
+    await broker.answer(19, 7, {"topics": [{"name": "t", "num_partitions": 1}]})
+    fence(broker, 2)
+    assert await listed(broker) == [1, 2, 3]
+    async with asyncio.timeout(5):
+        while 2 in departed:
+            await asyncio.sleep(0.005)
+    assert await listed(broker) == [1, 3], "what was encoded before is not given again"
 
-    async def scenario() -> None:
-        broker = FakeBroker()
-        departed = broker.services.departed_brokers
-        departed.watch(broker.state)
-        await broker.answer(19, 7, {"topics": [{"name": "t", "num_partitions": 1}]})
+
+async def test_one_that_is_back_and_goes_again_is_listed_again() -> None:
+    broker = FakeBroker()
+    departed = broker.services.departed_brokers
+    departed.watch(broker.state)
+    await broker.answer(19, 7, {"topics": [{"name": "t", "num_partitions": 1}]})
+    for _ in range(2):
         fence(broker, 2)
-        assert await listed(broker) == [1, 2, 3]
-        async with asyncio.timeout(5):
-            while 2 in departed:
-                await asyncio.sleep(0.005)
-        assert await listed(broker) == [1, 3], "what was encoded before is not given again"
-
-    asyncio.run(scenario())
-
-
-def test_one_that_is_back_and_goes_again_is_listed_again() -> None:
-    async def scenario() -> None:
-        broker = FakeBroker()
-        departed = broker.services.departed_brokers
-        departed.watch(broker.state)
-        await broker.answer(19, 7, {"topics": [{"name": "t", "num_partitions": 1}]})
-        for _ in range(2):
-            fence(broker, 2)
-            assert 2 in departed and 3 not in departed
-            broker.controller.apply(UnfenceBroker(2, broker.state.brokers[2].broker_epoch))
-        assert await listed(broker) == [1, 2, 3]
-
-    asyncio.run(scenario())
+        assert 2 in departed and 3 not in departed
+        broker.controller.apply(UnfenceBroker(2, broker.state.brokers[2].broker_epoch))
+    assert await listed(broker) == [1, 2, 3]

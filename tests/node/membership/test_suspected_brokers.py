@@ -42,49 +42,39 @@ async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
     return question
 
 
-def test_the_answer_comes_with_the_fence() -> None:
-    async def scenario() -> None:
-        broker, links = watched()
-        links.change(2, False)
-        question = await asked(broker)
-        assert not question.done()
-        fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
-        broker.controller.apply(fence)
-        answer = await question
-        assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
-
-    asyncio.run(scenario())
+async def test_the_answer_comes_with_the_fence() -> None:
+    broker, links = watched()
+    links.change(2, False)
+    question = await asked(broker)
+    assert not question.done()
+    fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
+    broker.controller.apply(fence)
+    answer = await question
+    assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
 
 
-def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too() -> None:
-    async def scenario() -> None:
-        broker, links = watched()
-        question = await asked(broker)
-        links.change(2, False)
-        await asyncio.sleep(3 * suspected_brokers.NEWS_MS / 1000)
-        assert not question.done()
-        broker.controller.apply(FenceBroker(2, broker.state.brokers[2].broker_epoch))
-        answer = await question
-        assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
-
-    asyncio.run(scenario())
+async def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too() -> None:
+    broker, links = watched()
+    question = await asked(broker)
+    links.change(2, False)
+    await asyncio.sleep(3 * suspected_brokers.NEWS_MS / 1000)
+    assert not question.done()
+    broker.controller.apply(FenceBroker(2, broker.state.brokers[2].broker_epoch))
+    answer = await question
+    assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
 
 
-def test_a_question_on_a_new_connection_does_not_wait_for_news() -> None:
+async def test_a_question_on_a_new_connection_does_not_wait_for_news() -> None:
     """librdkafka's first transaction begins half a second later when it does."""
-
-    async def scenario() -> None:
-        broker, links = watched()
-        broker.context.connected_at_ms = broker.services.clock.monotonic_ms()
-        question = await asked(broker)
-        assert question.done()
-        links.change(2, False)
-        question = await asked(broker)
-        assert not question.done()  # here somebody is in doubt
-        links.change(2, True)
-        await question
-
-    asyncio.run(scenario())
+    broker, links = watched()
+    broker.context.connected_at_ms = broker.services.clock.monotonic_ms()
+    question = await asked(broker)
+    assert question.done()
+    links.change(2, False)
+    question = await asked(broker)
+    assert not question.done()  # here somebody is in doubt
+    links.change(2, True)
+    await question
 
 
 def test_a_question_between_two_steps_of_the_fence_waits() -> None:
@@ -107,67 +97,52 @@ def test_a_question_between_two_steps_of_the_fence_waits() -> None:
     asyncio.run(scenario())
 
 
-def test_a_link_that_is_back_ends_the_doubt() -> None:
-    async def scenario() -> None:
-        broker, links = watched()
-        links.change(2, False)
-        links.change(3, False)
-        question = await asked(broker)
-        links.change(2, True)
-        await asyncio.sleep(0)
-        assert not question.done()
-        links.change(3, True)
-        answer = await question
-        assert len(answer.brokers) == 3  # type: ignore[attr-defined]
-
-    asyncio.run(scenario())
+async def test_a_link_that_is_back_ends_the_doubt() -> None:
+    broker, links = watched()
+    links.change(2, False)
+    links.change(3, False)
+    question = await asked(broker)
+    links.change(2, True)
+    await asyncio.sleep(0)
+    assert not question.done()
+    links.change(3, True)
+    answer = await question
+    assert len(answer.brokers) == 3  # type: ignore[attr-defined]
 
 
-def test_nobody_waits_for_ever_nor_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_waits_for_ever_nor_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 20)
-
-    async def scenario() -> None:
-        broker, links = watched()
-        links.change(2, False)
-        links.change(3, False)
-        await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)
-        links.change(2, False)  # an attempt to connect has failed
-        assert (await asked(broker)).done()
-
-    asyncio.run(scenario())
+    broker, links = watched()
+    links.change(2, False)
+    links.change(3, False)
+    await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)
+    links.change(2, False)  # an attempt to connect has failed
+    assert (await asked(broker)).done()
 
 
-def test_links_that_break_in_turn_hold_nobody_longer_than_one(
+async def test_links_that_break_in_turn_hold_nobody_longer_than_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 50)
+    broker, links = watched()
+    links.change(2, False)
 
-    async def scenario() -> None:
-        broker, links = watched()
-        links.change(2, False)
+    async def break_in_turn() -> None:
+        while True:
+            for broken, back in ((3, 2), (2, 3)):
+                links.change(broken, False)
+                links.change(back, True)
+                await asyncio.sleep(0.01)
 
-        async def break_in_turn() -> None:
-            while True:
-                for broken, back in ((3, 2), (2, 3)):
-                    links.change(broken, False)
-                    links.change(back, True)
-                    await asyncio.sleep(0.01)
-
-        breaking = asyncio.create_task(break_in_turn())
-        await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)
-        breaking.cancel()
-
-    asyncio.run(scenario())
+    breaking = asyncio.create_task(break_in_turn())
+    await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)
+    breaking.cancel()
 
 
-def test_the_end_of_a_fenced_broker_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_a_fenced_broker_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
-
-    async def scenario() -> None:
-        broker, links = watched()
-        fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
-        broker.controller.apply(fence)
-        links.change(2, False)
-        await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)
-
-    asyncio.run(scenario())
+    broker, links = watched()
+    fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
+    broker.controller.apply(fence)
+    links.change(2, False)
+    await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)

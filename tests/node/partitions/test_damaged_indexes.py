@@ -43,52 +43,46 @@ async def abort(broker: LeadingBroker, *numbers: int) -> None:
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_a_transaction_index_that_is_damaged_is_made_again(
+async def test_a_transaction_index_that_is_damaged_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_closed: bool
 ) -> None:
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path, partitions=3)
-        await abort(broker, *range(5))
-        expected = [(7, 2 * n) for n in range(5)]
-        log = broker.log(1)
-        path = log.segments.active.transaction_index.path
-        content = path.read_bytes()
-        if is_closed:
-            log.roll(1)
-        path.write_bytes(content[:35] + b"\x40" + content[36:])
-        answers = await fetch_all(broker)
-        assert [answers[i].error_code for i in range(3)] == [E.NONE, E.KAFKA_STORAGE_ERROR, E.NONE]
-        assert [answers[i].aborted_transactions for i in (0, 2)] == [expected] * 2
-        assert not log.is_failed
-        uncommitted = await fetch_all(broker, isolation_level=0)
-        assert uncommitted[1].error_code == E.NONE
-        directory = data_directory(tmp_path)
-        config = maintenance_intervals()
-        with ThreadPoolExecutor(1) as executor:
-            maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
+    broker = LeadingBroker(tmp_path, partitions=3)
+    await abort(broker, *range(5))
+    expected = [(7, 2 * n) for n in range(5)]
+    log = broker.log(1)
+    path = log.segments.active.transaction_index.path
+    content = path.read_bytes()
+    if is_closed:
+        log.roll(1)
+    path.write_bytes(content[:35] + b"\x40" + content[36:])
+    answers = await fetch_all(broker)
+    assert [answers[i].error_code for i in range(3)] == [E.NONE, E.KAFKA_STORAGE_ERROR, E.NONE]
+    assert [answers[i].aborted_transactions for i in (0, 2)] == [expected] * 2
+    assert not log.is_failed
+    uncommitted = await fetch_all(broker, isolation_level=0)
+    assert uncommitted[1].error_code == E.NONE
+    directory = data_directory(tmp_path)
+    config = maintenance_intervals()
+    with ThreadPoolExecutor(1) as executor:
+        maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
 
-            async def is_mended() -> bool:
-                return (await fetch_all(broker))[1].aborted_transactions == expected
+        async def is_mended() -> bool:
+            return (await fetch_all(broker))[1].aborted_transactions == expected
 
-            await until(is_mended)
-            await maintenance.stop()
-        directory.release()
-        assert path.read_bytes() == content
-        assert f"{path} cannot be read, and is made again" in caplog.text
-        await abort(broker, 5)
-        assert log.aborted_transactions(0, 12) == [*expected, (7, 10)]
-
-    asyncio.run(run())
+        await until(is_mended)
+        await maintenance.stop()
+    directory.release()
+    assert path.read_bytes() == content
+    assert f"{path} cannot be read, and is made again" in caplog.text
+    await abort(broker, 5)
+    assert log.aborted_transactions(0, 12) == [*expected, (7, 10)]
 
 
-def test_a_fetch_that_waits_is_answered_when_an_index_is_damaged(tmp_path: Path) -> None:
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path, partitions=3)
-        await abort(broker, 0)
-        path = broker.log(1).segments.active.transaction_index.path
-        path.write_bytes(b"\x40" * len(path.read_bytes()))
-        async with asyncio.timeout(WAIT_S):
-            answers = await fetch_all(broker, max_wait_ms=5_000, min_bytes=1 << 20)
-        assert [answers[i].error_code for i in range(3)] == [E.NONE, E.KAFKA_STORAGE_ERROR, E.NONE]
-
-    asyncio.run(run())
+async def test_a_fetch_that_waits_is_answered_when_an_index_is_damaged(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=3)
+    await abort(broker, 0)
+    path = broker.log(1).segments.active.transaction_index.path
+    path.write_bytes(b"\x40" * len(path.read_bytes()))
+    async with asyncio.timeout(WAIT_S):
+        answers = await fetch_all(broker, max_wait_ms=5_000, min_bytes=1 << 20)
+    assert [answers[i].error_code for i in range(3)] == [E.NONE, E.KAFKA_STORAGE_ERROR, E.NONE]

@@ -78,7 +78,7 @@ class _Settled:
         return None
 
 
-def test_a_settled_partition_is_looked_at_once_however_many_ticks_pass() -> None:
+async def test_a_settled_partition_is_looked_at_once_however_many_ticks_pass() -> None:
     partition: Any = _Partition()
     partition.leader = leader = _Settled()
     clock = SimpleNamespace(monotonic_ms=lambda: 0)
@@ -87,16 +87,13 @@ def test_a_settled_partition_is_looked_at_once_however_many_ticks_pass() -> None
     async def propose(command: Command) -> Result:
         raise AssertionError("there is nothing to propose")
 
-    async def watch() -> None:
-        work = SlicedWork()
-        proposer = IsrProposer(replicas, propose, node_id=1, broker_epoch=10, tick_ms=5, work=work)
-        for looks in (1, 2):
-            async with asyncio.timeout(10):
-                while leader.looks < looks:
-                    await asyncio.sleep(0.005)
-            await asyncio.sleep(0.05)  # ten ticks
-            assert leader.looks == looks
-            replicas.unsettled[partition] = None  # as an append does
-        await proposer.stop()
-
-    asyncio.run(watch())
+    work = SlicedWork()
+    proposer = IsrProposer(replicas, propose, node_id=1, broker_epoch=10, tick_ms=5, work=work)
+    for looks in (1, 2):
+        async with asyncio.timeout(10):
+            while leader.looks < looks:
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)  # ten ticks
+        assert leader.looks == looks
+        replicas.unsettled[partition] = None  # as an append does
+    await proposer.stop()

@@ -124,28 +124,24 @@ def test_others_have_turns_while_retention_takes_many_segments(tmp_path: Path) -
     assert asyncio.run(run()) <= SEGMENTS_AT_ONCE
 
 
-def test_a_replica_that_left_is_not_held_on_to(tmp_path: Path) -> None:
+async def test_a_replica_that_left_is_not_held_on_to(tmp_path: Path) -> None:
     """Of a topic of many partitions each log is retired in its turn, and was looked at before."""
-
-    async def run() -> None:
-        directory = data_directory(tmp_path)
-        broker = LeadingBroker(tmp_path, partitions=2)
-        config = maintenance_intervals()
-        with ThreadPoolExecutor(1) as executor:
-            maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
-            staying, leaving = broker.replicas
-            for partition in (staying, leaving):
-                records = memoryview(bytearray(encode_batch([Record(0, 1, None, b"v")])))
-                header = decode_header(records)
-                partition.log.append_as_leader(records, header, leader_epoch=1, now_ms=1)
-                broker.replicas.written.add(partition)
-            await until(lambda: len(maintenance._dirty) == 2)
-            broker.replicas.remove(leaving)
-            await until(lambda: not broker.replicas.written)
-            leaving.log.retire()
-            assert list(maintenance._dirty) == [staying]
-            assert maintenance._dirty_bytes == staying.log.unwritten_bytes
-            await maintenance.stop()
-        directory.release()
-
-    asyncio.run(run())
+    directory = data_directory(tmp_path)
+    broker = LeadingBroker(tmp_path, partitions=2)
+    config = maintenance_intervals()
+    with ThreadPoolExecutor(1) as executor:
+        maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
+        staying, leaving = broker.replicas
+        for partition in (staying, leaving):
+            records = memoryview(bytearray(encode_batch([Record(0, 1, None, b"v")])))
+            header = decode_header(records)
+            partition.log.append_as_leader(records, header, leader_epoch=1, now_ms=1)
+            broker.replicas.written.add(partition)
+        await until(lambda: len(maintenance._dirty) == 2)
+        broker.replicas.remove(leaving)
+        await until(lambda: not broker.replicas.written)
+        leaving.log.retire()
+        assert list(maintenance._dirty) == [staying]
+        assert maintenance._dirty_bytes == staying.log.unwritten_bytes
+        await maintenance.stop()
+    directory.release()

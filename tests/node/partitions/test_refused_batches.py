@@ -49,156 +49,134 @@ def run(directory: Path, test: Test) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_what_was_sent_behind_a_refused_batch_is_refused_until_that_one_comes_again(
+async def test_what_was_sent_behind_a_refused_batch_is_refused_until_that_one_comes_again(
     tmp_path: Path, known: bool
 ) -> None:
     """Kafka says OUT_OF_ORDER_SEQUENCE_NUMBER, or appends it if the producer is new."""
-
-    async def test(broker: Broker) -> None:
-        connection, first = broker.connect(), 0
-        if known:
-            assert await broker.put(connection, 0) == -1
-            first = 1
-        broker.isr_is(1)
-        assert await broker.put(connection, first) == NER
-        broker.isr_is(1, 2)
-        assert await broker.put(connection, first + 1) == NER
-        assert await broker.put(connection, first + 2) == NER
-        for sequence in (first, first + 1, first + 2):
-            assert await broker.put(connection, sequence) == -1
-        assert await broker.put(connection, first + 4) == OUT_OF_ORDER, "nothing was refused here"
-
-    run(tmp_path, test)
-
-
-def test_a_batch_behind_one_that_had_no_leader_is_refused(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        connection = broker.connect()
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection, first = broker.connect(), 0
+    if known:
         assert await broker.put(connection, 0) == -1
-        broker.resign()
-        assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
-        broker.lead(broker.partition(), broker.record)
-        assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
-        assert await broker.put(connection, 1) == -1
+        first = 1
+    broker.isr_is(1)
+    assert await broker.put(connection, first) == NER
+    broker.isr_is(1, 2)
+    assert await broker.put(connection, first + 1) == NER
+    assert await broker.put(connection, first + 2) == NER
+    for sequence in (first, first + 1, first + 2):
+        assert await broker.put(connection, sequence) == -1
+    assert await broker.put(connection, first + 4) == OUT_OF_ORDER, "nothing was refused here"
 
-    run(tmp_path, test)
+
+async def test_a_batch_behind_one_that_had_no_leader_is_refused(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection = broker.connect()
+    assert await broker.put(connection, 0) == -1
+    broker.resign()
+    assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+    broker.lead(broker.partition(), broker.record)
+    assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.put(connection, 1) == -1
 
 
-def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(tmp_path: Path) -> None:
+async def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(tmp_path: Path) -> None:
     """Another leader took it, or another connection: the log knows."""
-
-    async def test(broker: Broker) -> None:
-        connection, other = broker.connect(), broker.connect()
-        assert await broker.put(connection, 0) == -1
-        broker.isr_is(1)
-        assert await broker.put(connection, 1) == NER
-        broker.isr_is(1, 2)
-        assert await broker.put(other, 2) == OUT_OF_ORDER, (
-            "another connection sends its own batches"
-        )
-        assert await broker.put(other, 1) == -1
-        assert await broker.put(connection, 2) == -1
-
-    run(tmp_path, test)
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection, other = broker.connect(), broker.connect()
+    assert await broker.put(connection, 0) == -1
+    broker.isr_is(1)
+    assert await broker.put(connection, 1) == NER
+    broker.isr_is(1, 2)
+    assert await broker.put(other, 2) == OUT_OF_ORDER, "another connection sends its own batches"
+    assert await broker.put(other, 1) == -1
+    assert await broker.put(connection, 2) == -1
 
 
-def test_a_producer_that_gives_the_refused_batch_up_goes_on(tmp_path: Path) -> None:
+async def test_a_producer_that_gives_the_refused_batch_up_goes_on(tmp_path: Path) -> None:
     """With a new epoch at once; with its old one it hears of the gap when `HELD_MS` are over."""
-
-    async def test(broker: Broker) -> None:
-        connection = broker.connect()
-        assert await broker.put(connection, 0) == -1
-        broker.isr_is(1)
-        assert await broker.put(connection, 1) == NER
-        broker.isr_is(1, 2)
-        broker.go_on_ms(HELD_MS + 1)
-        assert await broker.put(connection, 2) == OUT_OF_ORDER
-        assert await broker.put(connection, 0, epoch=1) == -1
-
-    run(tmp_path, test)
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection = broker.connect()
+    assert await broker.put(connection, 0) == -1
+    broker.isr_is(1)
+    assert await broker.put(connection, 1) == NER
+    broker.isr_is(1, 2)
+    broker.go_on_ms(HELD_MS + 1)
+    assert await broker.put(connection, 2) == OUT_OF_ORDER
+    assert await broker.put(connection, 0, epoch=1) == -1
 
 
-def test_a_batch_that_is_refused_again_is_held_from_then_on(tmp_path: Path) -> None:
+async def test_a_batch_that_is_refused_again_is_held_from_then_on(tmp_path: Path) -> None:
     """A log that is opened slowly has no leader for longer than `HELD_MS`."""
-
-    async def test(broker: Broker) -> None:
-        connection, hosted = broker.connect(), broker.partition()
-        assert await broker.put(connection, 0) == -1
-        broker.replicas.remove(hosted)
-        assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
-        broker.go_on_ms(HELD_MS + 1)
-        assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
-        broker.replicas.add(hosted)
-        assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
-        assert await broker.put(connection, 1) == -1
-
-    run(tmp_path, test)
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection, hosted = broker.connect(), broker.partition()
+    assert await broker.put(connection, 0) == -1
+    broker.replicas.remove(hosted)
+    assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+    broker.go_on_ms(HELD_MS + 1)
+    assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+    broker.replicas.add(hosted)
+    assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.put(connection, 1) == -1
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_new_epoch_is_held_where_its_old_one_was_refused(tmp_path: Path, known: bool) -> None:
+async def test_a_new_epoch_is_held_where_its_old_one_was_refused(
+    tmp_path: Path, known: bool
+) -> None:
     """If the producer was unknown the second batch was appended, and the first was lost."""
-
-    async def test(broker: Broker) -> None:
-        connection, hosted = broker.connect(), broker.partition()
-        if known:
-            assert await broker.put(connection, 0) == -1
-        broker.replicas.remove(hosted)
-        assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
-        assert await broker.put(connection, 0, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
-        broker.replicas.add(hosted)
-        assert await broker.put(connection, 1, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
-        assert await broker.put(connection, 0, epoch=1) == -1
-        assert await broker.put(connection, 1, epoch=1) == -1
-
-    run(tmp_path, test)
-
-
-def test_the_first_of_the_refused_is_waited_for_in_whatever_order_they_came(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        connection, hosted = broker.connect(), broker.partition()
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection, hosted = broker.connect(), broker.partition()
+    if known:
         assert await broker.put(connection, 0) == -1
-        broker.replicas.remove(hosted)
-        for sequence in (2, 1):
-            assert await broker.put(connection, sequence) == E.NOT_LEADER_OR_FOLLOWER
-        broker.replicas.add(hosted)
-        assert await broker.put(connection, 3) == E.NOT_LEADER_OR_FOLLOWER
-        assert await broker.put(connection, 1) == -1
-
-    run(tmp_path, test)
-
-
-def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        connection, successor = broker.connect(), broker.connect()
-        assert await broker.put(connection, 0) == -1
-        broker.isr_is(1)
-        assert await broker.put(connection, 1) == NER
-        broker.isr_is(1, 2)
-        assert await broker.put(successor, 0, epoch=1) == -1
-        assert await broker.put(connection, 2) == E.INVALID_PRODUCER_EPOCH
-
-    run(tmp_path, test)
+    broker.replicas.remove(hosted)
+    assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.put(connection, 0, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
+    broker.replicas.add(hosted)
+    assert await broker.put(connection, 1, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.put(connection, 0, epoch=1) == -1
+    assert await broker.put(connection, 1, epoch=1) == -1
 
 
-def test_a_bounded_number_of_refused_batches_is_remembered_for_a_bounded_time(
+async def test_the_first_of_the_refused_is_waited_for_in_whatever_order_they_came(
+    tmp_path: Path,
+) -> None:
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection, hosted = broker.connect(), broker.partition()
+    assert await broker.put(connection, 0) == -1
+    broker.replicas.remove(hosted)
+    for sequence in (2, 1):
+        assert await broker.put(connection, sequence) == E.NOT_LEADER_OR_FOLLOWER
+    broker.replicas.add(hosted)
+    assert await broker.put(connection, 3) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.put(connection, 1) == -1
+
+
+async def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection, successor = broker.connect(), broker.connect()
+    assert await broker.put(connection, 0) == -1
+    broker.isr_is(1)
+    assert await broker.put(connection, 1) == NER
+    broker.isr_is(1, 2)
+    assert await broker.put(successor, 0, epoch=1) == -1
+    assert await broker.put(connection, 2) == E.INVALID_PRODUCER_EPOCH
+
+
+async def test_a_bounded_number_of_refused_batches_is_remembered_for_a_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refused_batches, "BATCHES_MAX", 20)
-
-    async def test(broker: Broker) -> None:
-        connection = broker.connect()
-        broker.isr_is(1)
-        for producer_id in range(25):
-            data = batch(0, producer_id=producer_id, transactional=False)
-            answer = broker.produce(connection, [(0, data)], transactional_id=None)
-            assert await answer.errors() == {0: NER}
-        assert len(broker.services.refused_batches) == 20
-        broker.go_on_ms(HELD_MS + 1)
-        assert await broker.put(connection, 0) == NER
-        assert len(broker.services.refused_batches) == 1
-
-    run(tmp_path, test)
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection = broker.connect()
+    broker.isr_is(1)
+    for producer_id in range(25):
+        data = batch(0, producer_id=producer_id, transactional=False)
+        answer = broker.produce(connection, [(0, data)], transactional_id=None)
+        assert await answer.errors() == {0: NER}
+    assert len(broker.services.refused_batches) == 20
+    broker.go_on_ms(HELD_MS + 1)
+    assert await broker.put(connection, 0) == NER
+    assert len(broker.services.refused_batches) == 1
 
 
 def test_names_that_no_topic_can_have_are_not_remembered() -> None:
@@ -212,13 +190,11 @@ def test_names_that_no_topic_can_have_are_not_remembered() -> None:
     assert len(refused) == 1
 
 
-def test_what_is_no_batch_is_not_remembered(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        connection = broker.connect()
-        for records in (b"", b"no batch", bytes(61)):
-            answer = broker.produce(connection, [(5, records)], acks=1, transactional_id=None)
-            assert await answer.errors() == {5: E.NOT_LEADER_OR_FOLLOWER}
-        assert not broker.services.refused_batches
-        assert await broker.put(connection, 1) == -1
-
-    run(tmp_path, test)
+async def test_what_is_no_batch_is_not_remembered(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    connection = broker.connect()
+    for records in (b"", b"no batch", bytes(61)):
+        answer = broker.produce(connection, [(5, records)], acks=1, transactional_id=None)
+        assert await answer.errors() == {5: E.NOT_LEADER_OR_FOLLOWER}
+    assert not broker.services.refused_batches
+    assert await broker.put(connection, 1) == -1

@@ -25,156 +25,137 @@ from ..own_broker import running, until
 NEW_ID = b"another topic id"
 
 
-def test_logs_are_opened_in_a_thread_and_served_when_they_are_open(
+async def test_logs_are_opened_in_a_thread_and_served_when_they_are_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
-        threads = set()
+    open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
+    threads = set()
 
-        def noted(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
-            threads.add(threading.current_thread())
-            return open_log(cls, directory, **keywords)
+    def noted(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
+        threads.add(threading.current_thread())
+        return open_log(cls, directory, **keywords)
 
-        monkeypatch.setattr(PartitionLog, "opening", classmethod(noted))
-        async with running(tmp_path) as broker:
-            broker.directories.hold()
-            await broker.create("a", 3 * SETTLED_AT_ONCE_MAX)
-            await until(broker.directories.is_entered.is_set)
-            with pytest.raises(NotLeaderOrFollower):
-                broker._replicas.partition("a", 0)
-            broker.directories.release()
-            await until(lambda: broker.serves("a", 3 * SETTLED_AT_ONCE_MAX))
-        assert threading.main_thread() not in threads
-        assert len(threads) == 1
-
-    asyncio.run(run())
+    monkeypatch.setattr(PartitionLog, "opening", classmethod(noted))
+    async with running(tmp_path) as broker:
+        broker.directories.hold()
+        await broker.create("a", 3 * SETTLED_AT_ONCE_MAX)
+        await until(broker.directories.is_entered.is_set)
+        with pytest.raises(NotLeaderOrFollower):
+            broker._replicas.partition("a", 0)
+        broker.directories.release()
+        await until(lambda: broker.serves("a", 3 * SETTLED_AT_ONCE_MAX))
+    assert threading.main_thread() not in threads
+    assert len(threads) == 1
 
 
-def test_a_topic_that_is_deleted_while_its_logs_are_opened_leaves_nothing(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running(tmp_path) as broker:
-            broker.directories.hold()
-            await broker.create("a", 40)
-            await until(broker.directories.is_entered.is_set)
-            await broker.delete("a")
-            broker.directories.release()
-            await until(lambda: not broker._roles._for_thread)
-            await until(lambda: all(".0" in name for name in broker.directories_of("a")))
-            assert len(broker._replicas) == 0
-            assert broker._directory.logs == {}
+async def test_a_topic_that_is_deleted_while_its_logs_are_opened_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as broker:
+        broker.directories.hold()
+        await broker.create("a", 40)
+        await until(broker.directories.is_entered.is_set)
+        await broker.delete("a")
+        broker.directories.release()
+        await until(lambda: not broker._roles._for_thread)
+        await until(lambda: all(".0" in name for name in broker.directories_of("a")))
+        assert len(broker._replicas) == 0
+        assert broker._directory.logs == {}
 
-    asyncio.run(run())
 
-
-def test_a_topic_made_anew_while_its_logs_are_opened_is_the_new_one(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running(tmp_path) as broker:
-            broker.directories.hold()
-            await broker.create("a")
-            await until(broker.directories.is_entered.is_set)
-            await broker.delete("a")
-            await broker.create("a", topic_id=NEW_ID)
-            broker.directories.release()
-            await until(lambda: broker.serves("a"))
-            for index in range(2):
-                hosted = broker._replicas.partition("a", index)
-                assert hosted.topic_id == hosted.log.topic_id == NEW_ID
-                assert broker._directory.logs["a", index] is hosted.log
-                assert not hosted.log.is_failed
-
-    asyncio.run(run())
+async def test_a_topic_made_anew_while_its_logs_are_opened_is_the_new_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        broker.directories.hold()
+        await broker.create("a")
+        await until(broker.directories.is_entered.is_set)
+        await broker.delete("a")
+        await broker.create("a", topic_id=NEW_ID)
+        broker.directories.release()
+        await until(lambda: broker.serves("a"))
+        for index in range(2):
+            hosted = broker._replicas.partition("a", index)
+            assert hosted.topic_id == hosted.log.topic_id == NEW_ID
+            assert broker._directory.logs["a", index] is hosted.log
+            assert not hosted.log.is_failed
 
 
 @pytest.mark.parametrize("count", [2, 3 * SETTLED_AT_ONCE_MAX])
-def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count: int) -> None:
+async def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count: int) -> None:
     """Whatever its size, and whatever the disk does: one of the same name may come now."""
+    async with running(tmp_path) as broker:
+        await broker.create("a", count)
+        await until(lambda: broker.serves("a", count))
+        before = [broker._replicas.partition("a", index) for index in range(count)]
+        broker.directories.hold()
+        seen = []
 
-    async def run() -> None:
-        async with running(tmp_path) as broker:
-            await broker.create("a", count)
-            await until(lambda: broker.serves("a", count))
-            before = [broker._replicas.partition("a", index) for index in range(count)]
-            broker.directories.hold()
-            seen = []
+        def look(changes: Any) -> None:  # in the turn of the event loop that applies it
+            if changes.topics_deleted:
+                seen.append([one.leader for one in before])
+                with pytest.raises(UnknownTopicOrPartition):
+                    broker._replicas.partition("a", count - 1)
 
-            def look(changes: Any) -> None:  # in the turn of the event loop that applies it
-                if changes.topics_deleted:
-                    seen.append([one.leader for one in before])
-                    with pytest.raises(UnknownTopicOrPartition):
-                        broker._replicas.partition("a", count - 1)
-
-            broker.state.on_change(look)
-            await broker.delete("a")
-            assert seen == [[None] * count]
-            await broker.create("a", count, topic_id=NEW_ID)
-            broker.directories.release()
-            await until(lambda: broker.serves("a", count))
-            assert all(one.log.is_failed for one in before)
-            names = broker.directories_of("a")
-            assert sum(not name.endswith("-delete") for name in names) == count
-
-    asyncio.run(run())
+        broker.state.on_change(look)
+        await broker.delete("a")
+        assert seen == [[None] * count]
+        await broker.create("a", count, topic_id=NEW_ID)
+        broker.directories.release()
+        await until(lambda: broker.serves("a", count))
+        assert all(one.log.is_failed for one in before)
+        names = broker.directories_of("a")
+        assert sum(not name.endswith("-delete") for name in names) == count
 
 
-def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path: Path) -> None:
+async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path: Path) -> None:
     """The disk does not answer for one; the others change their parts in the same turn."""
+    async with running(tmp_path) as broker:
+        await broker.create("a")
+        await until(lambda: broker.serves("a"))
+        broker.directories.hold()
+        await broker.create("b")
+        await until(broker.directories.is_entered.is_set)
+        epoch = broker._liveness.broker_epoch
+        hosted = broker._replicas.partition("a", 0)
+        parts = []
 
-    async def run() -> None:
-        async with running(tmp_path) as broker:
-            await broker.create("a")
-            await until(lambda: broker.serves("a"))
-            broker.directories.hold()
-            await broker.create("b")
-            await until(broker.directories.is_entered.is_set)
-            epoch = broker._liveness.broker_epoch
-            hosted = broker._replicas.partition("a", 0)
-            parts = []
+        def look(changes: Any) -> None:
+            parts.append((hosted.leader is not None, hosted.leader_id))
 
-            def look(changes: Any) -> None:
-                parts.append((hosted.leader is not None, hosted.leader_id))
-
-            broker.state.on_change(look)
-            for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
-                await broker._group.submit(encode_command(command))
-            assert (False, NO_LEADER) in parts
-            assert parts[-1] == (True, 1)
-            broker.directories.release()
-            await until(lambda: broker.serves("b"))
-
-    asyncio.run(run())
+        broker.state.on_change(look)
+        for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
+            await broker._group.submit(encode_command(command))
+        assert (False, NO_LEADER) in parts
+        assert parts[-1] == (True, 1)
+        broker.directories.release()
+        await until(lambda: broker.serves("b"))
 
 
-def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
+async def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
     """By a clock on which every look takes a millisecond: a turn of the loop settles a few."""
     now_ms = iter(range(10**9))
+    async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
+        count = 5 * SETTLED_AT_ONCE_MAX
+        await broker.create("a", count)
+        await until(lambda: broker.serves("a", count))
+        led = []
 
-    async def run() -> None:
-        async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
-            count = 5 * SETTLED_AT_ONCE_MAX
-            await broker.create("a", count)
-            await until(lambda: broker.serves("a", count))
-            led = []
+        async def watch() -> None:
+            while True:
+                led.append(sum(one.leader is not None for one in broker._replicas))
+                await asyncio.sleep(0)
 
-            async def watch() -> None:
-                while True:
-                    led.append(sum(one.leader is not None for one in broker._replicas))
-                    await asyncio.sleep(0)
-
-            watching = asyncio.create_task(watch())
-            epoch = broker._liveness.broker_epoch
-            for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
-                await broker._group.submit(encode_command(command))
-            await until(lambda: min(led) < count and broker.serves("a", count))
-            watching.cancel()
-            steps = [abs(one - other) for one, other in pairwise(led)]
-            assert max(steps) <= SETTLED_AT_ONCE_MAX
-
-    asyncio.run(run())
+        watching = asyncio.create_task(watch())
+        epoch = broker._liveness.broker_epoch
+        for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
+            await broker._group.submit(encode_command(command))
+        await until(lambda: min(led) < count and broker.serves("a", count))
+        watching.cancel()
+        steps = [abs(one - other) for one, other in pairwise(led)]
+        assert max(steps) <= SETTLED_AT_ONCE_MAX
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_other_from_it(
+async def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_other_from_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -182,111 +163,95 @@ def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_other_from
 ) -> None:
     monkeypatch.setattr(roles, "REOPEN_S", 0.01)
     opened: Counter[str] = Counter()
+    open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
 
-    async def run() -> None:
-        open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
+    def without_files(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
+        opened[directory.name] += 1
+        if directory.name == "a-1":
+            directory.mkdir(exist_ok=True)
+            PartitionMetadata(keywords["topic_id"]).write(directory)
+            why = OSError(errno.EMFILE, "Too many open files")
+            raise KafkaStorageError("the log of a-1 failed on disk") from why
+        return (yield from open_log(cls, directory, **keywords))
 
-        def without_files(cls: type[PartitionLog], directory: Path, **keywords: Any) -> Any:
-            opened[directory.name] += 1
-            if directory.name == "a-1":
-                directory.mkdir(exist_ok=True)
-                PartitionMetadata(keywords["topic_id"]).write(directory)
-                why = OSError(errno.EMFILE, "Too many open files")
-                raise KafkaStorageError("the log of a-1 failed on disk") from why
-            return (yield from open_log(cls, directory, **keywords))
-
-        monkeypatch.setattr(PartitionLog, "opening", classmethod(without_files))
-        async with running(tmp_path) as broker:
-            unusable, usable = [], []
-            broker._roles.log_unusable = lambda topic_id, index: unusable.append(index)
-            broker._roles.log_usable = lambda topic_id, index: usable.append(index)
-            await broker.create("a", 3)
-            await until(lambda: broker._replicas.get("a", 2) is not None)
-            await until(lambda: opened["a-1"] > 2)
-            assert unusable == [], "nobody else could lead it"
-            assert broker._replicas.get("a", 1) is None
-            assert "too many open files (Too many open files); this process may" in caplog.text
-            assert caplog.text.count("a-1 cannot be opened") == 1
-            monkeypatch.undo()
-            if is_deleted:
-                await broker.delete("a")
-            else:
-                await until(lambda: broker.serves("a", 3))
-                assert usable == [1]
-                return
-            await broker.create("a", 3, topic_id=NEW_ID)
-            await until(lambda: broker.serves("a", 3))
-            assert not any("stray" in name for name in broker.directories_of("a"))
-
-    asyncio.run(run())
-
-
-def test_what_is_deleted_leaves_before_a_broker_has_stopped(tmp_path: Path) -> None:
-    """Its next run may not hear of the deletion any more: a snapshot may be newer."""
-
-    async def run() -> None:
-        count = 3 * SETTLED_AT_ONCE_MAX
-        async with running(tmp_path) as broker:
-            await broker.create("a", count)
-            await until(lambda: broker.serves("a", count))
-            broker.directories.hold()
+    monkeypatch.setattr(PartitionLog, "opening", classmethod(without_files))
+    async with running(tmp_path) as broker:
+        unusable, usable = [], []
+        broker._roles.log_unusable = lambda topic_id, index: unusable.append(index)
+        broker._roles.log_usable = lambda topic_id, index: usable.append(index)
+        await broker.create("a", 3)
+        await until(lambda: broker._replicas.get("a", 2) is not None)
+        await until(lambda: opened["a-1"] > 2)
+        assert unusable == [], "nobody else could lead it"
+        assert broker._replicas.get("a", 1) is None
+        assert "too many open files (Too many open files); this process may" in caplog.text
+        assert caplog.text.count("a-1 cannot be opened") == 1
+        monkeypatch.undo()
+        if is_deleted:
             await broker.delete("a")
-        assert all(name.endswith("-delete") for name in broker.directories_of("a"))
+        else:
+            await until(lambda: broker.serves("a", 3))
+            assert usable == [1]
+            return
+        await broker.create("a", 3, topic_id=NEW_ID)
+        await until(lambda: broker.serves("a", 3))
+        assert not any("stray" in name for name in broker.directories_of("a"))
 
-    asyncio.run(run())
+
+async def test_what_is_deleted_leaves_before_a_broker_has_stopped(tmp_path: Path) -> None:
+    """Its next run may not hear of the deletion any more: a snapshot may be newer."""
+    count = 3 * SETTLED_AT_ONCE_MAX
+    async with running(tmp_path) as broker:
+        await broker.create("a", count)
+        await until(lambda: broker.serves("a", count))
+        broker.directories.hold()
+        await broker.delete("a")
+    assert all(name.endswith("-delete") for name in broker.directories_of("a"))
 
 
-def test_a_leader_that_lacks_a_descriptor_for_a_moment_leads_when_there_is_one(
+async def test_a_leader_that_lacks_a_descriptor_for_a_moment_leads_when_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must sync what it has cut before it leads."""
+    lead, failures = HostedPartition.lead, [OSError(errno.EMFILE, "Too many open files")]
 
-    async def run() -> None:
-        lead, failures = HostedPartition.lead, [OSError(errno.EMFILE, "Too many open files")]
+    def lacking(hosted: HostedPartition, *args: Any, **keywords: Any) -> None:
+        if failures:
+            with hosted.log._disk.retriable:
+                raise failures.pop()
+        lead(hosted, *args, **keywords)
 
-        def lacking(hosted: HostedPartition, *args: Any, **keywords: Any) -> None:
-            if failures:
-                with hosted.log._disk.retriable:
-                    raise failures.pop()
-            lead(hosted, *args, **keywords)
-
-        async with running(tmp_path) as broker:
-            monkeypatch.setattr(HostedPartition, "lead", lacking)
-            await broker.create("a", 1)
-            await until(lambda: broker.serves("a", 1))
-            assert not failures
-
-    asyncio.run(run())
+    async with running(tmp_path) as broker:
+        monkeypatch.setattr(HostedPartition, "lead", lacking)
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        assert not failures
 
 
-def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
+async def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop does not wait for that sync: the disk may take seconds."""
+    async with running(tmp_path) as broker:
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        epoch = broker._liveness.broker_epoch
+        hosted = broker._replicas.partition("a", 0)
+        await broker._group.submit(encode_command(FenceBroker(1, epoch)))
+        await until(lambda: hosted.leader is None)
+        hosted.log.truncate_fully_and_start_at(7)
+        is_synced, sync = threading.Event(), FlushJob.run
 
-    async def run() -> None:
-        async with running(tmp_path) as broker:
-            await broker.create("a", 1)
-            await until(lambda: broker.serves("a", 1))
-            epoch = broker._liveness.broker_epoch
-            hosted = broker._replicas.partition("a", 0)
-            await broker._group.submit(encode_command(FenceBroker(1, epoch)))
-            await until(lambda: hosted.leader is None)
-            hosted.log.truncate_fully_and_start_at(7)
-            is_synced, sync = threading.Event(), FlushJob.run
+        def slow(job: FlushJob) -> None:
+            assert is_synced.wait(30)
+            sync(job)
 
-            def slow(job: FlushJob) -> None:
-                assert is_synced.wait(30)
-                sync(job)
-
-            monkeypatch.setattr(FlushJob, "run", slow)
-            await broker._group.submit(encode_command(UnfenceBroker(1, epoch)))
-            await until(lambda: hosted.leader_id == 1)
-            with pytest.raises(NotLeaderOrFollower):
-                hosted.leading()
-            is_synced.set()
-            await until(lambda: hosted.leader is not None)
-            assert not hosted.log.is_cut_unsynced
-            assert hosted.log.leader_epochs.latest_epoch == hosted.leader_epoch
-
-    asyncio.run(run())
+        monkeypatch.setattr(FlushJob, "run", slow)
+        await broker._group.submit(encode_command(UnfenceBroker(1, epoch)))
+        await until(lambda: hosted.leader_id == 1)
+        with pytest.raises(NotLeaderOrFollower):
+            hosted.leading()
+        is_synced.set()
+        await until(lambda: hosted.leader is not None)
+        assert not hosted.log.is_cut_unsynced
+        assert hosted.log.leader_epochs.latest_epoch == hosted.leader_epoch

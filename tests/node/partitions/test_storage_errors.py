@@ -54,101 +54,89 @@ class SlowDisk:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_flush_messages_is_kept_before_the_acknowledgement_off_the_loop(
+async def test_flush_messages_is_kept_before_the_acknowledgement_off_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path, partitions=3, log_config={"flush_messages": 1})
-        connection = broker.connect()
-        disk = SlowDisk(monkeypatch)
-        disk.free.clear()
-        first = broker.produce(
-            connection, {i: batch(producer_id=-1, transactional=False) for i in range(3)},
-            transactional_id=None, acks=acks,
-        )  # fmt: skip
-        await until(lambda: disk.count >= 1)
-        more = [
-            broker.produce(
-                connection, {0: batch(producer_id=-1, transactional=False)},
-                transactional_id=None, acks=acks,
-            )
-            for _ in range(20)
-        ]  # fmt: skip
-        await settle()
-        assert not first.is_there and not any(each.is_there for each in more)
-        assert broker.log().high_watermark == 0 and broker.log().log_end_offset == 21
-        disk.free.set()
-        assert await first.errors() == {0: 0, 1: 0, 2: 0}
-        for each in more:
-            assert await each.errors() == {0: 0}
-        assert broker.log().recovery_point == broker.log().high_watermark == 21
-        assert disk.on_the_loop == 0
-        disk.count = 0
-        answer = broker.produce(
+    broker = LeadingBroker(tmp_path, partitions=3, log_config={"flush_messages": 1})
+    connection = broker.connect()
+    disk = SlowDisk(monkeypatch)
+    disk.free.clear()
+    first = broker.produce(
+        connection, {i: batch(producer_id=-1, transactional=False) for i in range(3)},
+        transactional_id=None, acks=acks,
+    )  # fmt: skip
+    await until(lambda: disk.count >= 1)
+    more = [
+        broker.produce(
             connection, {0: batch(producer_id=-1, transactional=False)},
             transactional_id=None, acks=acks,
-        )  # fmt: skip
-        assert await answer.errors() == {0: 0}
-        assert disk.count == 1, "the active segment needs one sync"
+        )
+        for _ in range(20)
+    ]  # fmt: skip
+    await settle()
+    assert not first.is_there and not any(each.is_there for each in more)
+    assert broker.log().high_watermark == 0 and broker.log().log_end_offset == 21
+    disk.free.set()
+    assert await first.errors() == {0: 0, 1: 0, 2: 0}
+    for each in more:
+        assert await each.errors() == {0: 0}
+    assert broker.log().recovery_point == broker.log().high_watermark == 21
+    assert disk.on_the_loop == 0
+    disk.count = 0
+    answer = broker.produce(
+        connection, {0: batch(producer_id=-1, transactional=False)},
+        transactional_id=None, acks=acks,
+    )  # fmt: skip
+    assert await answer.errors() == {0: 0}
+    assert disk.count == 1, "the active segment needs one sync"
 
-    asyncio.run(run())
 
-
-def test_an_acknowledgement_of_the_replicas_does_not_stand_for_our_own_flush(
+async def test_an_acknowledgement_of_the_replicas_does_not_stand_for_our_own_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path, replicas=(1, 2), log_config={"flush_messages": 1})
-        disk = SlowDisk(monkeypatch)
-        disk.free.clear()
-        answer = broker.produce(
-            broker.connect(), {0: batch(producer_id=-1, transactional=False)}, transactional_id=None
-        )
-        broker.replicate()
-        await settle()
-        assert not answer.is_there and broker.log().high_watermark == 0
-        disk.free.set()
-        assert await answer.errors() == {0: 0}
-
-    asyncio.run(run())
+    broker = LeadingBroker(tmp_path, replicas=(1, 2), log_config={"flush_messages": 1})
+    disk = SlowDisk(monkeypatch)
+    disk.free.clear()
+    answer = broker.produce(
+        broker.connect(), {0: batch(producer_id=-1, transactional=False)}, transactional_id=None
+    )
+    broker.replicate()
+    await settle()
+    assert not answer.is_there and broker.log().high_watermark == 0
+    disk.free.set()
+    assert await answer.errors() == {0: 0}
 
 
-def test_a_flush_that_fails_answers_with_a_storage_error(
+async def test_a_flush_that_fails_answers_with_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})
-        told: list[HostedPartition] = []
-        broker.replicas.storage_failed = told.append
-        monkeypatch.setattr(os, "fdatasync", fail)
-        for acks in (1, -1):
-            answer = broker.produce(
-                broker.connect(), {0: batch(producer_id=-1, transactional=False)},
-                transactional_id=None, acks=acks,
-            )  # fmt: skip
-            assert await answer.errors() == {0: ErrorCode.KAFKA_STORAGE_ERROR}
-        assert told == [broker.partition()] and broker.partition().leader is None
-
-    asyncio.run(run())
+    broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})
+    told: list[HostedPartition] = []
+    broker.replicas.storage_failed = told.append
+    monkeypatch.setattr(os, "fdatasync", fail)
+    for acks in (1, -1):
+        answer = broker.produce(
+            broker.connect(), {0: batch(producer_id=-1, transactional=False)},
+            transactional_id=None, acks=acks,
+        )  # fmt: skip
+        assert await answer.errors() == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert told == [broker.partition()] and broker.partition().leader is None
 
 
-def test_a_leader_that_came_with_unsynced_records_settles_them(
+async def test_a_leader_that_came_with_unsynced_records_settles_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})
-        hosted = broker.partition()
-        hosted.follow(Partition(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
-        hosted.log.append_as_follower(bytes(batch(producer_id=-1, transactional=False)), now_ms=1)
-        broker.lead(hosted, Partition(replicas=(1,), isr=(1,), leader=1, leader_epoch=3))
-        assert hosted.leader is not None and hosted.leader.high_watermark == 0
-        broker.replicas.flusher.flush(hosted)
-        await until(lambda: hosted.log.high_watermark == 1)
-
-    asyncio.run(run())
+    broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})
+    hosted = broker.partition()
+    hosted.follow(Partition(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
+    hosted.log.append_as_follower(bytes(batch(producer_id=-1, transactional=False)), now_ms=1)
+    broker.lead(hosted, Partition(replicas=(1,), isr=(1,), leader=1, leader_epoch=3))
+    assert hosted.leader is not None and hosted.leader.high_watermark == 0
+    broker.replicas.flusher.flush(hosted)
+    await until(lambda: hosted.log.high_watermark == 1)
 
 
 async def _failing_reads(
@@ -174,48 +162,37 @@ async def _failing_reads(
     return told, answer.topics[0].partitions[0].error_code
 
 
-def test_a_read_error_makes_the_broker_step_down(
+async def test_a_read_error_makes_the_broker_step_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path, replicas=(1, 2))
-        told, error = await _failing_reads(broker, monkeypatch, errno.EIO)
-        assert told == [broker.partition()] and broker.partition().leader is None
-        assert error == ErrorCode.KAFKA_STORAGE_ERROR
-
-    asyncio.run(run())
+    broker = LeadingBroker(tmp_path, replicas=(1, 2))
+    told, error = await _failing_reads(broker, monkeypatch, errno.EIO)
+    assert told == [broker.partition()] and broker.partition().leader is None
+    assert error == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_a_lack_of_descriptors_passes(
+async def test_a_lack_of_descriptors_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path, replicas=(1, 2))
-        assert await _failing_reads(broker, monkeypatch, number) == ([], 0)
-
-    asyncio.run(run())
+    broker = LeadingBroker(tmp_path, replicas=(1, 2))
+    assert await _failing_reads(broker, monkeypatch, number) == ([], 0)
 
 
-def test_a_full_disk_refuses_writes_until_there_is_room(
+async def test_a_full_disk_refuses_writes_until_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    async def run() -> None:
-        broker = LeadingBroker(tmp_path)
+    broker = LeadingBroker(tmp_path)
 
-        async def produce() -> dict[int, int]:
-            records = batch(producer_id=-1, transactional=False)
-            return await broker.produce(
-                broker.connect(), {0: records}, transactional_id=None
-            ).errors()
+    async def produce() -> dict[int, int]:
+        records = batch(producer_id=-1, transactional=False)
+        return await broker.produce(broker.connect(), {0: records}, transactional_id=None).errors()
 
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "pwrite", fail)
-            assert await produce() == {0: ErrorCode.KAFKA_STORAGE_ERROR}
-        assert await produce() == {0: 0}
-        assert broker.log().log_end_offset == 1
-
-    asyncio.run(run())
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", fail)
+        assert await produce() == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert await produce() == {0: 0}
+    assert broker.log().log_end_offset == 1

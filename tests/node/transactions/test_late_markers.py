@@ -38,68 +38,59 @@ async def begin(broker: LeadingBroker, sequence: int, *, ongoing_index: int, ind
 
 
 @pytest.mark.parametrize("late_is_commit", [True, False])
-def test_a_late_marker_of_the_same_epochs_is_refused(tmp_path: Path, late_is_commit: bool) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await begin(broker, 0, ongoing_index=10)
-        first = {"prepare_index": 11, "leader_epoch": LEADER_EPOCH, "commits": late_is_commit}
-        assert await broker.mark(**first) == [E.NONE]
-        first_offset = await begin(broker, 1, ongoing_index=13)
-        assert await broker.mark(**first) == [E.INVALID_TXN_STATE]
-        assert broker.log().last_stable_offset == first_offset, "readers still wait for its end"
-        second = {"prepare_index": 14, "leader_epoch": LEADER_EPOCH, "commits": not late_is_commit}
-        assert await broker.mark(**second) == [E.NONE]
-        assert broker.log().last_stable_offset == broker.log().log_end_offset
-        assert await broker.mark(**first) == [E.NONE], "nothing is open: it ends nothing"
+async def test_a_late_marker_of_the_same_epochs_is_refused(
+    tmp_path: Path, late_is_commit: bool
+) -> None:
+    broker = LeadingBroker(tmp_path)
+    await begin(broker, 0, ongoing_index=10)
+    first = {"prepare_index": 11, "leader_epoch": LEADER_EPOCH, "commits": late_is_commit}
+    assert await broker.mark(**first) == [E.NONE]
+    first_offset = await begin(broker, 1, ongoing_index=13)
+    assert await broker.mark(**first) == [E.INVALID_TXN_STATE]
+    assert broker.log().last_stable_offset == first_offset, "readers still wait for its end"
+    second = {"prepare_index": 14, "leader_epoch": LEADER_EPOCH, "commits": not late_is_commit}
+    assert await broker.mark(**second) == [E.NONE]
+    assert broker.log().last_stable_offset == broker.log().log_end_offset
+    assert await broker.mark(**first) == [E.NONE], "nothing is open: it ends nothing"
 
-    run(tmp_path, test)
 
-
-def test_the_end_of_a_request_that_its_own_repetition_has_overtaken_is_refused(
+async def test_the_end_of_a_request_that_its_own_repetition_has_overtaken_is_refused(
     tmp_path: Path,
 ) -> None:
     """The link broke, they were sent again; between markers the broker does other things."""
-
-    async def test(broker: LeadingBroker) -> None:
-        await begin(broker, 0, ongoing_index=10, index=1)
-        end = TransactionMarker(7, 0, 3, False, (("t", 1),), 0, 11, (LEADER_EPOCH,))
-        others = tuple(
-            TransactionMarker(100 + number, 0, 3, True, (("t", 0),)) for number in range(1_000)
-        )
-        sent_first = asyncio.ensure_future(broker.markers.write(WriteMarkers((*others, end))))
-        await asyncio.sleep(0)
-        assert not sent_first.done()
-        assert (await broker.markers.write(WriteMarkers((end,)))).errors == ((E.NONE,),)
-        first_offset = await begin(broker, 1, ongoing_index=13, index=1)
-        assert (await sent_first).errors[-1] == (E.INVALID_TXN_STATE,)
-        assert broker.log(1).producer_state.first_ongoing_offset == first_offset
-
-    run(tmp_path, test, partitions=2)
+    broker = LeadingBroker(tmp_path, partitions=2)
+    await begin(broker, 0, ongoing_index=10, index=1)
+    end = TransactionMarker(7, 0, 3, False, (("t", 1),), 0, 11, (LEADER_EPOCH,))
+    others = tuple(
+        TransactionMarker(100 + number, 0, 3, True, (("t", 0),)) for number in range(1_000)
+    )
+    sent_first = asyncio.ensure_future(broker.markers.write(WriteMarkers((*others, end))))
+    await asyncio.sleep(0)
+    assert not sent_first.done()
+    assert (await broker.markers.write(WriteMarkers((end,)))).errors == ((E.NONE,),)
+    first_offset = await begin(broker, 1, ongoing_index=13, index=1)
+    assert (await sent_first).errors[-1] == (E.INVALID_TXN_STATE,)
+    assert broker.log(1).producer_state.first_ongoing_offset == first_offset
 
 
 @pytest.mark.parametrize(
     ("meant_for", "error"), [(1, E.FENCED_LEADER_EPOCH), (5, E.NONE), (6, E.UNKNOWN_LEADER_EPOCH)]
 )
-def test_a_marker_is_taken_by_the_leadership_for_which_it_was_sent(
+async def test_a_marker_is_taken_by_the_leadership_for_which_it_was_sent(
     tmp_path: Path, meant_for: int, error: int
 ) -> None:
     """What an earlier leadership knew of its transactions, this one does not."""
-
-    async def test(broker: LeadingBroker) -> None:
-        await begin(broker, 0, ongoing_index=10)
-        broker.resign()
-        record = Partition(replicas=(1,), isr=(1,), leader=1, leader_epoch=5)
-        broker.lead(broker.partition(), record)
-        assert await broker.mark(prepare_index=11, leader_epoch=meant_for) == [error]
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    await begin(broker, 0, ongoing_index=10)
+    broker.resign()
+    record = Partition(replicas=(1,), isr=(1,), leader=1, leader_epoch=5)
+    broker.lead(broker.partition(), record)
+    assert await broker.mark(prepare_index=11, leader_epoch=meant_for) == [error]
 
 
-def test_who_does_not_come_from_the_log_is_not_compared_with_it(tmp_path: Path) -> None:
+async def test_who_does_not_come_from_the_log_is_not_compared_with_it(tmp_path: Path) -> None:
     """WriteTxnMarkers of an administrator: no index, no leader epoch."""
-
-    async def test(broker: LeadingBroker) -> None:
-        await begin(broker, 0, ongoing_index=10)
-        assert await broker.mark(commits=False) == [E.NONE]
-        assert broker.log().last_stable_offset == broker.log().log_end_offset
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    await begin(broker, 0, ongoing_index=10)
+    assert await broker.mark(commits=False) == [E.NONE]
+    assert broker.log().last_stable_offset == broker.log().log_end_offset

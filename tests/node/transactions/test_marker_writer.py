@@ -44,221 +44,191 @@ REPLICATED = {"replicas": (1, 2), "min_insync_replicas": 2}
 # -- committed
 
 
-def test_a_marker_is_answered_when_the_replicas_have_it(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker)
-        marking = broker.mark()
-        await settle()
-        assert broker.contents()[-1] == (1, 7, 0, "COMMIT")
-        assert broker.log().last_stable_offset == 0
-        broker.replicate(up_to=1)
-        await settle()
-        assert not marking.done(), "the data is committed, the marker is not"
-        assert broker.log().last_stable_offset == 0
-        broker.replicate()
-        assert await marking == [E.NONE]
-        assert broker.log().last_stable_offset == 2
-        assert broker.partition().transactional_ids == {}
-
-    run(tmp_path, test, **REPLICATED)
+async def test_a_marker_is_answered_when_the_replicas_have_it(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, **REPLICATED)
+    await open_transaction(broker)
+    marking = broker.mark()
+    await settle()
+    assert broker.contents()[-1] == (1, 7, 0, "COMMIT")
+    assert broker.log().last_stable_offset == 0
+    broker.replicate(up_to=1)
+    await settle()
+    assert not marking.done(), "the data is committed, the marker is not"
+    assert broker.log().last_stable_offset == 0
+    broker.replicate()
+    assert await marking == [E.NONE]
+    assert broker.log().last_stable_offset == 2
+    assert broker.partition().transactional_ids == {}
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_marker_that_is_sent_again_meanwhile_is_written_once(
+async def test_a_marker_that_is_sent_again_meanwhile_is_written_once(
     tmp_path: Path, version: int
 ) -> None:
     """KAFKA-19999, and what a slow follower would make of every impatient coordinator."""
-
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker, version=12 if version else 9)
-        epoch = 1 if version else 0
-        first = broker.mark(7, epoch, transaction_version=version, wait_ms=20)
-        assert await first == [E.REQUEST_TIMED_OUT]
-        again = [broker.mark(7, epoch, transaction_version=version) for _ in range(3)]
-        await settle()
-        assert len(broker.contents()) == 2
-        broker.replicate()
-        for marking in again:
-            assert await marking == [E.NONE]
-        assert len(broker.contents()) == 2
-        assert broker.markers.written_count == 1
-
-    run(tmp_path, test, **REPLICATED)
+    broker = LeadingBroker(tmp_path, **REPLICATED)
+    await open_transaction(broker, version=12 if version else 9)
+    epoch = 1 if version else 0
+    first = broker.mark(7, epoch, transaction_version=version, wait_ms=20)
+    assert await first == [E.REQUEST_TIMED_OUT]
+    again = [broker.mark(7, epoch, transaction_version=version) for _ in range(3)]
+    await settle()
+    assert len(broker.contents()) == 2
+    broker.replicate()
+    for marking in again:
+        assert await marking == [E.NONE]
+    assert len(broker.contents()) == 2
+    assert broker.markers.written_count == 1
 
 
-def test_a_committed_marker_that_is_sent_again_is_known_by_its_epoch(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker, version=12)
-        for _ in range(3):
-            assert await broker.mark(7, 1, transaction_version=2) == [E.NONE]
-        assert broker.contents() == [(0, 7, 0, 0), (1, 7, 1, "COMMIT")]
-
-    run(tmp_path, test)
+async def test_a_committed_marker_that_is_sent_again_is_known_by_its_epoch(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    await open_transaction(broker, version=12)
+    for _ in range(3):
+        assert await broker.mark(7, 1, transaction_version=2) == [E.NONE]
+    assert broker.contents() == [(0, 7, 0, 0), (1, 7, 1, "COMMIT")]
 
 
-def test_without_that_it_is_written_again_and_changes_nothing(tmp_path: Path) -> None:
+async def test_without_that_it_is_written_again_and_changes_nothing(tmp_path: Path) -> None:
     """As Kafka does: a marker without data may be that of the next transaction."""
-
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker)
-        assert await broker.mark(commits=False) == [E.NONE]
-        assert await broker.mark(commits=False) == [E.NONE]
-        assert [entry[3] for entry in broker.contents()] == [0, "ABORT", "ABORT"]
-        assert broker.log().aborted_transactions(0, 3) == [(7, 0)]
-        assert broker.log().last_stable_offset == 3
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    await open_transaction(broker)
+    assert await broker.mark(commits=False) == [E.NONE]
+    assert await broker.mark(commits=False) == [E.NONE]
+    assert [entry[3] for entry in broker.contents()] == [0, "ABORT", "ABORT"]
+    assert broker.log().aborted_transactions(0, 3) == [(7, 0)]
+    assert broker.log().last_stable_offset == 3
 
 
-def test_a_marker_without_data_fences_all_the_same(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        assert await broker.mark(7, 4, commits=False, coordinator_epoch=9) == [E.NONE]
-        assert broker.log().aborted_transactions(0, 99) == []
-        late = broker.produce(broker.connect(), {0: batch(0, epoch=3)})
-        assert await late.errors() == {0: E.INVALID_PRODUCER_EPOCH}
-        assert await broker.mark(7, 4, coordinator_epoch=8) == [E.TRANSACTION_COORDINATOR_FENCED]
-
-    run(tmp_path, test)
+async def test_a_marker_without_data_fences_all_the_same(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    assert await broker.mark(7, 4, commits=False, coordinator_epoch=9) == [E.NONE]
+    assert broker.log().aborted_transactions(0, 99) == []
+    late = broker.produce(broker.connect(), {0: batch(0, epoch=3)})
+    assert await late.errors() == {0: E.INVALID_PRODUCER_EPOCH}
+    assert await broker.mark(7, 4, coordinator_epoch=8) == [E.TRANSACTION_COORDINATOR_FENCED]
 
 
 # -- refusals
 
 
-def test_each_partition_has_its_own_answer(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.resign(1)
-        assert await broker.mark(7, 0, 0, 1, 5) == [
-            E.NONE,
-            E.NOT_LEADER_OR_FOLLOWER,
-            E.UNKNOWN_TOPIC_OR_PARTITION,
-        ]
-
-    run(tmp_path, test, partitions=2)
+async def test_each_partition_has_its_own_answer(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    broker.resign(1)
+    assert await broker.mark(7, 0, 0, 1, 5) == [
+        E.NONE,
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
 
 
-def test_an_old_epoch_ends_the_sending(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker, epoch=5)
-        assert await broker.mark(7, 4) == [E.INVALID_PRODUCER_EPOCH]
-        assert await broker.mark(7, 5, transaction_version=2) == [E.INVALID_PRODUCER_EPOCH]
-        assert await broker.mark(7, 6, transaction_version=2) == [E.NONE]
-
-    run(tmp_path, test)
+async def test_an_old_epoch_ends_the_sending(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    await open_transaction(broker, epoch=5)
+    assert await broker.mark(7, 4) == [E.INVALID_PRODUCER_EPOCH]
+    assert await broker.mark(7, 5, transaction_version=2) == [E.INVALID_PRODUCER_EPOCH]
+    assert await broker.mark(7, 6, transaction_version=2) == [E.NONE]
 
 
-def test_too_few_replicas_write_no_marker(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        assert await broker.mark() == [E.NOT_ENOUGH_REPLICAS]
-        assert broker.contents() == []
-
-    run(tmp_path, test, replicas=(1, 2), min_insync_replicas=2, isr=(1,))
+async def test_too_few_replicas_write_no_marker(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2, isr=(1,))
+    assert await broker.mark() == [E.NOT_ENOUGH_REPLICAS]
+    assert broker.contents() == []
 
 
-def test_a_marker_of_a_lost_leadership_is_not_taken_for_committed(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker)
-        waiting = broker.mark()
-        await settle()
-        broker.resign()
-        assert await waiting == [E.NOT_LEADER_OR_FOLLOWER]
-        hosted = broker.partition()
-        broker.lead(hosted, broker.record)
-        again = broker.mark()
-        await settle()
-        broker.replicate()
-        assert await again == [E.NONE]
-        assert len(broker.contents()) == 2
-
-    run(tmp_path, test, **REPLICATED)
+async def test_a_marker_of_a_lost_leadership_is_not_taken_for_committed(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, **REPLICATED)
+    await open_transaction(broker)
+    waiting = broker.mark()
+    await settle()
+    broker.resign()
+    assert await waiting == [E.NOT_LEADER_OR_FOLLOWER]
+    hosted = broker.partition()
+    broker.lead(hosted, broker.record)
+    again = broker.mark()
+    await settle()
+    broker.replicate()
+    assert await again == [E.NONE]
+    assert len(broker.contents()) == 2
 
 
-def test_a_marker_taken_for_a_repetition_ends_what_is_being_verified(tmp_path: Path) -> None:
+async def test_a_marker_taken_for_a_repetition_ends_what_is_being_verified(tmp_path: Path) -> None:
     """A new leader's high watermark lags: it may be the end of the next transaction, without data.
 
     The late yes to that transaction's question must open nothing, or the producer's third one,
     of the same epoch, would end what the second one has aborted.
     """
-
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker)
-        assert await broker.mark(prepare_index=10, wait_ms=20) == [E.REQUEST_TIMED_OUT]
-        broker.resign()
-        broker.lead(broker.partition(), broker.record)  # it was committed under another leader
-        broker.verifier.hold, broker.verifier.ongoing_index = True, 11
-        late = broker.produce(broker.connect(), {0: batch(1)})
-        await settle()
-        ending = broker.mark(commits=False, prepare_index=12)
-        await settle()
-        broker.verifier.release()
-        await settle()
-        broker.verifier.hold, broker.verifier.answers = False, {0: E.TRANSACTION_ABORTABLE}
-        broker.verifier.release()
-        await settle()
-        assert broker.log().producer_state.first_ongoing_offset is None
-        assert await late.errors() == {0: E.INVALID_TXN_STATE}
-        broker.replicate()
-        assert await ending == [E.NONE]
-
-    run(tmp_path, test, **REPLICATED)
+    broker = LeadingBroker(tmp_path, **REPLICATED)
+    await open_transaction(broker)
+    assert await broker.mark(prepare_index=10, wait_ms=20) == [E.REQUEST_TIMED_OUT]
+    broker.resign()
+    broker.lead(broker.partition(), broker.record)  # it was committed under another leader
+    broker.verifier.hold, broker.verifier.ongoing_index = True, 11
+    late = broker.produce(broker.connect(), {0: batch(1)})
+    await settle()
+    ending = broker.mark(commits=False, prepare_index=12)
+    await settle()
+    broker.verifier.release()
+    await settle()
+    broker.verifier.hold, broker.verifier.answers = False, {0: E.TRANSACTION_ABORTABLE}
+    broker.verifier.release()
+    await settle()
+    assert broker.log().producer_state.first_ongoing_offset is None
+    assert await late.errors() == {0: E.INVALID_TXN_STATE}
+    broker.replicate()
+    assert await ending == [E.NONE]
 
 
-def test_waiting_leaves_nothing_behind(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker)
-        waited = broker.replicas.purgatory.waiting_count
-        marking = broker.mark()
-        await settle()
-        assert broker.replicas.purgatory.waiting_count == waited + 1
-        await cancelled(marking)
-        assert broker.replicas.purgatory.waiting_count == waited
-
-    run(tmp_path, test, **REPLICATED)
+async def test_waiting_leaves_nothing_behind(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, **REPLICATED)
+    await open_transaction(broker)
+    waited = broker.replicas.purgatory.waiting_count
+    marking = broker.mark()
+    await settle()
+    assert broker.replicas.purgatory.waiting_count == waited + 1
+    await cancelled(marking)
+    assert broker.replicas.purgatory.waiting_count == waited
 
 
 # -- many, faults, peers
 
 
-def test_many_markers_of_one_request(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        markers = tuple(
-            TransactionMarker(number, 0, 1, number % 2 == 0, (("t", 0), ("t", 1)))
-            for number in range(300)
-        )
-        reply = await broker.markers.write(WriteMarkers(markers))
-        assert reply.errors == ((0, 0),) * 300
-        kinds = [entry[3] for entry in broker.contents(1)]
-        assert kinds == ["COMMIT", "ABORT"] * 150
-
-    run(tmp_path, test, partitions=2)
+async def test_many_markers_of_one_request(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    markers = tuple(
+        TransactionMarker(number, 0, 1, number % 2 == 0, (("t", 0), ("t", 1)))
+        for number in range(300)
+    )
+    reply = await broker.markers.write(WriteMarkers(markers))
+    assert reply.errors == ((0, 0),) * 300
+    kinds = [entry[3] for entry in broker.contents(1)]
+    assert kinds == ["COMMIT", "ABORT"] * 150
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_what_is_committed_while_many_markers_are_looked_at_is_not_waited_for(
+async def test_what_is_committed_while_many_markers_are_looked_at_is_not_waited_for(
     tmp_path: Path, turns: int
 ) -> None:
     """Its high watermark does not move any more: all were answered after COMMIT_WAIT_MS only."""
-
-    async def test(broker: LeadingBroker) -> None:
-        broker.replicas.work = SlicedWork(count(0, 0.003).__next__)  # a step a turn
-        partitions = tuple(("t", index) for index in range(3))
-        request = WriteMarkers(
-            tuple(TransactionMarker(pid, 0, 1, True, partitions) for pid in range(50))
-        )
-        writing = asyncio.create_task(broker.markers.write(request, wait_ms=60_000))
-        async with asyncio.timeout(10):
-            while broker.log(2).log_end_offset < 50:
-                await asyncio.sleep(0)
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            broker.replicate(0)
-            while not broker.replicas.purgatory.waiting_count:
-                await asyncio.sleep(0)
-            broker.replicate(1)
-            broker.replicate(2)
-            reply = await writing
-        assert reply.errors == ((E.NONE,) * 3,) * 50
-
-    run(tmp_path, test, partitions=3, **REPLICATED)
+    broker = LeadingBroker(tmp_path, partitions=3, **REPLICATED)
+    broker.replicas.work = SlicedWork(count(0, 0.003).__next__)  # a step a turn
+    partitions = tuple(("t", index) for index in range(3))
+    request = WriteMarkers(
+        tuple(TransactionMarker(pid, 0, 1, True, partitions) for pid in range(50))
+    )
+    writing = asyncio.create_task(broker.markers.write(request, wait_ms=60_000))
+    async with asyncio.timeout(10):
+        while broker.log(2).log_end_offset < 50:
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        broker.replicate(0)
+        while not broker.replicas.purgatory.waiting_count:
+            await asyncio.sleep(0)
+        broker.replicate(1)
+        broker.replicate(2)
+        reply = await writing
+    assert reply.errors == ((E.NONE,) * 3,) * 50
 
 
 def test_faults_can_strike_before_and_after_the_append(tmp_path: Path) -> None:
@@ -274,98 +244,90 @@ def test_faults_can_strike_before_and_after_the_append(tmp_path: Path) -> None:
     run(tmp_path, test, fault_point=point)
 
 
-def test_coordinators_on_other_brokers_are_answered(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        handlers = {}
+async def test_coordinators_on_other_brokers_are_answered(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    handlers = {}
 
-        class Transport:
-            def on_request(self, kind: int, handler: Callable[..., None]) -> None:
-                handlers[kind] = handler
+    class Transport:
+        def on_request(self, kind: int, handler: Callable[..., None]) -> None:
+            handlers[kind] = handler
 
-        replies: list[WriteMarkersReply] = []
+    replies: list[WriteMarkersReply] = []
 
-        def reply(header: bytes, frames: Sequence[object]) -> None:
-            replies.append(decode_message(WriteMarkersReply, header))
+    def reply(header: bytes, frames: Sequence[object]) -> None:
+        replies.append(decode_message(WriteMarkersReply, header))
 
-        writer: MarkerWriter = broker.markers
-        writer.serve(Transport())  # type: ignore[arg-type]
-        handler = handlers[PeerMessage.WRITE_TRANSACTION_MARKERS]
-        request = WriteMarkers((TransactionMarker(7, 0, 1, True, (("t", 0), ("x", 0)), 2),))
-        handler(2, encode_message(request), [], reply)
-        await settle()
-        assert replies == [WriteMarkersReply(((E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION),))]
-        with pytest.raises(MalformedPeerMessage):
-            handler(2, b"\x01", [], reply)
-        await writer.stop()
-
-    run(tmp_path, test)
+    writer: MarkerWriter = broker.markers
+    writer.serve(Transport())  # type: ignore[arg-type]
+    handler = handlers[PeerMessage.WRITE_TRANSACTION_MARKERS]
+    request = WriteMarkers((TransactionMarker(7, 0, 1, True, (("t", 0), ("x", 0)), 2),))
+    handler(2, encode_message(request), [], reply)
+    await settle()
+    assert replies == [WriteMarkersReply(((E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION),))]
+    with pytest.raises(MalformedPeerMessage):
+        handler(2, b"\x01", [], reply)
+    await writer.stop()
 
 
 # -- for people
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_people_can_end_a_transaction(tmp_path: Path, version: int) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker)
-        topics = [{"name": "t", "partition_indexes": [0, 4]}]
-        marker = {
-            "producer_id": 7,
-            "producer_epoch": 0,
-            "transaction_result": False,
-            "topics": topics,
-            "coordinator_epoch": 2,
-        }
-        answer = await broker.ask(WRITE_TXN_MARKERS, version, {"markers": [marker]})
-        (told,) = answer.markers
-        assert told.producer_id == 7
-        assert [(p.partition_index, p.error_code) for p in told.topics[0].partitions] == [
-            (0, E.NONE),
-            (4, E.UNKNOWN_TOPIC_OR_PARTITION),
-        ]
-        assert broker.contents()[-1] == (1, 7, 0, "ABORT")
-
-    run(tmp_path, test)
+async def test_people_can_end_a_transaction(tmp_path: Path, version: int) -> None:
+    broker = LeadingBroker(tmp_path)
+    await open_transaction(broker)
+    topics = [{"name": "t", "partition_indexes": [0, 4]}]
+    marker = {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "transaction_result": False,
+        "topics": topics,
+        "coordinator_epoch": 2,
+    }
+    answer = await broker.ask(WRITE_TXN_MARKERS, version, {"markers": [marker]})
+    (told,) = answer.markers
+    assert told.producer_id == 7
+    assert [(p.partition_index, p.error_code) for p in told.topics[0].partitions] == [
+        (0, E.NONE),
+        (4, E.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert broker.contents()[-1] == (1, 7, 0, "ABORT")
 
 
-def test_the_transaction_version_comes_with_version_2(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await open_transaction(broker, version=12)
-        marker = {
-            "producer_id": 7,
-            "producer_epoch": 0,
-            "transaction_result": True,
-            "topics": [{"name": "t", "partition_indexes": [0]}],
-            "coordinator_epoch": 2,
-            "transaction_version": 2,
-        }
-        answer = await broker.ask(WRITE_TXN_MARKERS, 2, {"markers": [marker]})
-        code = answer.markers[0].topics[0].partitions[0].error_code
-        assert code == E.INVALID_PRODUCER_EPOCH, "its epoch must be above that of the data"
-
-    run(tmp_path, test)
+async def test_the_transaction_version_comes_with_version_2(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    await open_transaction(broker, version=12)
+    marker = {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "transaction_result": True,
+        "topics": [{"name": "t", "partition_indexes": [0]}],
+        "coordinator_epoch": 2,
+        "transaction_version": 2,
+    }
+    answer = await broker.ask(WRITE_TXN_MARKERS, 2, {"markers": [marker]})
+    code = answer.markers[0].topics[0].partitions[0].error_code
+    assert code == E.INVALID_PRODUCER_EPOCH, "its epoch must be above that of the data"
 
 
-def test_a_partition_tells_its_producers(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        topic = {"name": "t", "num_partitions": 2, "replication_factor": 1}
-        await broker.fake.answer(19, 7, {"topics": [topic], "timeout": 1000})
-        await open_transaction(broker)
-        assert await broker.mark(8, 3, coordinator_epoch=5) == [E.NONE]
-        topics = [
-            {"name": "t", "partition_indexes": [0, 1]},
-            {"name": "missing", "partition_indexes": [0]},
-            {"name": "no/name", "partition_indexes": [0]},
-        ]
-        answer = await broker.ask(DESCRIBE_PRODUCERS, 0, {"topics": topics})
-        here, elsewhere = answer.topics[0].partitions
-        assert [
-            (p.producer_id, p.producer_epoch, p.last_sequence, p.coordinator_epoch,
-             p.current_txn_start_offset)
-            for p in here.active_producers
-        ] == [(7, 0, 0, -1, 0), (8, 3, -1, 5, -1)]  # fmt: skip
-        assert elsewhere.error_code == E.NOT_LEADER_OR_FOLLOWER
-        codes = [topic.partitions[0].error_code for topic in answer.topics[1:]]
-        assert codes == [E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_TOPIC_EXCEPTION]
-
-    run(tmp_path, test)
+async def test_a_partition_tells_its_producers(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    topic = {"name": "t", "num_partitions": 2, "replication_factor": 1}
+    await broker.fake.answer(19, 7, {"topics": [topic], "timeout": 1000})
+    await open_transaction(broker)
+    assert await broker.mark(8, 3, coordinator_epoch=5) == [E.NONE]
+    topics = [
+        {"name": "t", "partition_indexes": [0, 1]},
+        {"name": "missing", "partition_indexes": [0]},
+        {"name": "no/name", "partition_indexes": [0]},
+    ]
+    answer = await broker.ask(DESCRIBE_PRODUCERS, 0, {"topics": topics})
+    here, elsewhere = answer.topics[0].partitions
+    assert [
+        (p.producer_id, p.producer_epoch, p.last_sequence, p.coordinator_epoch,
+         p.current_txn_start_offset)
+        for p in here.active_producers
+    ] == [(7, 0, 0, -1, 0), (8, 3, -1, 5, -1)]  # fmt: skip
+    assert elsewhere.error_code == E.NOT_LEADER_OR_FOLLOWER
+    codes = [topic.partitions[0].error_code for topic in answer.topics[1:]]
+    assert codes == [E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_TOPIC_EXCEPTION]

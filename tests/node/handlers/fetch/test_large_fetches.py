@@ -44,96 +44,80 @@ async def write(broker: LeadingBroker, index: int = 0, size: int = 10) -> None:
 
 
 @pytest.mark.parametrize("topics", [1, 3])
-def test_a_partition_that_is_named_often_is_read_once(tmp_path: Path, topics: int) -> None:
+async def test_a_partition_that_is_named_often_is_read_once(tmp_path: Path, topics: int) -> None:
     """As with Kafka: in the place of the first, with the words of the last."""
-
-    async def test(broker: LeadingBroker) -> None:
-        for _ in range(3):
-            await write(broker)
-        wanted = [everything(0, 0)] * 30_000 + [everything(1, 0), everything(0, 2)]
-        (topic,) = (await ask(broker, *wanted, topics=topics).value()).topics
-        assert [p.index for p in topic.partitions] == [0, 1]
-        assert len(topic.partitions[0].records) == len(batch(0))
-
-    run(tmp_path, test, partitions=2)
+    broker = LeadingBroker(tmp_path, partitions=2)
+    for _ in range(3):
+        await write(broker)
+    wanted = [everything(0, 0)] * 30_000 + [everything(1, 0), everything(0, 2)]
+    (topic,) = (await ask(broker, *wanted, topics=topics).value()).topics
+    assert [p.index for p in topic.partitions] == [0, 1]
+    assert len(topic.partitions[0].records) == len(batch(0))
 
 
-def test_many_partitions_are_read_in_slices(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        await write(broker, 1)
-        answer = ask(broker, *map(everything, range(MANY)))
-        assert not answer.is_there
-        (topic,) = (await answer.value()).topics
-        assert [p.index for p in topic.partitions] == list(range(MANY))
-        assert [p.index for p in topic.partitions if p.records] == [1]
-        assert {p.error_code for p in topic.partitions[2:]} == {E.NOT_LEADER_OR_FOLLOWER}
-
-    run(tmp_path, test, partitions=2)
+async def test_many_partitions_are_read_in_slices(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    await write(broker, 1)
+    answer = ask(broker, *map(everything, range(MANY)))
+    assert not answer.is_there
+    (topic,) = (await answer.value()).topics
+    assert [p.index for p in topic.partitions] == list(range(MANY))
+    assert [p.index for p in topic.partitions if p.records] == [1]
+    assert {p.error_code for p in topic.partitions[2:]} == {E.NOT_LEADER_OR_FOLLOWER}
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_what_comes_while_many_partitions_are_read_is_not_waited_for(
+async def test_what_comes_while_many_partitions_are_read_is_not_waited_for(
     tmp_path: Path, turns: int
 ) -> None:
     """The first partition has been read already when it gets its record."""
-
-    async def test(broker: LeadingBroker) -> None:
-        answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=60_000)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        await write(broker)
-        (topic,) = (await answer.value(timeout_s=10)).topics
-        assert [p.index for p in topic.partitions if p.records] == [0]
-        assert broker.replicas.purgatory.waiting_count == 0
-
-    run(tmp_path, test, partitions=MANY)
+    broker = LeadingBroker(tmp_path, partitions=MANY)
+    answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=60_000)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await write(broker)
+    (topic,) = (await answer.value(timeout_s=10)).topics
+    assert [p.index for p in topic.partitions if p.records] == [0]
+    assert broker.replicas.purgatory.waiting_count == 0
 
 
 @pytest.mark.parametrize("turns", [1, 2, 50])
-def test_a_fetch_of_many_partitions_ends_with_its_client(tmp_path: Path, turns: int) -> None:
+async def test_a_fetch_of_many_partitions_ends_with_its_client(tmp_path: Path, turns: int) -> None:
     """It waited on, for as long as its client had said: 24 days at most."""
-
-    async def test(broker: LeadingBroker) -> None:
-        answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=2**31 - 1)
-        await settle(turns)
-        answer.abandon()
-        await settle(50)
-        assert broker.replicas.purgatory.waiting_count == 0
-        assert not broker.dispatcher._tasks
-
-    run(tmp_path, test, partitions=MANY)
+    broker = LeadingBroker(tmp_path, partitions=MANY)
+    answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=2**31 - 1)
+    await settle(turns)
+    answer.abandon()
+    await settle(50)
+    assert broker.replicas.purgatory.waiting_count == 0
+    assert not broker.dispatcher._tasks
 
 
-def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=50)
-        await settle(200)
-        assert not answer.is_there
-        (topic,) = (await answer.value()).topics
-        assert len(topic.partitions) == MANY
-
-    run(tmp_path, test, partitions=MANY)
+async def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=MANY)
+    answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=50)
+    await settle(200)
+    assert not answer.is_there
+    (topic,) = (await answer.value()).topics
+    assert len(topic.partitions) == MANY
 
 
 @pytest.mark.parametrize(
     ("held_bytes", "batches"), [(0, 4), (40_000, 2), (99_000, 1), (500_000, 1)]
 )
-def test_a_read_is_as_large_as_the_memory_that_is_left(
+async def test_a_read_is_as_large_as_the_memory_that_is_left(
     tmp_path: Path, held_bytes: int, batches: int
 ) -> None:
     """Half of what is left, but one batch at least: a reader must get on."""
-
-    async def test(broker: LeadingBroker) -> None:
-        for _ in range(8):
-            await write(broker, size=10_000)
-        connection = broker.connect()
-        connection.budget.limit_bytes, connection.budget.held_bytes = 100_000, held_bytes
-        request = FetchRequest(
-            max_wait_ms=0, min_bytes=1, topics=[FetchTopic("t", None, [everything()])]
-        )
-        body = b"".join(fetch.encode_request(request, 12))
-        (topic,) = (await broker.send(connection, FETCH, 12, body).value()).topics
-        size_bytes = len(batch(0, size=10_000))
-        assert len(topic.partitions[0].records) == batches * size_bytes
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    for _ in range(8):
+        await write(broker, size=10_000)
+    connection = broker.connect()
+    connection.budget.limit_bytes, connection.budget.held_bytes = 100_000, held_bytes
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, topics=[FetchTopic("t", None, [everything()])]
+    )
+    body = b"".join(fetch.encode_request(request, 12))
+    (topic,) = (await broker.send(connection, FETCH, 12, body).value()).topics
+    size_bytes = len(batch(0, size=10_000))
+    assert len(topic.partitions[0].records) == batches * size_bytes

@@ -89,43 +89,39 @@ def test_it_finds_what_looking_at_every_record_finds(
 
 
 @pytest.mark.parametrize("compression", range(5))
-def test_a_large_batch_is_searched_beside_other_requests(tmp_path: Path, compression: int) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        for index in range(2):
-            records = timed([0] * 50_000 + [9], compression)
-            await broker.produce(broker.connect(), {index: records}, transactional_id=None).value()
-        body = control.encode_request(LIST_OFFSETS, 7, question(BASE_MS + 5, BASE_MS + 5))
-        answer = broker.send(broker.connect(), LIST_OFFSETS, 7, body)
-        turns = 0
-        while not answer.is_there:
-            turns += 1
-            await asyncio.sleep(0)
-        assert turns > 4
-        (topic,) = (await answer.value()).topics
-        assert [(p.error_code, p.offset) for p in topic.partitions] == [(0, 50_000)] * 2
-
-    run(tmp_path, test, partitions=2)
-
-
-def test_who_leads_no_longer_says_so_in_the_middle_of_a_search(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        records = timed([0] * 20_000 + [9], 4)
-        await broker.produce(broker.connect(), {0: records}, transactional_id=None).value()
-        asking = asyncio.ensure_future(found(broker, BASE_MS + 5))
+async def test_a_large_batch_is_searched_beside_other_requests(
+    tmp_path: Path, compression: int
+) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    for index in range(2):
+        records = timed([0] * 50_000 + [9], compression)
+        await broker.produce(broker.connect(), {index: records}, transactional_id=None).value()
+    body = control.encode_request(LIST_OFFSETS, 7, question(BASE_MS + 5, BASE_MS + 5))
+    answer = broker.send(broker.connect(), LIST_OFFSETS, 7, body)
+    turns = 0
+    while not answer.is_there:
+        turns += 1
         await asyncio.sleep(0)
-        broker.resign()
-        assert (await asking)[0] == E.NOT_LEADER_OR_FOLLOWER
+    assert turns > 4
+    (topic,) = (await answer.value()).topics
+    assert [(p.error_code, p.offset) for p in topic.partitions] == [(0, 50_000)] * 2
 
-    run(tmp_path, test)
+
+async def test_who_leads_no_longer_says_so_in_the_middle_of_a_search(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    records = timed([0] * 20_000 + [9], 4)
+    await broker.produce(broker.connect(), {0: records}, transactional_id=None).value()
+    asking = asyncio.ensure_future(found(broker, BASE_MS + 5))
+    await asyncio.sleep(0)
+    broker.resign()
+    assert (await asking)[0] == E.NOT_LEADER_OR_FOLLOWER
 
 
-def test_many_partitions_of_one_request_are_answered_in_slices(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        body = control.encode_request(LIST_OFFSETS, 7, question(*[-1] * 5_000))
-        answer = broker.send(broker.connect(), LIST_OFFSETS, 7, body)
-        assert not answer.is_there
-        (topic,) = (await answer.value()).topics
-        errors = [p.error_code for p in topic.partitions]
-        assert errors == [E.NONE] + [E.NOT_LEADER_OR_FOLLOWER] * 4_999
-
-    run(tmp_path, test)
+async def test_many_partitions_of_one_request_are_answered_in_slices(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    body = control.encode_request(LIST_OFFSETS, 7, question(*[-1] * 5_000))
+    answer = broker.send(broker.connect(), LIST_OFFSETS, 7, body)
+    assert not answer.is_there
+    (topic,) = (await answer.value()).topics
+    errors = [p.error_code for p in topic.partitions]
+    assert errors == [E.NONE] + [E.NOT_LEADER_OR_FOLLOWER] * 4_999

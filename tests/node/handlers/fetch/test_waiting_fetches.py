@@ -31,69 +31,61 @@ def plain(sequence: int) -> bytearray:
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_a_high_watermark_that_moves_in_steps_wakes_a_reader_at_each(
+async def test_a_high_watermark_that_moves_in_steps_wakes_a_reader_at_each(
     tmp_path: Path, isolation_level: int
 ) -> None:
     """The second batch was appended while the follower was on its way with the first (C2)."""
-
-    async def test(broker: LeadingBroker) -> None:
-        connection = broker.connect()
-        wait = {"isolation_level": isolation_level, "max_wait_ms": FOREVER_MS}
-        first = broker.fetch(0, **wait)
-        for n in range(3):
-            broker.produce(connection, {0: plain(n)}, transactional_id=None)
-        broker.replicate(up_to=1)
-        assert first.is_there
-        second = broker.fetch(1, **wait)
-        await settle()
-        assert not second.is_there
-        broker.replicate(up_to=2)
-        assert second.is_there
-        third = broker.fetch(2, **wait)
-        broker.replicate(up_to=3)
-        assert third.is_there
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path, replicas=(1, 2))
+    connection = broker.connect()
+    wait = {"isolation_level": isolation_level, "max_wait_ms": FOREVER_MS}
+    first = broker.fetch(0, **wait)
+    for n in range(3):
+        broker.produce(connection, {0: plain(n)}, transactional_id=None)
+    broker.replicate(up_to=1)
+    assert first.is_there
+    second = broker.fetch(1, **wait)
+    await settle()
+    assert not second.is_there
+    broker.replicate(up_to=2)
+    assert second.is_there
+    third = broker.fetch(2, **wait)
+    broker.replicate(up_to=3)
+    assert third.is_there
 
 
-def test_a_reader_of_many_bytes_is_not_woken_by_bytes_counted_twice(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        size_bytes = len(plain(0))
-        reader = broker.fetch(
-            0, isolation_level=0, max_wait_ms=FOREVER_MS, min_bytes=3 * size_bytes
-        )
-        connection = broker.connect()
-        for n in range(3):
-            broker.produce(connection, {0: plain(n)}, transactional_id=None)
-        for up_to in (1, 2):
-            broker.replicate(up_to=up_to)
-            assert not reader.is_there
-        broker.replicate(up_to=3)
-        assert len((await reader.value()).topics[0].partitions[0].records) == 3 * size_bytes
-
-    run(tmp_path, test)
+async def test_a_reader_of_many_bytes_is_not_woken_by_bytes_counted_twice(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, replicas=(1, 2))
+    size_bytes = len(plain(0))
+    reader = broker.fetch(0, isolation_level=0, max_wait_ms=FOREVER_MS, min_bytes=3 * size_bytes)
+    connection = broker.connect()
+    for n in range(3):
+        broker.produce(connection, {0: plain(n)}, transactional_id=None)
+    for up_to in (1, 2):
+        broker.replicate(up_to=up_to)
+        assert not reader.is_there
+    broker.replicate(up_to=3)
+    assert len((await reader.value()).topics[0].partitions[0].records) == 3 * size_bytes
 
 
-def test_what_an_earlier_leader_wrote_wakes_a_reader_when_it_is_committed(tmp_path: Path) -> None:
+async def test_what_an_earlier_leader_wrote_wakes_a_reader_when_it_is_committed(
+    tmp_path: Path,
+) -> None:
     """Nothing is appended by us; the first fetch of a follower moves the high watermark."""
-
-    async def test(broker: LeadingBroker) -> None:
-        hosted = broker.partition()
-        hosted.follow(Partition(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
-        for n in range(2):
-            records = memoryview(plain(n))
-            restamp(records, 0, n, 2)
-            hosted.log.append_as_follower(records, now_ms=broker.clock.wall_ms())
-        broker.lead(hosted, Partition(replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=3))
-        first = broker.fetch(0, isolation_level=0, max_wait_ms=FOREVER_MS)
-        assert not first.is_there
-        broker.replicate(up_to=1)
-        assert first.is_there
-        second = broker.fetch(1, isolation_level=0, max_wait_ms=FOREVER_MS)
-        broker.replicate(up_to=2)
-        assert second.is_there
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path, replicas=(1, 2))
+    hosted = broker.partition()
+    hosted.follow(Partition(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
+    for n in range(2):
+        records = memoryview(plain(n))
+        restamp(records, 0, n, 2)
+        hosted.log.append_as_follower(records, now_ms=broker.clock.wall_ms())
+    broker.lead(hosted, Partition(replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=3))
+    first = broker.fetch(0, isolation_level=0, max_wait_ms=FOREVER_MS)
+    assert not first.is_there
+    broker.replicate(up_to=1)
+    assert first.is_there
+    second = broker.fetch(1, isolation_level=0, max_wait_ms=FOREVER_MS)
+    broker.replicate(up_to=2)
+    assert second.is_there
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -121,16 +113,14 @@ def test_each_byte_is_counted_once_when_the_high_watermark_passes_it(
     run(tmp_path_factory.mktemp("log"), test)
 
 
-def test_a_high_watermark_that_stands_still_does_not_fill_the_memory(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        hosted = broker.partition()
-        for n in range(UNSEEN_ENTRIES_MAX + 5):
-            records = batch(n, transactional=False)
-            broker.produce(broker.connect(), {0: records}, transactional_id=None, acks=1)
-        end_offset = hosted.log.log_end_offset
-        assert len(hosted.unseen) <= UNSEEN_ENTRIES_MAX
-        assert sum(size for _, size in hosted.unseen) == end_offset * len(batch(0))
-        assert hosted.take_seen(end_offset - 2) == BYTES_UNKNOWN, "inside of what was put together"
-        assert hosted.take_seen(end_offset) > 0
-
-    run(tmp_path, test)
+async def test_a_high_watermark_that_stands_still_does_not_fill_the_memory(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, replicas=(1, 2))
+    hosted = broker.partition()
+    for n in range(UNSEEN_ENTRIES_MAX + 5):
+        records = batch(n, transactional=False)
+        broker.produce(broker.connect(), {0: records}, transactional_id=None, acks=1)
+    end_offset = hosted.log.log_end_offset
+    assert len(hosted.unseen) <= UNSEEN_ENTRIES_MAX
+    assert sum(size for _, size in hosted.unseen) == end_offset * len(batch(0))
+    assert hosted.take_seen(end_offset - 2) == BYTES_UNKNOWN, "inside of what was put together"
+    assert hosted.take_seen(end_offset) > 0

@@ -143,15 +143,12 @@ def test_what_is_wrong_with_the_whole_refuses_all_its_parts(
         assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else refused}
 
 
-def test_a_large_produce_of_a_closed_connection_is_not_appended() -> None:
-    async def main() -> None:
-        large = LargeProduce(SlicedWork(), memoryview(request(9)), 9)
-        parts = asyncio.ensure_future(large.parts())
-        await asyncio.sleep(0)
-        large.pending.abandon()
-        assert await parts == []
-
-    asyncio.run(main())
+async def test_a_large_produce_of_a_closed_connection_is_not_appended() -> None:
+    large = LargeProduce(SlicedWork(), memoryview(request(9)), 9)
+    parts = asyncio.ensure_future(large.parts())
+    await asyncio.sleep(0)
+    large.pending.abandon()
+    assert await parts == []
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])

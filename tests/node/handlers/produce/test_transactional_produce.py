@@ -30,78 +30,66 @@ def run(directory: Path, test: Test, **options: object) -> None:
 
 
 @pytest.mark.parametrize(("version", "adds"), [(3, False), (11, False), (12, True)])
-def test_the_first_batch_is_asked_about_and_the_next_is_not(
+async def test_the_first_batch_is_asked_about_and_the_next_is_not(
     tmp_path: Path, version: int, adds: bool
 ) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        connection = broker.connect()
-        first = broker.produce(connection, {0: batch(0, count=3)}, version=version)
-        assert await first.errors() == {0: E.NONE}
-        second = broker.produce(connection, {0: batch(3)}, version=version)
-        assert second.is_there, "nobody is asked, so nobody is waited for"
-        assert await second.errors() == {0: E.NONE}
-        assert broker.verifier.questions == [("tx", 7, 0, (("t", 0),), adds)]
-        assert broker.contents() == [(0, 7, 0, 0), (3, 7, 0, 3)]
-        assert broker.partition().transactional_ids == {7: "tx"}
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    connection = broker.connect()
+    first = broker.produce(connection, {0: batch(0, count=3)}, version=version)
+    assert await first.errors() == {0: E.NONE}
+    second = broker.produce(connection, {0: batch(3)}, version=version)
+    assert second.is_there, "nobody is asked, so nobody is waited for"
+    assert await second.errors() == {0: E.NONE}
+    assert broker.verifier.questions == [("tx", 7, 0, (("t", 0),), adds)]
+    assert broker.contents() == [(0, 7, 0, 0), (3, 7, 0, 3)]
+    assert broker.partition().transactional_ids == {7: "tx"}
 
 
-def test_a_plain_batch_is_appended_at_once_and_asks_nobody(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        plain = batch(0, transactional=False)
-        answer = broker.produce(broker.connect(), {0: plain}, transactional_id=None)
-        assert answer.is_there
-        also = broker.produce(broker.connect(), {0: batch(1, transactional=False)})
-        assert also.is_there, "what is transactional is said by the batch, not by the request"
-        assert broker.verifier.questions == []
-        assert len(broker.contents()) == 2
-
-    run(tmp_path, test)
+async def test_a_plain_batch_is_appended_at_once_and_asks_nobody(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    plain = batch(0, transactional=False)
+    answer = broker.produce(broker.connect(), {0: plain}, transactional_id=None)
+    assert answer.is_there
+    also = broker.produce(broker.connect(), {0: batch(1, transactional=False)})
+    assert also.is_there, "what is transactional is said by the batch, not by the request"
+    assert broker.verifier.questions == []
+    assert len(broker.contents()) == 2
 
 
-def test_a_transactional_batch_needs_a_transactional_id(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        batches = {0: batch(0, producer_id=9, transactional=False), 1: batch(0)}
-        refused = broker.produce(broker.connect(), batches, transactional_id=None)
-        code = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+async def test_a_transactional_batch_needs_a_transactional_id(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    batches = {0: batch(0, producer_id=9, transactional=False), 1: batch(0)}
+    refused = broker.produce(broker.connect(), batches, transactional_id=None)
+    code = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert await refused.errors() == {0: code, 1: code}
+    assert broker.contents(0) == broker.contents(1) == []
+    silent = broker.produce(broker.connect(), {0: batch(0)}, transactional_id=None, acks=0)
+    assert await silent.value() == CLOSED
+    assert broker.verifier.questions == []
+
+
+async def test_one_request_is_of_one_producer(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    for other in (batch(0, producer_id=8), batch(0, epoch=1)):
+        refused = broker.produce(broker.connect(), {0: batch(0), 1: other})
+        code = E.INVALID_PRODUCER_ID_MAPPING
         assert await refused.errors() == {0: code, 1: code}
-        assert broker.contents(0) == broker.contents(1) == []
-        silent = broker.produce(broker.connect(), {0: batch(0)}, transactional_id=None, acks=0)
-        assert await silent.value() == CLOSED
-        assert broker.verifier.questions == []
-
-    run(tmp_path, test, partitions=2)
+    assert broker.contents(0) == broker.contents(1) == []
 
 
-def test_one_request_is_of_one_producer(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        for other in (batch(0, producer_id=8), batch(0, epoch=1)):
-            refused = broker.produce(broker.connect(), {0: batch(0), 1: other})
-            code = E.INVALID_PRODUCER_ID_MAPPING
-            assert await refused.errors() == {0: code, 1: code}
-        assert broker.contents(0) == broker.contents(1) == []
-
-    run(tmp_path, test, partitions=2)
-
-
-def test_all_partitions_of_a_request_are_one_question(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.answers = {1: E.INVALID_TXN_STATE}
-        batches = {index: batch(0) for index in (0, 1, 2, 5)}
-        answer = broker.produce(broker.connect(), batches)
-        assert await answer.errors() == {
-            0: E.NONE,
-            1: E.INVALID_TXN_STATE,
-            2: E.NONE,
-            5: E.NOT_LEADER_OR_FOLLOWER,
-        }
-        assert [names for *_, names, _ in broker.verifier.questions] == [
-            (("t", 0), ("t", 1), ("t", 2))
-        ]
-        assert [len(broker.contents(index)) for index in (0, 1, 2)] == [1, 0, 1]
-
-    run(tmp_path, test, partitions=3)
+async def test_all_partitions_of_a_request_are_one_question(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=3)
+    broker.verifier.answers = {1: E.INVALID_TXN_STATE}
+    batches = {index: batch(0) for index in (0, 1, 2, 5)}
+    answer = broker.produce(broker.connect(), batches)
+    assert await answer.errors() == {
+        0: E.NONE,
+        1: E.INVALID_TXN_STATE,
+        2: E.NONE,
+        5: E.NOT_LEADER_OR_FOLLOWER,
+    }
+    assert [names for *_, names, _ in broker.verifier.questions] == [(("t", 0), ("t", 1), ("t", 2))]
+    assert [len(broker.contents(index)) for index in (0, 1, 2)] == [1, 0, 1]
 
 
 # -- answers by version
@@ -132,355 +120,316 @@ def test_what_a_client_hears_depends_on_its_version(error: ErrorCode, version: i
     assert (error.name in str(told)) == (told.code == E.NOT_ENOUGH_REPLICAS)
 
 
-def test_a_refused_batch_is_not_in_the_log_and_may_come_again(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        connection = broker.connect()
-        broker.verifier.answers = {0: E.CONCURRENT_TRANSACTIONS}
-        for version, code in ((9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)):
-            answer = broker.produce(connection, {0: batch(0)}, version=version)
-            assert await answer.errors() == {0: code}
-        broker.verifier.failure = ZeroDivisionError("a defect of ours")
-        answer = broker.produce(connection, {0: batch(0)})
-        assert await answer.errors() == {0: E.UNKNOWN_SERVER_ERROR}
-        assert broker.contents() == []
-        broker.verifier.failure, broker.verifier.answers = None, {}
-        assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
-        assert connection.produce_line is None
-
-    run(tmp_path, test)
+async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    connection = broker.connect()
+    broker.verifier.answers = {0: E.CONCURRENT_TRANSACTIONS}
+    for version, code in ((9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)):
+        answer = broker.produce(connection, {0: batch(0)}, version=version)
+        assert await answer.errors() == {0: code}
+    broker.verifier.failure = ZeroDivisionError("a defect of ours")
+    answer = broker.produce(connection, {0: batch(0)})
+    assert await answer.errors() == {0: E.UNKNOWN_SERVER_ERROR}
+    assert broker.contents() == []
+    broker.verifier.failure, broker.verifier.answers = None, {}
+    assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
+    assert connection.produce_line is None
 
 
 # -- markers and questions that cross
 
 
-def test_a_yes_that_comes_after_the_marker_opens_nothing(tmp_path: Path) -> None:
+async def test_a_yes_that_comes_after_the_marker_opens_nothing(tmp_path: Path) -> None:
     """KIP-890: the produce was late, the transaction is over; its coordinator's yes is old."""
-
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.hold = True
-        late = broker.produce(broker.connect(), {0: batch(0)})
-        await settle()
-        assert await broker.mark(7, 0, commits=False) == [E.NONE]
-        broker.verifier.release()
-        await settle()
-        assert not late.is_there, "the coordinator is asked again"
-        broker.verifier.answers = {0: E.TRANSACTION_ABORTABLE}
-        broker.verifier.release()
-        assert await late.errors() == {0: E.INVALID_TXN_STATE}
-        assert len(broker.verifier.questions) == 2
-        assert broker.contents() == [(0, 7, 0, "ABORT")]
-        assert broker.log().producer_state.first_ongoing_offset is None
-        assert broker.log().last_stable_offset == 1
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    broker.verifier.hold = True
+    late = broker.produce(broker.connect(), {0: batch(0)})
+    await settle()
+    assert await broker.mark(7, 0, commits=False) == [E.NONE]
+    broker.verifier.release()
+    await settle()
+    assert not late.is_there, "the coordinator is asked again"
+    broker.verifier.answers = {0: E.TRANSACTION_ABORTABLE}
+    broker.verifier.release()
+    assert await late.errors() == {0: E.INVALID_TXN_STATE}
+    assert len(broker.verifier.questions) == 2
+    assert broker.contents() == [(0, 7, 0, "ABORT")]
+    assert broker.log().producer_state.first_ongoing_offset is None
+    assert broker.log().last_stable_offset == 1
 
 
-def test_the_next_transaction_may_be_asked_about_before_the_marker_of_the_last(
+async def test_the_next_transaction_may_be_asked_about_before_the_marker_of_the_last(
     tmp_path: Path,
 ) -> None:
     """The coordinator holds the question until the markers are written; one kills the guard."""
-
-    async def test(broker: LeadingBroker) -> None:
-        connection = broker.connect()
-        first = broker.produce(connection, {0: batch(0), 1: batch(0)}, version=12)
-        assert await first.errors() == {0: E.NONE, 1: E.NONE}
-        broker.verifier.hold = True
-        batches = {index: batch(0, epoch=1) for index in (0, 1)}
-        following = broker.produce(connection, batches, version=12)
-        behind = broker.produce(connection, {0: batch(1, epoch=1)}, version=12)
-        await settle()
-        assert await broker.mark(7, 1, 0, 1, transaction_version=2) == [E.NONE, E.NONE]
-        broker.verifier.hold = False
-        broker.verifier.release()
-        assert await following.errors() == {0: E.NONE, 1: E.NONE}
-        assert await behind.errors() == {0: E.NONE}
-        assert len(broker.verifier.questions) == 3
-        assert broker.contents(0) == [
-            (0, 7, 0, 0),
-            (1, 7, 1, "COMMIT"),
-            (2, 7, 1, 0),
-            (3, 7, 1, 1),
-        ]
-
-    run(tmp_path, test, partitions=2)
+    broker = LeadingBroker(tmp_path, partitions=2)
+    connection = broker.connect()
+    first = broker.produce(connection, {0: batch(0), 1: batch(0)}, version=12)
+    assert await first.errors() == {0: E.NONE, 1: E.NONE}
+    broker.verifier.hold = True
+    batches = {index: batch(0, epoch=1) for index in (0, 1)}
+    following = broker.produce(connection, batches, version=12)
+    behind = broker.produce(connection, {0: batch(1, epoch=1)}, version=12)
+    await settle()
+    assert await broker.mark(7, 1, 0, 1, transaction_version=2) == [E.NONE, E.NONE]
+    broker.verifier.hold = False
+    broker.verifier.release()
+    assert await following.errors() == {0: E.NONE, 1: E.NONE}
+    assert await behind.errors() == {0: E.NONE}
+    assert len(broker.verifier.questions) == 3
+    assert broker.contents(0) == [
+        (0, 7, 0, 0),
+        (1, 7, 1, "COMMIT"),
+        (2, 7, 1, 0),
+        (3, 7, 1, 1),
+    ]
 
 
 @pytest.mark.parametrize(
     ("version", "code"), [(9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)]
 )
-def test_a_client_whose_guards_die_again_and_again_is_told_to_come_later(
+async def test_a_client_whose_guards_die_again_and_again_is_told_to_come_later(
     tmp_path: Path, version: int, code: ErrorCode
 ) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.hold = True
-        answer = broker.produce(broker.connect(), {0: batch(0)}, version=version)
-        while not answer.is_there:
-            await settle()
-            assert await broker.mark(commits=False) == [E.NONE]
-            broker.verifier.release()
-            await settle()
-        assert await answer.errors() == {0: code}
-        assert len(broker.verifier.questions) == QUESTIONS_MAX
-
-    run(tmp_path, test)
-
-
-def test_a_fenced_producer_hears_of_its_epoch_and_nobody_is_asked(tmp_path: Path) -> None:
-    """KAFKA-19690: the time-out raised the epoch; the paused producer wakes up."""
-
-    async def test(broker: LeadingBroker) -> None:
-        connection = broker.connect()
-        assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
-        assert await broker.mark(7, 1, commits=False) == [E.NONE]
-        for version in (9, 12):
-            late = broker.produce(connection, {0: batch(1)}, version=version)
-            assert await late.errors() == {0: E.INVALID_PRODUCER_EPOCH}
-        assert len(broker.verifier.questions) == 1
-        broker.verifier.hold = True
-        asked = broker.produce(connection, {0: batch(0, epoch=1)})
+    broker = LeadingBroker(tmp_path)
+    broker.verifier.hold = True
+    answer = broker.produce(broker.connect(), {0: batch(0)}, version=version)
+    while not answer.is_there:
         await settle()
-        assert await broker.mark(7, 2, commits=False) == [E.NONE]
+        assert await broker.mark(commits=False) == [E.NONE]
         broker.verifier.release()
-        assert await asked.errors() == {0: E.INVALID_PRODUCER_EPOCH}, "although the guard is gone"
+        await settle()
+    assert await answer.errors() == {0: code}
+    assert len(broker.verifier.questions) == QUESTIONS_MAX
 
-    run(tmp_path, test)
+
+async def test_a_fenced_producer_hears_of_its_epoch_and_nobody_is_asked(tmp_path: Path) -> None:
+    """KAFKA-19690: the time-out raised the epoch; the paused producer wakes up."""
+    broker = LeadingBroker(tmp_path)
+    connection = broker.connect()
+    assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
+    assert await broker.mark(7, 1, commits=False) == [E.NONE]
+    for version in (9, 12):
+        late = broker.produce(connection, {0: batch(1)}, version=version)
+        assert await late.errors() == {0: E.INVALID_PRODUCER_EPOCH}
+    assert len(broker.verifier.questions) == 1
+    broker.verifier.hold = True
+    asked = broker.produce(connection, {0: batch(0, epoch=1)})
+    await settle()
+    assert await broker.mark(7, 2, commits=False) == [E.NONE]
+    broker.verifier.release()
+    assert await asked.errors() == {0: E.INVALID_PRODUCER_EPOCH}, "although the guard is gone"
 
 
 @pytest.mark.parametrize(("version", "code"), [(9, 48), (11, 120)])
-def test_a_batch_that_an_abort_overtook_is_refused(tmp_path: Path, version: int, code: int) -> None:
+async def test_a_batch_that_an_abort_overtook_is_refused(
+    tmp_path: Path, version: int, code: int
+) -> None:
     """KAFKA-14053: the client gave up waiting, and aborted."""
-
-    async def test(broker: LeadingBroker) -> None:
-        connection = broker.connect()
-        assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
-        assert await broker.mark(commits=False) == [E.NONE]
-        broker.verifier.answers = {0: E.TRANSACTION_ABORTABLE}
-        late = broker.produce(connection, {0: batch(1)}, version=version)
-        assert await late.errors() == {0: code}
-        assert broker.log().last_stable_offset == broker.log().log_end_offset
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    connection = broker.connect()
+    assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
+    assert await broker.mark(commits=False) == [E.NONE]
+    broker.verifier.answers = {0: E.TRANSACTION_ABORTABLE}
+    late = broker.produce(connection, {0: batch(1)}, version=version)
+    assert await late.errors() == {0: code}
+    assert broker.log().last_stable_offset == broker.log().log_end_offset
 
 
-def test_a_producer_that_raises_its_epoch_cannot_write_into_the_transaction_before(
+async def test_a_producer_that_raises_its_epoch_cannot_write_into_the_transaction_before(
     tmp_path: Path,
 ) -> None:
     """The marker of one transaction is held up, and the client goes on (KIP-890)."""
-
-    async def test(broker: LeadingBroker) -> None:
-        connection = broker.connect()
-        first = broker.produce(connection, {0: batch(0)}, version=12)
-        assert await first.errors() == {0: E.NONE}
-        broker.verifier.answers = {0: E.CONCURRENT_TRANSACTIONS}  # PrepareCommit, epoch 1
-        early = broker.produce(connection, {0: batch(0, epoch=1)}, version=12)
-        assert await early.errors() == {0: E.CONCURRENT_TRANSACTIONS}
-        assert len(broker.contents()) == 1, "it was asked about, although a transaction is open"
-        assert await broker.mark(7, 1, transaction_version=2) == [E.NONE]
-        broker.verifier.answers = {}
-        again = broker.produce(connection, {0: batch(0, epoch=1)}, version=12)
-        assert await again.errors() == {0: E.NONE}
-        assert await broker.mark(7, 2, transaction_version=2) == [E.NONE]
-        assert broker.contents() == [
-            (0, 7, 0, 0),
-            (1, 7, 1, "COMMIT"),
-            (2, 7, 1, 0),
-            (3, 7, 2, "COMMIT"),
-        ]
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    connection = broker.connect()
+    first = broker.produce(connection, {0: batch(0)}, version=12)
+    assert await first.errors() == {0: E.NONE}
+    broker.verifier.answers = {0: E.CONCURRENT_TRANSACTIONS}  # PrepareCommit, epoch 1
+    early = broker.produce(connection, {0: batch(0, epoch=1)}, version=12)
+    assert await early.errors() == {0: E.CONCURRENT_TRANSACTIONS}
+    assert len(broker.contents()) == 1, "it was asked about, although a transaction is open"
+    assert await broker.mark(7, 1, transaction_version=2) == [E.NONE]
+    broker.verifier.answers = {}
+    again = broker.produce(connection, {0: batch(0, epoch=1)}, version=12)
+    assert await again.errors() == {0: E.NONE}
+    assert await broker.mark(7, 2, transaction_version=2) == [E.NONE]
+    assert broker.contents() == [
+        (0, 7, 0, 0),
+        (1, 7, 1, "COMMIT"),
+        (2, 7, 1, 0),
+        (3, 7, 2, "COMMIT"),
+    ]
 
 
-def test_leadership_that_moves_during_the_question_is_told(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.hold = True
-        answer = broker.produce(broker.connect(), {0: batch(0)})
-        await settle()
-        broker.resign()
-        broker.verifier.release()
-        assert await answer.errors() == {0: E.NOT_LEADER_OR_FOLLOWER}
-
-    run(tmp_path, test)
+async def test_leadership_that_moves_during_the_question_is_told(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    broker.verifier.hold = True
+    answer = broker.produce(broker.connect(), {0: batch(0)})
+    await settle()
+    broker.resign()
+    broker.verifier.release()
+    assert await answer.errors() == {0: E.NOT_LEADER_OR_FOLLOWER}
 
 
-def test_leadership_that_comes_during_the_question_is_not_taken_for_a_yes(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.hold = True
-        hosted = broker.partition(1)
-        hosted.leader = None
-        answer = broker.produce(broker.connect(), {0: batch(0), 1: batch(0)})
-        await settle()
-        broker.lead(hosted, broker.record)
-        broker.verifier.hold = False
-        broker.verifier.release()
-        assert await answer.errors() == {0: E.NONE, 1: E.NONE}
-        questions = [[index for _, index in names] for *_, names, _ in broker.verifier.questions]
-        assert questions == [[0], [1]]
-
-    run(tmp_path, test, partitions=2)
+async def test_leadership_that_comes_during_the_question_is_not_taken_for_a_yes(
+    tmp_path: Path,
+) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    broker.verifier.hold = True
+    hosted = broker.partition(1)
+    hosted.leader = None
+    answer = broker.produce(broker.connect(), {0: batch(0), 1: batch(0)})
+    await settle()
+    broker.lead(hosted, broker.record)
+    broker.verifier.hold = False
+    broker.verifier.release()
+    assert await answer.errors() == {0: E.NONE, 1: E.NONE}
+    questions = [[index for _, index in names] for *_, names, _ in broker.verifier.questions]
+    assert questions == [[0], [1]]
 
 
 # -- the order of a connection
 
 
-def test_produces_behind_one_that_waits_are_appended_behind_it(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.hold = True
-        connection = broker.connect()
-        answers = [
-            broker.produce(connection, {0: batch(0, count=2)}),
-            broker.produce(connection, {0: batch(2)}),
-            broker.produce(connection, {1: batch(0)}),
-            broker.produce(connection, {0: batch(0, producer_id=5, transactional=False)}),
-            broker.produce(connection, {0: batch(3)}),
-        ]
-        await settle()
-        assert not any(answer.is_there for answer in answers)
-        other = broker.produce(broker.connect(), {0: batch(0, producer_id=6, transactional=False)})
-        assert other.is_there, "another connection waits for nobody"
-        broker.verifier.release()
-        for answer in answers:
-            assert set((await answer.errors()).values()) == {E.NONE}
-        assert broker.contents() == [
-            (0, 6, 0, 0),
-            (1, 7, 0, 0),
-            (3, 7, 0, 2),
-            (4, 5, 0, 0),
-            (5, 7, 0, 3),
-        ]
-        assert connection.produce_line is None
-        again = broker.produce(connection, {0: batch(4)})
-        assert again.is_there
-
-    run(tmp_path, test, partitions=2)
+async def test_produces_behind_one_that_waits_are_appended_behind_it(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    broker.verifier.hold = True
+    connection = broker.connect()
+    answers = [
+        broker.produce(connection, {0: batch(0, count=2)}),
+        broker.produce(connection, {0: batch(2)}),
+        broker.produce(connection, {1: batch(0)}),
+        broker.produce(connection, {0: batch(0, producer_id=5, transactional=False)}),
+        broker.produce(connection, {0: batch(3)}),
+    ]
+    await settle()
+    assert not any(answer.is_there for answer in answers)
+    other = broker.produce(broker.connect(), {0: batch(0, producer_id=6, transactional=False)})
+    assert other.is_there, "another connection waits for nobody"
+    broker.verifier.release()
+    for answer in answers:
+        assert set((await answer.errors()).values()) == {E.NONE}
+    assert broker.contents() == [
+        (0, 6, 0, 0),
+        (1, 7, 0, 0),
+        (3, 7, 0, 2),
+        (4, 5, 0, 0),
+        (5, 7, 0, 3),
+    ]
+    assert connection.produce_line is None
+    again = broker.produce(connection, {0: batch(4)})
+    assert again.is_there
 
 
-def test_a_burst_of_produces_is_asked_about_together(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.hold = True
-        connection = broker.connect()
-        answers = [broker.produce(connection, {index: batch(0)}) for index in range(6)]
-        await settle()
-        broker.verifier.hold = False
-        broker.verifier.release()
-        for answer in answers:
-            assert set((await answer.errors()).values()) == {E.NONE}
-        questions = [[index for _, index in names] for *_, names, _ in broker.verifier.questions]
-        assert questions in ([[0], [1, 2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]])
-
-    run(tmp_path, test, partitions=6)
+async def test_a_burst_of_produces_is_asked_about_together(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=6)
+    broker.verifier.hold = True
+    connection = broker.connect()
+    answers = [broker.produce(connection, {index: batch(0)}) for index in range(6)]
+    await settle()
+    broker.verifier.hold = False
+    broker.verifier.release()
+    for answer in answers:
+        assert set((await answer.errors()).values()) == {E.NONE}
+    questions = [[index for _, index in names] for *_, names, _ in broker.verifier.questions]
+    assert questions in ([[0], [1, 2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]])
 
 
-def test_a_burst_of_many_partitions_is_asked_about_in_parts(tmp_path: Path) -> None:
+async def test_a_burst_of_many_partitions_is_asked_about_in_parts(tmp_path: Path) -> None:
     """What is asked about together is appended in one turn of the loop."""
-
-    async def test(broker: LeadingBroker) -> None:
-        connection, each = broker.connect(), PARTITIONS_MAX // 2
-        answers = [
-            broker.produce(connection, {start + n: batch(0) for n in range(each)})
-            for start in range(0, 3 * each, each)
-        ]
-        for answer in answers:
-            assert set((await answer.errors()).values()) == {E.NONE}
-        assert [len(question[3]) for question in broker.verifier.questions] == [2 * each, each]
-
-    run(tmp_path, test, partitions=PARTITIONS_MAX * 3 // 2)
+    broker = LeadingBroker(tmp_path, partitions=PARTITIONS_MAX * 3 // 2)
+    connection, each = broker.connect(), PARTITIONS_MAX // 2
+    answers = [
+        broker.produce(connection, {start + n: batch(0) for n in range(each)})
+        for start in range(0, 3 * each, each)
+    ]
+    for answer in answers:
+        assert set((await answer.errors()).values()) == {E.NONE}
+    assert [len(question[3]) for question in broker.verifier.questions] == [2 * each, each]
 
 
-def test_producers_that_share_a_connection_are_asked_about_one_after_the_other(
+async def test_producers_that_share_a_connection_are_asked_about_one_after_the_other(
     tmp_path: Path,
 ) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        connection = broker.connect()
-        answers = [
-            broker.produce(connection, {0: batch(0, producer_id=id_)}, transactional_id=f"x{id_}")
-            for id_ in (1, 2, 1)
-        ]
-        errors = [(await answer.errors())[0] for answer in answers]
-        assert errors == [E.NONE, E.NONE, E.NONE], "the third is a repetition of the first"
-        assert [question[0] for question in broker.verifier.questions] == ["x1", "x2"]
-        assert [entry[1] for entry in broker.contents()] == [1, 2]
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    connection = broker.connect()
+    answers = [
+        broker.produce(connection, {0: batch(0, producer_id=id_)}, transactional_id=f"x{id_}")
+        for id_ in (1, 2, 1)
+    ]
+    errors = [(await answer.errors())[0] for answer in answers]
+    assert errors == [E.NONE, E.NONE, E.NONE], "the third is a repetition of the first"
+    assert [question[0] for question in broker.verifier.questions] == ["x1", "x2"]
+    assert [entry[1] for entry in broker.contents()] == [1, 2]
 
 
-def test_a_gap_behind_a_refused_batch_is_not_closed(tmp_path: Path) -> None:
+async def test_a_gap_behind_a_refused_batch_is_not_closed(tmp_path: Path) -> None:
     """What follows a refused batch in its connection must not take its place."""
-
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.answers = {0: E.NOT_COORDINATOR}
-        connection = broker.connect()
-        answers = [broker.produce(connection, {0: batch(n)}) for n in range(3)]
-        for answer in answers:
-            assert await answer.errors() == {0: E.NOT_ENOUGH_REPLICAS}
-        broker.verifier.answers = {}
-        ahead = broker.produce(connection, {0: batch(1)})
-        assert await ahead.errors() == {0: E.NOT_ENOUGH_REPLICAS}
-        assert [await broker.produce(connection, {0: batch(n)}).errors() for n in range(3)] == [
-            {0: E.NONE}
-        ] * 3
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    broker.verifier.answers = {0: E.NOT_COORDINATOR}
+    connection = broker.connect()
+    answers = [broker.produce(connection, {0: batch(n)}) for n in range(3)]
+    for answer in answers:
+        assert await answer.errors() == {0: E.NOT_ENOUGH_REPLICAS}
+    broker.verifier.answers = {}
+    ahead = broker.produce(connection, {0: batch(1)})
+    assert await ahead.errors() == {0: E.NOT_ENOUGH_REPLICAS}
+    assert [await broker.produce(connection, {0: batch(n)}).errors() for n in range(3)] == [
+        {0: E.NONE}
+    ] * 3
 
 
-def test_without_an_answer_to_give_a_failure_closes_the_connection(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        good = broker.produce(broker.connect(), {0: batch(0)}, acks=0)
-        assert await good.value() is None
-        broker.verifier.answers = {1: E.INVALID_TXN_STATE}
-        bad = broker.produce(broker.connect(), {1: batch(0)}, acks=0)
-        assert await bad.value() == CLOSED
-
-    run(tmp_path, test, partitions=2)
+async def test_without_an_answer_to_give_a_failure_closes_the_connection(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2)
+    good = broker.produce(broker.connect(), {0: batch(0)}, acks=0)
+    assert await good.value() is None
+    broker.verifier.answers = {1: E.INVALID_TXN_STATE}
+    bad = broker.produce(broker.connect(), {1: batch(0)}, acks=0)
+    assert await bad.value() == CLOSED
 
 
-def test_a_verified_produce_waits_for_the_replicas(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        answer = broker.produce(broker.connect(), {0: batch(0)})
-        await settle()
-        assert len(broker.contents()) == 1
-        assert not answer.is_there
-        broker.replicate()
-        assert await answer.errors() == {0: E.NONE}
-        late = broker.produce(broker.connect(), {0: batch(1)}, timeout_ms=10)
-        assert await late.errors() == {0: E.REQUEST_TIMED_OUT}
-
-    run(tmp_path, test, replicas=(1, 2), min_insync_replicas=2)
+async def test_a_verified_produce_waits_for_the_replicas(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    answer = broker.produce(broker.connect(), {0: batch(0)})
+    await settle()
+    assert len(broker.contents()) == 1
+    assert not answer.is_there
+    broker.replicate()
+    assert await answer.errors() == {0: E.NONE}
+    late = broker.produce(broker.connect(), {0: batch(1)}, timeout_ms=10)
+    assert await late.errors() == {0: E.REQUEST_TIMED_OUT}
 
 
 # -- the fence of connections (KAFKA-17754)
 
 
-def test_a_produce_on_an_older_connection_closes_it(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        old, new = broker.connect(), broker.connect()
-        assert await broker.produce(old, {0: batch(0)}).errors() == {0: E.NONE}
-        assert await broker.produce(new, {0: batch(1)}).errors() == {0: E.NONE}
-        with pytest.raises(CloseConnection, match="older than that producer's newest"):
-            broker.produce(old, {0: batch(2)})
-        assert len(broker.contents()) == 2
-        assert broker.services.connection_fence.refused_count == 1
-        plain = broker.produce(old, {0: batch(0, producer_id=8, transactional=False)})
-        assert await plain.errors() == {0: E.NONE}
-
-    run(tmp_path, test)
+async def test_a_produce_on_an_older_connection_closes_it(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    old, new = broker.connect(), broker.connect()
+    assert await broker.produce(old, {0: batch(0)}).errors() == {0: E.NONE}
+    assert await broker.produce(new, {0: batch(1)}).errors() == {0: E.NONE}
+    with pytest.raises(CloseConnection, match="older than that producer's newest"):
+        broker.produce(old, {0: batch(2)})
+    assert len(broker.contents()) == 2
+    assert broker.services.connection_fence.refused_count == 1
+    plain = broker.produce(old, {0: batch(0, producer_id=8, transactional=False)})
+    assert await plain.errors() == {0: E.NONE}
 
 
-def test_a_produce_that_waits_is_fenced_when_a_newer_connection_overtakes_it(
+async def test_a_produce_that_waits_is_fenced_when_a_newer_connection_overtakes_it(
     tmp_path: Path,
 ) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.hold = True
-        old, new = broker.connect(), broker.connect()
-        delayed = broker.produce(old, {0: batch(0)})
-        await settle()
-        again = broker.produce(new, {0: batch(0)})
-        await settle()
-        broker.verifier.release()
-        assert await delayed.value() == CLOSED
-        assert await again.errors() == {0: E.NONE}
-        assert len(broker.contents()) == 1
-
-    run(tmp_path, test)
+    broker = LeadingBroker(tmp_path)
+    broker.verifier.hold = True
+    old, new = broker.connect(), broker.connect()
+    delayed = broker.produce(old, {0: batch(0)})
+    await settle()
+    again = broker.produce(new, {0: batch(0)})
+    await settle()
+    broker.verifier.release()
+    assert await delayed.value() == CLOSED
+    assert await again.errors() == {0: E.NONE}
+    assert len(broker.contents()) == 1
 
 
 @pytest.mark.parametrize(
@@ -488,79 +437,71 @@ def test_a_produce_that_waits_is_fenced_when_a_newer_connection_overtakes_it(
     [(12, {}), (9, {"oncelog_transaction_connection_fence": "false"})],
     ids=["KIP-890", "switched off"],
 )
-def test_who_is_not_fenced(tmp_path: Path, version: int, settings: dict[str, str]) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        old, new = broker.connect(), broker.connect()
-        for n, connection in enumerate((old, new, old)):
-            answer = broker.produce(connection, {0: batch(n)}, version=version)
-            assert await answer.errors() == {0: E.NONE}
-
-    run(tmp_path, test, **settings)
+async def test_who_is_not_fenced(tmp_path: Path, version: int, settings: dict[str, str]) -> None:
+    broker = LeadingBroker(tmp_path, **settings)
+    old, new = broker.connect(), broker.connect()
+    for n, connection in enumerate((old, new, old)):
+        answer = broker.produce(connection, {0: batch(n)}, version=version)
+        assert await answer.errors() == {0: E.NONE}
 
 
-def test_a_produce_whose_connection_is_gone_is_not_appended(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        broker.verifier.hold = True
-        connection = broker.connect()
-        gone = [broker.produce(connection, {0: batch(n)}) for n in range(2)]
-        await settle()
-        for answer in gone:
-            answer.abandon()
-        broker.verifier.release()
-        await settle()
-        assert broker.contents() == []
-        assert connection.produce_line is None
-
-    run(tmp_path, test)
+async def test_a_produce_whose_connection_is_gone_is_not_appended(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path)
+    broker.verifier.hold = True
+    connection = broker.connect()
+    gone = [broker.produce(connection, {0: batch(n)}) for n in range(2)]
+    await settle()
+    for answer in gone:
+        answer.abandon()
+    broker.verifier.release()
+    await settle()
+    assert broker.contents() == []
+    assert connection.produce_line is None
 
 
-def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_path: Path) -> None:
+async def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_path: Path) -> None:
     """A late repetition killed the guard before the part's slice: INVALID_TXN_STATE, fatal."""
     partitions = 2 * PARTITIONS_MAX + 50
     last = partitions - 1
     marking: list[asyncio.Task[list[int]]] = []
+    broker = LeadingBroker(tmp_path, partitions=partitions)
+    verify = broker.verifier.verify
 
-    async def test(broker: LeadingBroker) -> None:
-        verify = broker.verifier.verify
+    async def verified(*asked: Any, adds: bool) -> Verified:
+        answer = await verify(*asked, adds=adds)
+        if ("t", last) in asked[3] and not marking:
+            marking.append(broker.mark(7, 0, last, prepare_index=5))
+        return answer
 
-        async def verified(*asked: Any, adds: bool) -> Verified:
-            answer = await verify(*asked, adds=adds)
-            if ("t", last) in asked[3] and not marking:
-                marking.append(broker.mark(7, 0, last, prepare_index=5))
-            return answer
-
-        broker.verifier.verify = verified  # type: ignore[method-assign]
-        batches = {index: batch(0) for index in range(partitions)}
-        sent = broker.produce(broker.connect(), batches)
-        assert await sent.errors() == dict.fromkeys(range(partitions), E.NONE)
-        assert await marking[0] == [E.NONE]
-        assert [entry[3] for entry in broker.contents(last)] == ["COMMIT", 0]
-        assert broker.verifier.questions[-1][3] == (("t", last),)
-
-    run(tmp_path, test, partitions=partitions)
+    broker.verifier.verify = verified  # type: ignore[method-assign]
+    batches = {index: batch(0) for index in range(partitions)}
+    sent = broker.produce(broker.connect(), batches)
+    assert await sent.errors() == dict.fromkeys(range(partitions), E.NONE)
+    assert await marking[0] == [E.NONE]
+    assert [entry[3] for entry in broker.contents(last)] == ["COMMIT", 0]
+    assert broker.verifier.questions[-1][3] == (("t", last),)
 
 
-def test_a_marker_between_a_large_produce_and_the_next_makes_that_ask_again(tmp_path: Path) -> None:
+async def test_a_marker_between_a_large_produce_and_the_next_makes_that_ask_again(
+    tmp_path: Path,
+) -> None:
     """Both were in one question, and slices of the first took turns behind its answer."""
     last = PARTITIONS_MAX + 50
     marking: list[asyncio.Task[list[int]]] = []
+    broker = LeadingBroker(tmp_path, partitions=last + 1)
+    append = broker.replicas.append
 
-    async def test(broker: LeadingBroker) -> None:
-        append = broker.replicas.append
+    def appended(partition: Any, *arguments: Any, **options: Any) -> Any:
+        info = append(partition, *arguments, **options)
+        if partition.index == last - 1 and not marking:
+            marking.append(broker.mark(7, 0, last, prepare_index=5))
+        return info
 
-        def appended(partition: Any, *arguments: Any, **options: Any) -> Any:
-            info = append(partition, *arguments, **options)
-            if partition.index == last - 1 and not marking:
-                marking.append(broker.mark(7, 0, last, prepare_index=5))
-            return info
-
-        broker.replicas.append = appended  # type: ignore[method-assign]
-        connection = broker.connect()
-        large = broker.produce(connection, {index: batch(0) for index in range(last)})
-        small = broker.produce(connection, {last: batch(0)})
-        assert await large.errors() == dict.fromkeys(range(last), E.NONE)
-        assert await small.errors() == {last: E.NONE}
-        assert await marking[0] == [E.NONE]
-        assert [entry[3] for entry in broker.contents(last)] == ["COMMIT", 0]
-
-    run(tmp_path, test, partitions=last + 1)
+    broker.replicas.append = appended  # type: ignore[method-assign]
+    connection = broker.connect()
+    large = broker.produce(connection, {index: batch(0) for index in range(last)})
+    small = broker.produce(connection, {last: batch(0)})
+    assert await large.errors() == dict.fromkeys(range(last), E.NONE)
+    assert await small.errors() == {last: E.NONE}
+    assert await marking[0] == [E.NONE]
+    assert [entry[3] for entry in broker.contents(last)] == ["COMMIT", 0]
