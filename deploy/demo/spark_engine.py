@@ -43,7 +43,6 @@ def is_installed() -> bool:
 class SparkEngine:
     """See the top of the file."""
 
-    name = "spark"
     kinds = fault_plan.OF_SPARK
     topics = ("oncelog.spark.decisions",)
     sums_by = "origin, carrier and month"

@@ -27,7 +27,6 @@ OPEN = ("began", "sending", "committing")
 class WorkerEngine:
     """See the top of the file. is_fenced: False sends offsets without the group's metadata."""
 
-    name = "workers"
     kinds = fault_plan.OF_TRANSACTIONS
     topics = ("__consumer_offsets",)
     sums_by = "carrier and month"

@@ -1,7 +1,7 @@
 """Do the files beside a log say what the log says (check W3)? Reads files, writes nothing.
 
-The log is replayed by rules of this file alone: none of the broker's code that made the files is
-used, so that one mistake is not made twice. Looked at are
+The log is replayed by the judge's own rules (raw_log.py): none of the broker's code that made the
+files is used, so that one mistake is not made twice. Looked at are
 
   .index, .timeindex        each entry names a batch that is there, and a timestamp that holds
   .txnindex                 the aborted transactions whose markers lie in the segment
@@ -15,67 +15,17 @@ are judged only as far as what is left shows.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ....storage.corrupt_file import CorruptFile
 from ....storage.producers import snapshot
-from ....wire.control_record import ControlType, decode_marker
 from ....wire.errors import KafkaError
 from ....wire.record_batch import BatchHeader, check_crc, iterate_batches
+from ..history.schema import Marker
+from .raw_log import Batch, RawLog
 
 Problem = tuple[str, str]  # file name, what is wrong
 _OFFSET, _TIME, _ABORTED = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
-
-
-@dataclass(slots=True)
-class _Producer:
-    epoch: int = -1
-    last_sequence: int = -1
-    last_offset: int = -1
-    offset_delta: int = 0
-    timestamp: int = -1
-    coordinator_epoch: int = -1
-    first_offset: int = -1
-    is_judged: bool = True
-
-
-@dataclass(slots=True)
-class _Replay:
-    """The producers and transactions of a log, batch by batch."""
-
-    is_whole: bool
-    producers: dict[int, _Producer] = field(default_factory=dict[int, _Producer])
-    aborted: list[tuple[int, int, int, int]] = field(
-        default_factory=list[tuple[int, int, int, int]]
-    )
-
-    def feed(self, header: BatchHeader, data: memoryview) -> None:
-        if header.producer_id < 0:
-            return
-        p = self.producers.setdefault(header.producer_id, _Producer())
-        if header.producer_epoch != p.epoch:
-            p.epoch = header.producer_epoch
-            p.last_sequence = p.last_offset = -1
-            p.offset_delta = 0
-        p.timestamp = header.max_timestamp
-        if header.is_control:
-            kind, p.coordinator_epoch = decode_marker(data)
-            self._ended(header, p, kind)
-            return
-        if header.base_sequence < 0:
-            p.is_judged = False  # offset commits: they have no sequences to compare
-        p.last_sequence, p.last_offset = header.last_sequence, header.last_offset
-        p.offset_delta = header.last_offset_delta
-        if header.is_transactional and p.first_offset < 0:
-            p.first_offset = header.base_offset
-
-    def _ended(self, header: BatchHeader, p: _Producer, kind: ControlType) -> None:
-        first, p.first_offset = p.first_offset, -1
-        if first >= 0 and kind is ControlType.ABORT:
-            others = [o.first_offset for o in self.producers.values() if o.first_offset >= 0]
-            stable = min(others, default=header.next_offset)
-            self.aborted.append((header.producer_id, first, header.base_offset, stable))
 
 
 def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Problem]:
@@ -84,7 +34,8 @@ def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Pro
     if not logs:
         return
     is_whole = int(logs[0].stem) == 0 and not is_compacted
-    replay = _Replay(is_whole)
+    replay = RawLog(is_whole)
+    aborted: list[tuple[int, int, int, int]] = []
     epochs = _epoch_starts(folder)
     end = int(logs[-1].stem)
     snapshots = {int(f.stem): f for f in folder.glob("*.snapshot") if f.stem.isdecimal()}
@@ -93,14 +44,15 @@ def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Pro
         yield from _snapshot(snapshots.pop(base, None), replay)
         content = memoryview(log.read_bytes())
         seen: dict[int, BatchHeader] = {}  # by position
-        aborted_before = len(replay.aborted)
+        aborted_before = len(aborted)
         try:
             for position, header in iterate_batches(content):
                 check_crc(content, position, header)
                 if header.base_offset in snapshots:
                     yield from _snapshot(snapshots.pop(header.base_offset), replay)
                 seen[position] = header
-                replay.feed(header, content[position : position + header.size_bytes])
+                data = content[position : position + header.size_bytes]
+                aborted += _aborted_by(Batch.of(header, data), replay)
                 end = header.next_offset
                 expected, is_newest = _epoch_at(epochs, header.base_offset)
                 epoch = header.partition_leader_epoch
@@ -116,9 +68,21 @@ def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Pro
         yield from _offset_index(log.with_suffix(".index"), base, seen)
         yield from _time_index(log.with_suffix(".timeindex"), base, seen)
         if is_whole:
-            made = replay.aborted[aborted_before:]
+            made = aborted[aborted_before:]
             yield from _transaction_index(log.with_suffix(".txnindex"), made)
     yield from _snapshot(snapshots.pop(end, None), replay)
+
+
+def _aborted_by(batch: Batch, replay: RawLog) -> Iterator[tuple[int, int, int, int]]:
+    """The entry of a transaction that the next batch aborts."""
+    before = len(replay.ended)
+    for _ in replay.feed(batch):
+        pass  # what is wrong with the log itself is for W1 to say
+    for one in replay.ended[before:]:
+        if one.marker == Marker.ABORT:
+            open_since = [o.first_offset for o in replay.open_transactions()]
+            stable = min(open_since, default=batch.last_offset + 1)
+            yield one.producer_id, one.first_offset, one.last_offset, stable
 
 
 def _offset_index(file: Path, base: int, seen: dict[int, BatchHeader]) -> Iterator[Problem]:
@@ -173,7 +137,7 @@ def _transaction_index(file: Path, made: list[tuple[int, int, int, int]]) -> Ite
         yield file.name, f"(producer, first, last, stable) {entry} is not in the log"
 
 
-def _snapshot(file: Path | None, replay: _Replay) -> Iterator[Problem]:
+def _snapshot(file: Path | None, replay: RawLog) -> Iterator[Problem]:
     if file is None:
         return
     try:
@@ -188,12 +152,14 @@ def _snapshot(file: Path | None, replay: _Replay) -> Iterator[Problem]:
             if p.first_offset >= 0 and replay.is_whole:
                 yield file.name, f"producer {producer_id} is missing, its transaction is open"
             continue
-        if not p.is_judged or (not replay.is_whole and p.last_offset < max(entry.last_offset, 0)):
+        if not p.has_sequences or (
+            not replay.is_whole and p.last_offset < max(entry.last_offset, 0)
+        ):
             continue  # what it wrote last was deleted or cleaned away, perhaps
         log_says = [p.epoch, p.last_sequence, p.last_offset, p.offset_delta]
         file_says = [*entry[1:5]]
         if replay.is_whole:
-            log_says += [p.timestamp, p.coordinator_epoch, p.first_offset]
+            log_says += [p.timestamp_ms, p.coordinator_epoch, p.first_offset]
             file_says += [*entry[5:8]]
         if log_says != file_says:
             yield file.name, f"producer {producer_id}: {file_says}, the log gives {log_says}"

@@ -89,7 +89,9 @@ class Ended(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Producer:
+class Producer:
+    """What the log has shown of a producer id so far; -1 where it has shown nothing."""
+
     epoch: int
     is_cut: bool  # the epoch may have begun before what is left of the log
     last_sequence: int = -1  # -1: nothing of this epoch yet
@@ -97,6 +99,10 @@ class _Producer:
     data_epoch: int = -1
     since_ms: int = -1
     coordinator_epoch: int = -1
+    last_offset: int = -1  # of this epoch's newest data
+    offset_delta: int = 0
+    timestamp_ms: int = -1  # of the newest batch
+    has_sequences: bool = True  # a coordinator's offset commits have none
 
 
 class Open(NamedTuple):
@@ -117,7 +123,7 @@ class RawLog:
     ended: list[Ended] = field(default_factory=list[Ended])
     next_offset: int = -1
     leader_epoch: int = -1
-    _producers: dict[int, _Producer] = field(default_factory=dict[int, _Producer])
+    producers: dict[int, Producer] = field(default_factory=dict[int, Producer])
 
     def feed(self, batch: Batch) -> Iterator[Problem]:
         """Look at the next batch."""
@@ -130,20 +136,21 @@ class RawLog:
         self.leader_epoch = max(self.leader_epoch, batch.leader_epoch)
         if batch.producer_id < 0:
             return
-        known = self._producers.get(batch.producer_id)
+        known = self.producers.get(batch.producer_id)
         if known is not None and batch.producer_epoch < known.epoch:
             epochs = batch.producer_epoch, known.epoch
             yield _problem(log.ZOMBIE_APPEND, batch, batch.producer_id, *epochs)
             return
         if known is None:
             is_cut = not self.is_whole
-            known = self._producers[batch.producer_id] = _Producer(batch.producer_epoch, is_cut)
+            known = self.producers[batch.producer_id] = Producer(batch.producer_epoch, is_cut)
+        known.timestamp_ms = batch.max_timestamp_ms
         if batch.marker == Marker.NONE:
             yield from self._data(batch, known)
         else:
             yield from self._marker(batch, known)
 
-    def _data(self, batch: Batch, known: _Producer) -> Iterator[Problem]:
+    def _data(self, batch: Batch, known: Producer) -> Iterator[Problem]:
         _raise_epoch(batch, known)
         expected = 0 if known.last_sequence < 0 else (known.last_sequence + 1) & SEQUENCE_MAX
         # a coordinator's offset commits belong to a producer, but bear no sequence
@@ -157,6 +164,10 @@ class RawLog:
             yield _problem(anomaly, batch, *producer, batch.base_sequence, expected)
         if batch.base_sequence >= 0:
             known.last_sequence = batch.last_sequence
+        else:
+            known.has_sequences = False
+        known.last_offset = batch.last_offset
+        known.offset_delta = batch.last_offset - batch.base_offset
         if batch.attributes & TRANSACTIONAL_BIT:
             if known.first_offset < 0:
                 known.first_offset, known.since_ms = batch.base_offset, batch.max_timestamp_ms
@@ -164,7 +175,7 @@ class RawLog:
         elif known.first_offset >= 0:
             yield _problem(log.PLAIN_IN_TRANSACTION, batch, batch.producer_id)
 
-    def _marker(self, batch: Batch, known: _Producer) -> Iterator[Problem]:
+    def _marker(self, batch: Batch, known: Producer) -> Iterator[Problem]:
         if 0 <= batch.coordinator_epoch < known.coordinator_epoch:
             epochs = batch.coordinator_epoch, known.coordinator_epoch
             yield _problem(log.COORDINATOR_EPOCH_FELL, batch, batch.producer_id, *epochs)
@@ -187,7 +198,7 @@ class RawLog:
         """What no marker has ended, oldest first; the first one is where the stable part ends."""
         found = [
             Open(producer_id, p.data_epoch, p.first_offset, p.since_ms)
-            for producer_id, p in self._producers.items()
+            for producer_id, p in self.producers.items()
             if p.first_offset >= 0
         ]
         return sorted(found, key=lambda transaction: transaction.first_offset)
@@ -197,6 +208,7 @@ def _problem(anomaly: LogAnomaly, batch: Batch, *values: int) -> Problem:
     return Problem(anomaly, batch, anomaly.sentence % values)
 
 
-def _raise_epoch(batch: Batch, known: _Producer) -> None:
+def _raise_epoch(batch: Batch, known: Producer) -> None:
     if batch.producer_epoch > known.epoch:
         known.epoch, known.last_sequence, known.is_cut = batch.producer_epoch, -1, False
+        known.last_offset, known.offset_delta = -1, 0
