@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion, error_for
+from ..wire.identifiers import TopicPartition
 from .cluster_view import DESCRIBE_QUORUM, Partition, topic_error
 from .coordinator_lookup import GROUP, find_coordinator
 from .fetch.offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
@@ -243,8 +244,8 @@ class Admin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def list_offsets(
-        self, wanted: Mapping[tuple[str, int], int], *, read_committed: bool = False
-    ) -> dict[tuple[str, int], int]:
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
         """Offsets by (topic, partition): EARLIEST, LATEST, MAX_TIMESTAMP or a time in wall ms."""
         return await list_offsets(
             self.view, wanted, read_committed=read_committed, timeout_ms=self.timeout_ms
@@ -266,7 +267,7 @@ class Admin:
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
 
-    async def elect_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
+    async def elect_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Move leadership of these partitions to their preferred replicas."""
         by_topic: dict[str, list[int]] = {}
         for topic, partition in partitions:

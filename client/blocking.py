@@ -13,9 +13,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
+from ..wire.identifiers import TopicPartition
 from .admin import Admin
 from .blocking_producer import BlockingProducer
-from .consumer import Consumer, TopicPartition
+from .consumer import Consumer
 from .fetch.record_columns import RecordColumns
 from .fetch.record_reader import ConsumerRecord
 from .fetch.state import RawBatch

@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError
+from ..wire.identifiers import TopicPartition
 from .failures import ClientClosed, as_abortable
 from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .loop_thread import LoopThread
@@ -26,7 +27,6 @@ from .produce.delivery import Deliveries, Delivery, RecordMetadata
 from .producer import Producer
 from .transactions.prepared import PreparedTransaction
 from .transactions.producer_state import ProducerState
-from .transactions.session import TopicPartition
 from .view_source import Source
 
 HANDED_MAX = 20_000

@@ -21,6 +21,7 @@ from ..wire.errors import (
     UnknownTopicOrPartition,
     error_for,
 )
+from ..wire.identifiers import TopicPartition
 from .connection import Connection
 from .failures import NOT_TRUSTED, HungUp
 from .security.listener_probe import refuse_other_protocol, refuse_without_sasl
@@ -60,8 +61,8 @@ class Snapshot:
     cluster_id: str | None = None
     controller_id: int = -1
     brokers: dict[int, Broker] = field(default_factory=dict[int, Broker])
-    partitions: dict[tuple[str, int], Partition] = field(
-        default_factory=dict[tuple[str, int], Partition]
+    partitions: dict[TopicPartition, Partition] = field(
+        default_factory=dict[TopicPartition, Partition]
     )
     internal_topics: set[str] = field(default_factory=set[str])
     topic_errors: dict[str, int] = field(default_factory=dict[str, int])

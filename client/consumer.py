@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 from ..wire.errors import InvalidGroupId, KafkaError
+from ..wire.identifiers import TopicPartition
 from .cluster_view import ClusterView
 from .failures import CommitFailed
 from .fetch.fetcher import Fetcher, wait_for
@@ -37,7 +38,6 @@ from .view_source import Source, open_view, split_source
 __all__ = ["Consumer", "ConsumerRecord"]
 
 T = TypeVar("T")
-TopicPartition = tuple[str, int]
 Callback = Callable[[list[TopicPartition]], Any]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..wire.errors import GroupIdNotFound, error_for
+from ..wire.identifiers import TopicPartition
 from ..wire.primitives import MalformedFrame, Reader
 from .cluster_view import ClusterView
 from .connection import Connection
@@ -20,7 +21,6 @@ NOBODY = -1
 BATCHED_FETCH_FROM = 8
 DEAD = "Dead"  # what DescribeGroups below version 6 says of a group that is not there
 T = TypeVar("T")
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from typing import Any, Self
 
 from ..wire.batch_builder import RECORD_BYTES_EXTRA, Headers, size_of_headers
 from ..wire.errors import InvalidPartitions, KafkaError, RecordListTooLarge, RequestTimedOut
+from ..wire.identifiers import TopicPartition
 from ..wire.record_rows import Rows
 from .cluster_view import ClusterView, Snapshot, topic_error
 from .failures import ClientClosed, IllegalProducerState
@@ -43,7 +44,7 @@ from .settings import producer_settings
 from .transactions.prepared import PreparedTransaction, complete
 from .transactions.producer_state import ProducerIdentity, ProducerState
 from .transactions.requests import TransactionRequests
-from .transactions.session import TopicPartition, TransactionSession
+from .transactions.session import TransactionSession
 from .view_source import Source, open_view, split_source
 
 __all__ = ["Producer", "RecordMetadata"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..wire.errors import KafkaError, NetworkException, RequestTimedOut, error_for
+from ..wire.identifiers import Identity, TopicPartition
 from .cluster_view import ClusterView
 from .coordinator_lookup import find_coordinator
 
@@ -24,7 +25,6 @@ TRANSACTION = 1  # a coordinator's kind
 NO_TRANSACTION = -1
 IDS_PER_REQUEST = 1_000
 TAKEOVER_TIMEOUT_MS = 60_000  # the transaction timeout of the session that `end` opens
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class TransactionAdmin:
         await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=topics)
         return found
 
-    async def end(self, transactional_id: str) -> tuple[int, int]:
+    async def end(self, transactional_id: str) -> Identity:
         """Abort what is open and fence its owner; the (producer id, epoch) of the new session."""
         values = {
             "transactional_id": transactional_id,
@@ -180,7 +180,7 @@ class TransactionAdmin:
             "producer_epoch": -1,
         }
 
-        async def attempt() -> tuple[int, int]:
+        async def attempt() -> Identity:
             node_id = await find_coordinator(self.view, transactional_id, TRANSACTION)
             answer = await (await self.view.broker(node_id)).call(INIT_PRODUCER_ID, values)
             _raise(answer.error_code)

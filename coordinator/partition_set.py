@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from .metadata.cluster_model import PartitionKey
+from ..wire.identifiers import TopicPartition
 
 
 class PartitionSet:
@@ -16,12 +16,12 @@ class PartitionSet:
     def __bool__(self) -> bool:
         return bool(self._indexes)
 
-    def __iter__(self) -> Iterator[PartitionKey]:
+    def __iter__(self) -> Iterator[TopicPartition]:
         for topic, indexes in self._indexes.items():
             for index in indexes:
                 yield topic, index
 
-    def add(self, key: PartitionKey) -> None:
+    def add(self, key: TopicPartition) -> None:
         """Have it in the set."""
         topic, index = key
         self._indexes.setdefault(topic, {})[index] = None
@@ -30,7 +30,7 @@ class PartitionSet:
         """Have these of a topic that has none in it yet."""
         self._indexes[topic] = dict.fromkeys(indexes)
 
-    def discard(self, key: PartitionKey) -> None:
+    def discard(self, key: TopicPartition) -> None:
         """Have it in the set no longer."""
         topic, index = key
         indexes = self._indexes.get(topic)

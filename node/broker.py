@@ -15,7 +15,7 @@ Order of a start, and why:
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from ..replication.peer.link_gate import LinkGate
 from ..replication.sliced_work import SlicedWork
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.topic_configs import validate_topic_configs
+from ..wire.fault_point import FaultPoint, no_fault_point
 from .admin_socket import AdminSocket
 from .cluster_id import new_cluster_id
 from .config.broker_config import BrokerConfig
@@ -50,7 +51,7 @@ from .partitions.log_compaction import LogCompaction
 from .partitions.log_maintenance import LogMaintenance
 from .partitions.logs import Logs
 from .partitions.replica_fetcher import FetchSettings, ReplicaFetchers
-from .partitions.replica_manager import ReplicaManager, no_fault_point
+from .partitions.replica_manager import ReplicaManager
 from .partitions.roles import PartitionRoles
 from .partitions.storage_failures import StorageFailures
 from .services import BrokerServices
@@ -71,7 +72,7 @@ class Broker:
         self,
         config: BrokerConfig,
         *,
-        fault_point: Callable[[str], None] = no_fault_point,
+        fault_point: FaultPoint = no_fault_point,
         gate: LinkGate | None = None,
         surroundings: Surroundings | None = None,
     ) -> None:

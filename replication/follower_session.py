@@ -6,6 +6,7 @@ The rules of the conversation are in `replica_session`. Times are monotonic mill
 from collections import deque
 from collections.abc import Iterable
 
+from ..wire.identifiers import TopicIdPartition
 from .messages import (
     NO_EPOCH,
     NO_OFFSET,
@@ -15,7 +16,6 @@ from .messages import (
     ReplicaFetchResponse,
     SlotAnswer,
 )
-from .replica_session import PartitionKey
 
 
 class FollowerSlot:
@@ -31,7 +31,7 @@ class FollowerSlot:
         "number",
     )
 
-    def __init__(self, key: PartitionKey, leader_epoch: int, context: object) -> None:
+    def __init__(self, key: TopicIdPartition, leader_epoch: int, context: object) -> None:
         self.key = key
         self.leader_epoch = leader_epoch
         self.context = context
@@ -49,22 +49,22 @@ class FollowerSession:
     """
 
     def __init__(self) -> None:
-        self.slots: dict[PartitionKey, FollowerSlot] = {}
+        self.slots: dict[TopicIdPartition, FollowerSlot] = {}
         self._by_number: dict[int, FollowerSlot] = {}
         self._numbers_given = 0
         self._session_id = 0
         self._session_epoch = 0
         self._outstanding: deque[ReplicaFetchRequest] = deque()
-        self._added: dict[PartitionKey, FollowerSlot] = {}
+        self._added: dict[TopicIdPartition, FollowerSlot] = {}
         self._moved: dict[int, FollowerSlot] = {}
         self._removed: list[int] = []
-        self._retries: dict[PartitionKey, int] = {}  # key -> when, monotonic ms
+        self._retries: dict[TopicIdPartition, int] = {}  # key -> when, monotonic ms
 
     # -- partitions
 
     def add(
         self,
-        key: PartitionKey,
+        key: TopicIdPartition,
         leader_epoch: int,
         position: tuple[int, int],
         log_start_offset: int = 0,
@@ -78,7 +78,7 @@ class FollowerSession:
         self._added[key] = slot
         return slot
 
-    def remove(self, key: PartitionKey) -> None:
+    def remove(self, key: TopicIdPartition) -> None:
         """Follow a partition no longer."""
         slot = self.slots.pop(key, None)
         if slot is not None:

@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ..wire.errors import ErrorCode, KafkaError
+from ..wire.identifiers import TopicIdPartition
 from .follower_progress import PeerView
 from .leader import PartitionLeader
 from .messages import ReplicaFetchRequest, ReplicaFetchResponse, SlotAnswer
-from .replica_session import LeaderSession, LeaderSlot, PartitionKey
+from .replica_session import LeaderSession, LeaderSlot
 
 POLL_WAIT_MS_MAX = 500
 _UNKNOWN_SESSION = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -63,8 +64,8 @@ class HostedPartition(Protocol):
 class Progress:
     """What a follower's request changed here; keys of the partitions."""
 
-    advanced: list[PartitionKey] = field(default_factory=list)  # high watermark
-    may_join_isr: list[PartitionKey] = field(default_factory=list)
+    advanced: list[TopicIdPartition] = field(default_factory=list)  # high watermark
+    may_join_isr: list[TopicIdPartition] = field(default_factory=list)
 
 
 class PollResponse(NamedTuple):
@@ -80,7 +81,7 @@ class ReplicaServer:
 
     def __init__(
         self,
-        find: Callable[[PartitionKey], HostedPartition | None],
+        find: Callable[[TopicIdPartition], HostedPartition | None],
         peers: PeerView,
         *,
         broker_epoch: int,
@@ -95,13 +96,13 @@ class ReplicaServer:
         # No session id of a former incarnation comes again: the broker epoch is part of it.
         self._session_id = (broker_epoch + 1) << 24
         self._followers: dict[int, LeaderSession] = {}
-        self._slots: dict[PartitionKey, list[LeaderSlot]] = {}
+        self._slots: dict[TopicIdPartition, list[LeaderSlot]] = {}
         self._due: list[LeaderSession] = []
         self._ready: list[PollResponse] = []
         # No poll expires before it; None: none waits. Those that were answered are not looked for.
         self.next_deadline_ms: int | None = None
         # What this round of answers has read: followers mostly want the same.
-        self._reads: dict[tuple[PartitionKey, int], LeaderRead] = {}
+        self._reads: dict[tuple[TopicIdPartition, int], LeaderRead] = {}
 
     # -- the followers' side
 
@@ -143,17 +144,17 @@ class ReplicaServer:
 
     # -- the partitions' side
 
-    def appended(self, key: PartitionKey) -> None:
+    def appended(self, key: TopicIdPartition) -> None:
         """Our log of this partition has grown."""
         for slot in self._slots.get(key, ()):
             self._make_dirty(slot)
 
-    def watermarks_moved(self, key: PartitionKey) -> None:
+    def watermarks_moved(self, key: TopicIdPartition) -> None:
         """Its high watermark or log start moved: told with the next answer."""
         for slot in self._slots.get(key, ()):
             slot.session.mark_quiet(slot)
 
-    def partition_changed(self, key: PartitionKey, now_ms: int) -> Progress:
+    def partition_changed(self, key: TopicIdPartition, now_ms: int) -> Progress:
         """It got another leader or leader epoch here, appeared, failed, or is gone."""
         progress = Progress()
         for slot in list(self._slots.get(key, ())):

@@ -26,9 +26,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ..wire.identifiers import TopicIdPartition
 from .messages import NO_OFFSET, AddedSlot, ReplicaFetchRequest, SlotAnswer
 
-PartitionKey = tuple[bytes, int]  # topic id, partition
 ANSWERS_MAX = 128  # with records, in one response: some 5 ms here, and as much at the follower
 
 
@@ -55,7 +55,7 @@ class LeaderSlot:
     def __init__(self, session: "LeaderSession", added: AddedSlot) -> None:
         self.session = session
         self.slot = added.slot
-        self.key: PartitionKey = (added.topic_id, added.partition)
+        self.key: TopicIdPartition = (added.topic_id, added.partition)
         self.leader_epoch = added.leader_epoch
         self.fetch_offset = added.fetch_offset
         self.last_fetched_epoch = added.last_fetched_epoch

@@ -8,11 +8,13 @@ CorruptFile that says what to do.
 import os
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..wire.fault_point import FaultPoint, no_fault_point
+from ..wire.identifiers import TopicPartition
 from .corrupt_file import CorruptFile
 from .leader_epochs import EpochStart
 
@@ -28,13 +30,6 @@ CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
-
-
-def no_fault_point(name: str) -> None:
-    """The fault point of production: nothing happens."""
-
-
-FaultPoint = Callable[[str], None]
 
 
 class CorruptCheckpoint(CorruptFile):
@@ -92,13 +87,13 @@ class OffsetCheckpoint:
         self.path = path
         self._fault_point = fault_point
 
-    def read(self) -> dict[tuple[str, int], int]:
+    def read(self) -> dict[TopicPartition, int]:
         """Offsets by (topic, partition); empty if there is no file. Raises CorruptCheckpoint.
 
         Every checkpoint may be deleted: what it says is found again at the price of reading logs.
         """
         remedy = "Delete it and start the broker again: it is rebuilt by reading the logs"
-        offsets: dict[tuple[str, int], int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for line in _read_lines(self.path, remedy):
             parts = line.split()
             if len(parts) != 3 or not (parts[1].isdecimal() and _is_number(parts[2])):
@@ -106,7 +101,7 @@ class OffsetCheckpoint:
             offsets[parts[0], int(parts[1])] = int(parts[2])
         return offsets
 
-    def write(self, offsets: Mapping[tuple[str, int], int], *, fsync: bool = True) -> None:
+    def write(self, offsets: Mapping[TopicPartition, int], *, fsync: bool = True) -> None:
         """Replace the file. Raises OSError."""
         lines = (f"{topic} {partition} {offsets[topic, partition]}" for topic, partition in offsets)
         write_atomically(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .checkpoint import FaultPoint
+from ..wire.fault_point import FaultPoint
 from .segments.log_file import LogFile
 
 FLUSH_FAILED = "flush-failed"

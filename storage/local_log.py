@@ -15,9 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..wire.errors import CorruptMessage, KafkaStorageError
+from ..wire.fault_point import FaultPoint
 from ..wire.record_batch import BatchHeader
 from ..wire.steps import Steps, run_to_end
-from .checkpoint import FaultPoint, LeaderEpochCheckpoint
+from .checkpoint import LeaderEpochCheckpoint
 from .disk_guard import DiskGuard, disk_errors
 from .flush_job import FlushJob
 from .flushable_log import FlushableLog

@@ -9,7 +9,8 @@ anew. Those of a segment that was closed are synced with the flush after that.
 
 from pathlib import Path
 
-from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA, FaultPoint
+from ..wire.fault_point import FaultPoint
+from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from .flush_job import FlushJob, OpenPath, RecoveryPoint, open_existing
 from .log_config import LONG_MAX, LogConfig
 from .producers.snapshot_files import SnapshotFiles

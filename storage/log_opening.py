@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..wire.fault_point import FaultPoint
 from ..wire.steps import Steps
-from .checkpoint import FaultPoint
 from .log_config import LogConfig
 from .partition_log import PartitionLog
 

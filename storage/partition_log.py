@@ -17,6 +17,7 @@ from ..wire.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
 )
+from ..wire.fault_point import FaultPoint, no_fault_point
 from ..wire.record_batch import (
     CONTROL_BIT,
     BatchHeader,
@@ -27,7 +28,6 @@ from ..wire.record_batch import (
 )
 from ..wire.steps import Steps, run_to_end
 from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
-from .checkpoint import FaultPoint, no_fault_point
 from .disk_guard import DiskGuard
 from .log_config import LogConfig
 from .log_read import (

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...wire.errors import ErrorCode
+from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView
 
 OFFSET_FOR_LEADER_EPOCH, FENCED_FROM = 23, 2  # from version 2 on brokers compare our own epoch
 CONSUMER = -1
-TopicPartition = tuple[str, int]
 
 
 class EpochEnd(NamedTuple):

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 
 from ...wire.errors import ErrorCode, KafkaError, error_for
+from ...wire.identifiers import TopicPartition
 from ...wire.messages import fetch
 from ..cluster_view import Broker, ClusterView
 from ..security.permissions import error_about
@@ -23,7 +24,6 @@ from .state import FetchState
 FETCH, BY_NAME_NEWEST, CHANNEL = 1, 12, "fetch"
 ANSWERS_AHEAD = 2
 RETRY_PAUSE_MS = 50
-TopicPartition = tuple[str, int]
 
 
 class Fetcher:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...wire.errors import KafkaError, LeaderNotAvailable, error_for
+from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView
 from ..security.permissions import error_about
 
 LIST_OFFSETS = 2
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
-TopicPartition = tuple[str, int]
 
 
 async def list_offsets(

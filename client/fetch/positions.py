@@ -9,6 +9,7 @@ not go on from it (an unclean election, KIP-320): then auto.offset.reset says ho
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from ...wire.errors import OffsetOutOfRange
+from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView
 from ..failures import LogTruncated, NoOffsetForPartition, PartitionNotAssigned
 from ..group_metadata import OffsetAndMetadata
@@ -18,7 +19,6 @@ from .offset_queries import EARLIEST, LATEST, list_offsets
 from .state import FetchState
 
 UNKNOWN_POSITION = -1
-TopicPartition = tuple[str, int]
 Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata]]]
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...wire.errors import KafkaError
+from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView, Snapshot
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
@@ -24,7 +25,6 @@ from ..settings import Settings
 from .assignors import COOPERATIVE, assign
 from .protocol import (
     Subscription,
-    TopicPartition,
     decode_assignment,
     decode_subscription,
     encode_assignment,

@@ -9,12 +9,12 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ...wire.identifiers import TopicPartition
 from ...wire.primitives import MalformedFrame, Reader, encode_string
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_NEWEST, ASSIGNMENT_NEWEST = 3, 3
 NO_GENERATION = -1
-TopicPartition = tuple[str, int]
 _int16, _int32 = struct.Struct(">h"), struct.Struct(">i")
 
 

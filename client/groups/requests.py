@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut
+from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView
 from ..connection import Connection
 from ..coordinator_lookup import find_coordinator
@@ -15,7 +16,7 @@ from ..group_metadata import GroupMetadata, OffsetAndMetadata
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
 from ..settings import Settings
-from .protocol import NO_GENERATION, PROTOCOL_TYPE, TopicPartition
+from .protocol import NO_GENERATION, PROTOCOL_TYPE
 from .reactions import GroupReaction, GroupRequest, group_reaction_to
 
 LEAVE_GROUP, LEAVE_PATIENCE_MS = 13, 2_000

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...wire.batch_builder import BatchBuilder, Headers
+from ...wire.identifiers import TopicPartition
 from ...wire.record_rows import Rows
 from .delivery import Delivery, Outcome
 
 IN_FLIGHT_MAX = 5  # brokers remember five batches (KAFKA-5494)
-TopicPartition = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)

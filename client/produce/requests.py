@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...wire.errors import ErrorCode, KafkaError, UnsupportedVersion, error_for
+from ...wire.identifiers import Identity, TopicPartition
 from ...wire.messages import produce
 from ...wire.record_batch import increment_sequence
 from ...wire.records import decode_batch
@@ -17,7 +18,6 @@ BY_NAME_NEWEST = 12
 V1_NEWEST = 11  # from 12 on a batch adds its partition to the transaction by itself (KIP-890)
 PLAIN_ID_NEWEST = 5
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-TopicPartition = tuple[str, int]
 
 
 async def produce_batches(
@@ -81,7 +81,7 @@ def halves(batch: Batch) -> list[Batch]:
     return [part for _, part in parts]
 
 
-async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> tuple[int, int]:
+async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> Identity:
     """(id, epoch) for a producer without transactions, from any broker."""
     request = {"transactional_id": None, "transaction_timeout": 60_000}
     request |= {"producer_id": -1, "producer_epoch": -1}

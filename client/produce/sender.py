@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Callable
 
 from ...wire.errors import ErrorCode, KafkaError, NetworkException, RequestTimedOut, error_for
+from ...wire.identifiers import TopicPartition
 from ...wire.messages.produce import ProducedPartition
 from ...wire.record_batch import rewrite_producer
 from ..cluster_view import ClusterView
@@ -51,7 +52,7 @@ class Sender:
         self._compression = COMPRESSION[settings.compression_type]
         self.wake, self.decided = asyncio.Event(), asyncio.Event()
         self._is_flushing = self._is_closing = False
-        self._refused: dict[tuple[str, int], Batch] = {}  # the first behind a gap in the numbers
+        self._refused: dict[TopicPartition, Batch] = {}  # the first behind a gap in the numbers
         self._loop: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None  # what a request met and nobody expects
@@ -160,7 +161,7 @@ class Sender:
             topics = {topic for topic, _ in self._view.snapshot.partitions}
             self._keep(asyncio.create_task(self._refresh(topics)))
 
-    def _may_leave(self) -> Callable[[tuple[str, int]], bool] | None:
+    def _may_leave(self) -> Callable[[TopicPartition], bool] | None:
         if self._session is None:
             return None
         scope = self._session.scope

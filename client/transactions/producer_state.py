@@ -21,6 +21,7 @@ new one.
 from collections.abc import Mapping
 from enum import Enum, auto
 
+from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import increment_sequence
 from ..failures import IllegalProducerState
 
@@ -86,7 +87,7 @@ class ProducerIdentity:
         self.state = ProducerState.UNINITIALIZED
         self.producer_id, self.producer_epoch = NO_ID, NO_ID
         self.problem: Exception | None = None  # why it is in an error state
-        self._next: dict[tuple[str, int], int] = {}
+        self._next: dict[TopicPartition, int] = {}
 
     def move_to(self, state: ProducerState, problem: Exception | None = None) -> None:
         """Change the state; AssertionError for a step that the table does not know."""

@@ -20,6 +20,7 @@ from ...wire.errors import (
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
 )
+from ...wire.identifiers import Identity, TopicPartition
 from ..cluster_view import ClusterView
 from ..connection import Connection
 from ..coordinator_lookup import GROUP, find_coordinator
@@ -34,7 +35,6 @@ CHANNEL = "transactions"
 FEATURE, V2_LEVEL = "transaction.version", 2
 END_V2, OFFSETS_V2, ADD_TO_OFFSETS_V1, PREPARED = 5, 5, 4, 6
 RAISES_EPOCH_FROM = 3  # InitProducerId (KIP-360)
-TopicPartition = tuple[str, int]
 T = TypeVar("T")
 PREPARED_HELP = (
     "prepared transactions (KIP-939) are not served; Apache Kafka serves them with "
@@ -52,7 +52,7 @@ class Session:
 
     producer_id: int
     producer_epoch: int
-    ongoing: tuple[int, int] = (-1, -1)
+    ongoing: Identity = (-1, -1)
 
 
 class TransactionRequests:
@@ -64,7 +64,7 @@ class TransactionRequests:
         transactional_id: str,
         *,
         timeout_ms: int,
-        backoff: tuple[int, int],
+        backoff: Identity,
         version_max: int = V2_LEVEL,
     ) -> None:
         self._view, self.transactional_id = view, transactional_id
@@ -79,7 +79,7 @@ class TransactionRequests:
         deadline_ms: int,
         *,
         transaction_timeout_ms: int,
-        current: tuple[int, int] = (-1, -1),
+        current: Identity = (-1, -1),
         enables_prepare: bool = False,
         keeps_prepared: bool = False,
     ) -> Session:
@@ -126,7 +126,7 @@ class TransactionRequests:
             raise
 
     async def add_partitions(
-        self, producer: tuple[int, int], partitions: tuple[TopicPartition, ...], deadline_ms: int
+        self, producer: Identity, partitions: tuple[TopicPartition, ...], deadline_ms: int
     ) -> None:
         """Make partitions part of the transaction (V1)."""
         topics: dict[str, list[int]] = {}
@@ -151,7 +151,7 @@ class TransactionRequests:
 
         await self._until_decided(Request.ADD_PARTITIONS, ask, deadline_ms)
 
-    async def add_offsets(self, producer: tuple[int, int], group_id: str, deadline_ms: int) -> None:
+    async def add_offsets(self, producer: Identity, group_id: str, deadline_ms: int) -> None:
         """Make a group's offsets part of the transaction (V1)."""
         values = {**self._producer(producer), "group_id": group_id}
 
@@ -163,7 +163,7 @@ class TransactionRequests:
 
     async def commit_offsets(
         self,
-        producer: tuple[int, int],
+        producer: Identity,
         group: GroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         deadline_ms: int,
@@ -199,12 +199,12 @@ class TransactionRequests:
         await self._until_decided(Request.COMMIT_OFFSETS, ask, deadline_ms, key)
 
     async def end(
-        self, producer: tuple[int, int], deadline_ms: int, *, is_commit: bool, is_v2: bool
-    ) -> tuple[int, int]:
+        self, producer: Identity, deadline_ms: int, *, is_commit: bool, is_v2: bool
+    ) -> Identity:
         """Commit or abort; the (id, epoch) of the next transaction. A repeat is harmless."""
         values = {**self._producer(producer), "committed": is_commit}
 
-        async def ask(connection: Connection) -> tuple[int, tuple[int, int]]:
+        async def ask(connection: Connection) -> tuple[int, Identity]:
             newest = END_V2 if is_v2 else END_V2 - 1
             self.ends_sent += 1
             answer = await self._call(connection, Request.END_TRANSACTION, values, newest)
@@ -213,7 +213,7 @@ class TransactionRequests:
 
         return await self._until_decided(Request.END_TRANSACTION, ask, deadline_ms)
 
-    def _producer(self, producer: tuple[int, int]) -> dict[str, Any]:
+    def _producer(self, producer: Identity) -> dict[str, Any]:
         return {
             "transactional_id": self.transactional_id,
             "producer_id": producer[0],

@@ -12,7 +12,7 @@ uncertain commit the epoch is raised before the next transaction.
 
 from enum import Enum, auto
 
-TopicPartition = tuple[str, int]
+from ...wire.identifiers import TopicPartition
 
 
 class Ending(Enum):

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Protocol, TypeVar
 
 from ...wire.errors import InvalidRequest, KafkaError
+from ...wire.identifiers import Identity, TopicPartition
 from ..failures import IllegalProducerState, TransactionAborted, as_abortable
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
 from ..retries import now_ms
@@ -21,7 +22,6 @@ from .producer_state import Call, ProducerIdentity, ProducerState
 from .requests import TransactionRequests
 from .scope import Ending, TransactionScope
 
-TopicPartition = tuple[str, int]
 T = TypeVar("T")
 _S = ProducerState
 
@@ -51,7 +51,7 @@ class TransactionSession:
         self._needs_new_epoch = False
 
     @property
-    def _producer(self) -> tuple[int, int]:
+    def _producer(self) -> Identity:
         return self.identity.producer_id, self.identity.producer_epoch
 
     @property

@@ -21,7 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...wire.errors import ErrorCode
-from ..metadata.cluster_model import Broker, PartitionKey
+from ...wire.identifiers import TopicPartition
+from ..metadata.cluster_model import Broker
 from ..metadata.cluster_tables import ClusterTables
 from ..metadata.commands import (
     PREFERRED,
@@ -235,7 +236,7 @@ class Controller:
         if not self._settings.rebalances_leaders:
             return None
         state = self._state
-        partitions: list[PartitionKey] = []
+        partitions: list[TopicPartition] = []
         name_bytes = 0
         for key in state.imbalanced_partitions():
             partition = state.topics[key[0]].partitions[key[1]]

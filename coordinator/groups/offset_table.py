@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ...wire.control_record import ControlType, marker_of
 from ...wire.errors import InvalidRecord
+from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import BatchHeader
 from ...wire.records import Record
 from ...wire.steps import StepCounter, Steps, run_to_end
@@ -29,7 +30,6 @@ from .records import (
 )
 
 ENTRIES_A_STEP = 256
-TopicPartition = tuple[str, int]
 
 
 class CommittedOffset(NamedTuple):

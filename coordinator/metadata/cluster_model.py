@@ -6,11 +6,11 @@ it was given and compare it later.
 
 from dataclasses import dataclass, field
 
+from ...wire.identifiers import TopicPartition
+
 NO_LEADER = -1
 TOPIC_ID_BYTES = 16
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
-PartitionKey = tuple[str, int]  # topic name, partition index
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Changes:
 
     topics_created: set[str] = field(default_factory=set)
     topics_deleted: list[tuple[str, bytes]] = field(default_factory=list)
-    partitions_changed: set[PartitionKey] = field(default_factory=set)
+    partitions_changed: set[TopicPartition] = field(default_factory=set)
     configs_changed: set[str] = field(default_factory=set)
     brokers_changed: set[int] = field(default_factory=set)
     cluster_configs_changed: bool = False

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...replication.sliced_work import Steps, run_to_end
+from ...wire.fault_point import FaultPoint, no_fault_point
 from .cluster_model import Changes
 from .cluster_snapshot import decode_tables, difference, encode_tables
 from .cluster_tables import ClusterTables
@@ -73,9 +74,6 @@ _RULES: dict[type, Callable[[ClusterTables, Any], Steps[Result]]] = {
 }
 
 
-def no_fault_point(name: str) -> None: ...
-
-
 def _raise(error: Exception) -> None:
     raise error
 
@@ -91,7 +89,7 @@ class ClusterState(ClusterTables):
         self,
         *,
         listener_failed: Callable[[Exception], None] = _raise,
-        fault_point: Callable[[str], None] = no_fault_point,
+        fault_point: FaultPoint = no_fault_point,
     ) -> None:
         super().__init__()
         self._listeners: list[Callable[[Changes], None]] = []

@@ -8,8 +8,9 @@ ever depends on the order of a Python set.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from ...wire.identifiers import TopicPartition
 from ..partition_set import PartitionSet
-from .cluster_model import NO_LEADER, Broker, Changes, Partition, PartitionKey, Topic
+from .cluster_model import NO_LEADER, Broker, Changes, Partition, Topic
 
 # What applies when neither the cluster's dynamic nor its static configuration says anything.
 BUILT_IN_DEFAULTS: Mapping[str, str] = {
@@ -68,7 +69,7 @@ class ClusterTables:
         """Registered, unfenced, and not shutting down."""
         return node_id in self.live_brokers
 
-    def partitions_led_by(self, node_id: int) -> Iterator[PartitionKey]:
+    def partitions_led_by(self, node_id: int) -> Iterator[TopicPartition]:
         """Partitions that the node leads."""
         return iter(self._led.get(node_id, ()))
 
@@ -76,26 +77,26 @@ class ClusterTables:
         """Whether the node leads a partition."""
         return bool(self._led.get(node_id))
 
-    def leaderless_partitions(self) -> Iterator[PartitionKey]:
+    def leaderless_partitions(self) -> Iterator[TopicPartition]:
         return iter(self._led.get(NO_LEADER, ()))
 
-    def partitions_held_by(self, node_id: int) -> Iterator[PartitionKey]:
+    def partitions_held_by(self, node_id: int) -> Iterator[TopicPartition]:
         """Partitions with a replica on the node."""
         return iter(self._held.get(node_id, ()))
 
-    def partitions_in_sync_on(self, node_id: int) -> Iterator[PartitionKey]:
+    def partitions_in_sync_on(self, node_id: int) -> Iterator[TopicPartition]:
         """Partitions with the node in their ISR."""
         return iter(self._in_isr.get(node_id, ()))
 
-    def partitions_eligible_on(self, node_id: int) -> Iterator[PartitionKey]:
+    def partitions_eligible_on(self, node_id: int) -> Iterator[TopicPartition]:
         """Partitions with the node in their ELR or last known ELR."""
         return iter(self._in_elr.get(node_id, ()))
 
-    def imbalanced_partitions(self) -> Iterator[PartitionKey]:
+    def imbalanced_partitions(self) -> Iterator[TopicPartition]:
         """Partitions led by another than their first replica."""
         return iter(self._imbalanced)
 
-    def reassigning_partitions(self) -> Iterator[PartitionKey]:
+    def reassigning_partitions(self) -> Iterator[TopicPartition]:
         """Partitions on their way to other replicas."""
         return iter(self._reassigning)
 
@@ -168,7 +169,7 @@ class ClusterTables:
         self._reassigning.discard_topic(name)
         self._changes.topics_deleted.append((name, topic.topic_id))
 
-    def put_partition(self, key: PartitionKey, partition: Partition) -> None:
+    def put_partition(self, key: TopicPartition, partition: Partition) -> None:
         """Replace a partition, or append the next one of its topic."""
         name, index = key
         partitions = self.topics[name].partitions
@@ -243,7 +244,7 @@ class ClusterTables:
             ):
                 self._enter((topic.name, index), None, partition)
 
-    def _enter(self, key: PartitionKey, old: Partition | None, new: Partition) -> None:
+    def _enter(self, key: TopicPartition, old: Partition | None, new: Partition) -> None:
         """Bring the indexes from the old value of a partition to the new one."""
         was, now = old or _ABSENT, new
         if was.replicas != now.replicas:
@@ -265,7 +266,7 @@ def metric_name(topic: str) -> str:
 
 
 def _move(
-    index: _Index, key: PartitionKey, before: tuple[int, ...], after: tuple[int, ...]
+    index: _Index, key: TopicPartition, before: tuple[int, ...], after: tuple[int, ...]
 ) -> None:
     for node in before:
         if node not in after:
@@ -278,7 +279,7 @@ def _move(
             index.setdefault(node, PartitionSet()).add(key)
 
 
-def _mark(marked: PartitionSet, key: PartitionKey, is_marked: bool) -> None:
+def _mark(marked: PartitionSet, key: TopicPartition, is_marked: bool) -> None:
     if is_marked:
         marked.add(key)
     else:

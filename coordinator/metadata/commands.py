@@ -17,6 +17,7 @@ import msgpack
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.sliced_work import Steps
 from ...wire.errors import InvalidRequest, PolicyViolation
+from ...wire.identifiers import TopicPartition
 
 COMMAND_BYTES_MAX = 60_000
 ITEMS_MAX = 256  # of one: it and its outcome are encoded and decoded in some 2 ms each
@@ -206,7 +207,7 @@ class ElectLeaders:
     """Elect the preferred leader, or any; None: for every partition (KIP-460)."""
 
     election_type: int
-    partitions: tuple[tuple[str, int], ...] | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from ...replication.sliced_work import SlicedWork, run_to_end
+from ...wire.fault_point import FaultPoint, no_fault_point
 from .applier import StateMachine
 from .group import RaftGroup
 from .jobs import Jobs
@@ -27,7 +28,7 @@ from .messages import MalformedMessage, Message, decode_frame, encode_frame, spl
 from .outcomes import ForeignJournal
 from .settings import RaftSettings, check_voters
 from .snapshot_queue import SnapshotQueue
-from .wal.disk import DirectoryDisk, Disk, no_fault_point
+from .wal.disk import DirectoryDisk, Disk
 from .wal.journal import Batch, Journal
 from .wal.recovery import RecoveredGroup, recover
 from .wal.segment_keeper import SegmentKeeper
@@ -64,7 +65,7 @@ class RaftEngine:
         work: SlicedWork | None = None,
         settings: RaftSettings | None = None,
         random: random.Random,
-        fault_point: Callable[[str], None] = no_fault_point,
+        fault_point: FaultPoint = no_fault_point,
         disk: Disk | None = None,
         on_fatal: Callable[[BaseException], None] = end_process,
     ) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .record import Identity
+from ...wire.identifiers import Identity, TopicPartition
 
 NOBODY: Identity = (-1, -1)
 
@@ -35,4 +35,4 @@ class TransactionDescription:
     state: str = ""
     timeout_ms: int = -1
     start_ms: int = -1
-    partitions: tuple[tuple[str, int], ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()

@@ -12,7 +12,7 @@ before bears it. (A request may also have waited in the kernel of a paused broke
 judged by its age, see `TransactionCoordinators.end_transaction`.)
 """
 
-from .record import Identity
+from ...wire.identifiers import Identity
 
 
 class StaleConnection(Exception):

@@ -15,14 +15,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ...wire.errors import ErrorCode
-from .messages import TopicPartition
+from ...wire.identifiers import Identity, TopicPartition
 from .record import (
     EPOCH_LAST,
     EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
     TWO_PHASE_TIMEOUT_MS,
-    Identity,
     TransactionRecord,
 )
 from .states import COMPLETED, PREPARED, TransactionState

@@ -23,7 +23,7 @@ between, its epoch in the partition's log refuses the marker.)
 
 from dataclasses import dataclass
 
-TopicPartition = tuple[str, int]
+from ...wire.identifiers import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ of its batches (KIP-939).
 
 from dataclasses import dataclass, field, replace
 
+from ...wire.identifiers import Identity, TopicPartition
 from ...wire.messages.transaction_log import (
     TransactionLogValue,
     decode_transaction_log_value,
     encode_transaction_log_value,
 )
 from ...wire.primitives import MalformedFrame
-from .messages import TopicPartition
 from .states import COMPLETED, NEVER_WRITTEN, PREPARED, TransactionState, follows
 
 NO_PRODUCER_ID = -1
@@ -27,8 +27,6 @@ EPOCH_MAX = 32_767  # of fences only; no client ever gets it
 EPOCH_LAST = EPOCH_MAX - 1  # the last that a client can have: it is used up there
 TWO_PHASE_TIMEOUT_MS = 2**31 - 1  # as in Kafka: no timeout ends the transaction (KIP-939)
 NEVER = 0  # the version of a record that does not exist
-
-Identity = tuple[int, int]  # producer id, producer epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
 from ..cluster.lookup import admin_of
 from ..cluster.terminal import say, show
@@ -14,7 +15,6 @@ from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format
 if TYPE_CHECKING:
     from ...client.admin import Admin
 
-TopicPartition = tuple[str, int]
 EARLIEST, LATEST = -2, -1
 NO_MEMBERS = ("Empty", "Dead")
 OFFSET_COLUMNS = {

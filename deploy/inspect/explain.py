@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from ...client.cluster_view import Partition
 from ...client.group_admin import GroupDescription
 from ...client.transaction_admin import ProducerState, TransactionState
+from ...wire.identifiers import TopicPartition
 
 NO_TIMEOUT_MS = 2**31 - 1  # of a prepared transaction
 PARTITIONS_NAMED_MAX = 6
@@ -45,7 +46,7 @@ class Holder:
     producer: ProducerState
     transaction: TransactionState | None
 
-    def is_known(self, partition: tuple[str, int]) -> bool:
+    def is_known(self, partition: TopicPartition) -> bool:
         """Whether the coordinator has this very transaction, and will end it."""
         known, producer = self.transaction, self.producer
         if known is None or known.producer_id != producer.producer_id:
@@ -67,7 +68,7 @@ class GroupFacts:
     described: GroupDescription | None
     committed: int | None
     is_unstable: bool = False
-    holders: tuple[tuple[tuple[str, int], Holder], ...] = ()
+    holders: tuple[tuple[TopicPartition, Holder], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class PartitionFacts:
     now_ms: int = 0  # wall clock
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> TopicPartition:
         return self.partition.topic, self.partition.partition
 
     @property
@@ -133,7 +134,7 @@ def explain(
     *,
     now_ms: int,
     last_write_ms: int | None = None,
-    leaderless: Sequence[tuple[str, int]] = (),
+    leaderless: Sequence[TopicPartition] = (),
 ) -> Explanation:
     """What a transactional id is doing, what will become of it, and what a late producer meets.
 
@@ -166,14 +167,14 @@ def explain(
     return Explanation(heading, tuple(lines))
 
 
-def name_of(partition: tuple[str, int]) -> str:
+def name_of(partition: TopicPartition) -> str:
     return f"{partition[0]}/{partition[1]}"
 
 
 # --- a transaction that holds a partition
 
 
-def _holder_lines(holder: Holder, partition: tuple[str, int], now_ms: int) -> list[Line]:
+def _holder_lines(holder: Holder, partition: TopicPartition, now_ms: int) -> list[Line]:
     producer, known = holder.producer, holder.transaction
     who = f"producer {producer.producer_id}, epoch {producer.producer_epoch}"
     since = f"open here since offset {producer.first_offset}"
@@ -219,7 +220,7 @@ def _end_of_open(known: TransactionState, now_ms: int) -> list[Line]:
     return [("will end", when), abort]
 
 
-def _end_of_decided(known: TransactionState, leaderless: Sequence[tuple[str, int]]) -> list[Line]:
+def _end_of_decided(known: TransactionState, leaderless: Sequence[TopicPartition]) -> list[Line]:
     decision = DECISIONS[known.state]
     lines = [("missing", f"the {decision} marker in {_named(known.partitions)}")]
     if leaderless:
@@ -228,7 +229,7 @@ def _end_of_decided(known: TransactionState, leaderless: Sequence[tuple[str, int
     return lines
 
 
-def _end_of_hanging(producer: ProducerState, partition: tuple[str, int]) -> list[Line]:
+def _end_of_hanging(producer: ProducerState, partition: TopicPartition) -> list[Line]:
     return [
         ("will end", "when the partition's leader has found that out, where it looks for such"),
         (
@@ -318,7 +319,7 @@ def _age(transaction: TransactionState, now_ms: int) -> str:
     return _seconds(now_ms - transaction.start_ms)
 
 
-def _named(partitions: Sequence[tuple[str, int]]) -> str:
+def _named(partitions: Sequence[TopicPartition]) -> str:
     if not partitions:
         return "no partition yet"
     listed = ", ".join(map(name_of, partitions[:PARTITIONS_NAMED_MAX]))

@@ -18,13 +18,13 @@ from ...wire.errors import (
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
 )
+from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
 from .explain import Explanation, GroupFacts, Holder, PartitionFacts, explain
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
 
-TopicPartition = tuple[str, int]
 EARLIEST, LATEST = -2, -1
 OFFSETS_TOPIC = "__consumer_offsets"
 UNSTABLE_TIMEOUT_MS = 300

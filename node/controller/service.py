@@ -13,13 +13,14 @@ from typing import Any
 from ...coordinator.controller.controller import Controller, ControllerSettings, Heartbeat
 from ...coordinator.controller.messages import MESSAGE_OF, ControllerReply, ReplyStatus, may_ask
 from ...coordinator.controller.quorum import quorum_of
-from ...coordinator.metadata.cluster_state import ClusterState, no_fault_point
+from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.metadata.commands import Command, decode_command, encode_command
 from ...coordinator.metadata.results import Result, encode_result
 from ...coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...wire.errors import InvalidRequest, KafkaError
+from ...wire.fault_point import FaultPoint, no_fault_point
 from .ports import Links, MetadataGroup, Reply
 
 TICK_MS = 50
@@ -43,7 +44,7 @@ class ControllerService:
         links: Links,
         settings: ControllerSettings,
         now_ms: Callable[[], int],
-        fault_point: Callable[[str], None] = no_fault_point,
+        fault_point: FaultPoint = no_fault_point,
     ) -> None:
         self.controller = Controller(state, settings)
         self._group = group

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...coordinator.groups.classic_group import ClassicGroup
 from ...coordinator.groups.group_states import GroupState
-from ...coordinator.groups.offset_table import TopicPartition
 from ...coordinator.groups.records import encode_group_key, encode_offset_key
 from ...coordinator.metadata.cluster_model import Changes
 from ...replication.background_task import background_task
 from ...wire.errors import KafkaError
+from ...wire.identifiers import TopicPartition
 from ...wire.records import Record, encode_batch
 from ...wire.steps import Steps, run_to_end
 from .coordinator import OFFSETS_TOPIC, GroupCoordinator

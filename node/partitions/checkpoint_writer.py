@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 
 from ...replication.sliced_work import SlicedWork
 from ...storage.directory.log_directory import LogDirectory
-from ...storage.directory.partition_offsets import TopicPartition
+from ...wire.identifiers import TopicPartition
 
 
 class CheckpointWriter:

@@ -17,6 +17,7 @@ from ...replication.background_task import background_task
 from ...replication.leader import IsrChange, PartitionLeader
 from ...replication.sliced_work import SlicedWork, Steps
 from ...wire.errors import ErrorCode, KafkaError
+from ...wire.fault_point import FaultPoint, no_fault_point
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
 
@@ -25,10 +26,6 @@ Propose = Callable[[Command], Awaitable[Result]]
 RETRY_MS = 50
 CHANGES_MAX = 500  # in one command: it must stay well below the Raft command bound
 Pending = tuple[HostedPartition, PartitionLeader, IsrChange]
-
-
-def no_fault_point(name: str) -> None:
-    """Nothing happens at this point outside tests."""
 
 
 class IsrProposer:
@@ -43,7 +40,7 @@ class IsrProposer:
         broker_epoch: int,
         tick_ms: int,
         work: SlicedWork,
-        fault_point: Callable[[str], None] = no_fault_point,
+        fault_point: FaultPoint = no_fault_point,
     ) -> None:
         self._replicas = replicas
         self._work = work

@@ -9,7 +9,7 @@ import asyncio
 import errno
 import logging
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import NamedTuple
 
@@ -22,13 +22,14 @@ from ...storage.log_config import LogConfig
 from ...storage.log_opening import LogOpening
 from ...storage.partition_log import PartitionLog
 from ...wire.errors import InvalidConfig, KafkaError, KafkaStorageError
+from ...wire.fault_point import FaultPoint
+from ...wire.identifiers import TopicPartition
 from ...wire.steps import run_to_end
 from ..clock import Clock
 from ..config.broker_config import BrokerConfig
 from ..config.dynamic import topic_defaults_in_force
 
 logger = logging.getLogger(__name__)
-TopicPartition = tuple[str, int]
 SYNCED_AT_ONCE = 64
 
 
@@ -59,7 +60,7 @@ class Logs:
         config: BrokerConfig,
         state: ClusterState,
         clock: Clock,
-        fault_point: Callable[[str], None],
+        fault_point: FaultPoint,
     ) -> None:
         self._directory = directory
         self._config = config

@@ -25,6 +25,8 @@ from ...wire.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ...wire.fault_point import FaultPoint, no_fault_point
+from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import BatchHeader
 from ..clock import Clock
 from .hosted_partition import ACKS_ALL, HostedPartition
@@ -37,16 +39,12 @@ MetadataLookup = Callable[[str, int], bool]
 class RecoveryPoints(Protocol):
     """What the disk says of the logs: `checkpoint_writer.CheckpointWriter`."""
 
-    def is_at_most(self, key: tuple[str, int], offset: int) -> bool: ...
-    async def lower(self, key: tuple[str, int], offset: int) -> None: ...
+    def is_at_most(self, key: TopicPartition, offset: int) -> bool: ...
+    async def lower(self, key: TopicPartition, offset: int) -> None: ...
 
 
 def nothing() -> None:
     """What happens when the log of a partition fails that is not hosted any more."""
-
-
-def no_fault_point(name: str) -> None:
-    """Nothing happens at this point outside tests."""
 
 
 class ReplicaManager:
@@ -58,7 +56,7 @@ class ReplicaManager:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         partition_exists: MetadataLookup,
-        fault_point: Callable[[str], None] = no_fault_point,
+        fault_point: FaultPoint = no_fault_point,
         work: SlicedWork | None = None,
     ) -> None:
         self.work = work or SlicedWork()
@@ -68,7 +66,7 @@ class ReplicaManager:
         self._loop = loop
         self._partition_exists = partition_exists
         self._fault_point = fault_point
-        self._by_name: dict[tuple[str, int], HostedPartition] = {}
+        self._by_name: dict[TopicPartition, HostedPartition] = {}
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
         self._by_topic: dict[bytes, set[int]] = {}  # topic id -> the indexes hosted
         self._changed: list[HostedPartition] = []

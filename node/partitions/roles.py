@@ -22,11 +22,12 @@ from concurrent.futures import Executor
 from itertools import islice
 from typing import Protocol
 
-from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, Partition, PartitionKey, Topic
+from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, Partition, Topic
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...replication.background_task import background_task
 from ...replication.sliced_work import SlicedWork, Steps
 from ...wire.errors import ErrorCode, KafkaStorageError
+from ...wire.identifiers import TopicPartition
 from .hosted_partition import HostedPartition
 from .logs import DirectoryOutcome, Logs
 from .replica_manager import ReplicaManager
@@ -72,10 +73,10 @@ class PartitionRoles:
         self._work = work
         self._executor = executor
         self._left: deque[HostedPartition] = deque()  # out of the tables, but not cleared up yet
-        self._waiting: dict[PartitionKey, None] = {}  # to be settled
-        self._for_thread: dict[PartitionKey, None] = {}  # whose log is to be opened or removed
-        self._removed: set[PartitionKey] = set()  # of these, whose directory must go first
-        self._unusable: set[PartitionKey] = set()  # placed here, and could not be opened
+        self._waiting: dict[TopicPartition, None] = {}  # to be settled
+        self._for_thread: dict[TopicPartition, None] = {}  # whose log is to be opened or removed
+        self._removed: set[TopicPartition] = set()  # of these, whose directory must go first
+        self._unusable: set[TopicPartition] = set()  # placed here, and could not be opened
         self._is_waiting, self._is_for_thread = asyncio.Event(), asyncio.Event()
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -141,7 +142,7 @@ class PartitionRoles:
         if changes.brokers_changed:
             self._replicas.peers_changed()
 
-    def _look_at(self, keys: dict[PartitionKey, None]) -> None:
+    def _look_at(self, keys: dict[TopicPartition, None]) -> None:
         if self._is_stopping:
             return
         if len(self._left) <= SETTLED_AT_ONCE_MAX:
@@ -176,14 +177,14 @@ class PartitionRoles:
                 self._settle(key)
                 yield
 
-    def _placed(self, key: PartitionKey) -> Topic | None:
+    def _placed(self, key: TopicPartition) -> Topic | None:
         """The topic of a partition that the metadata places here now."""
         name, index = key
         record = self._state.partition(name, index)
         is_here = record is not None and self._node_id in record.replicas
         return self._state.topics[name] if is_here else None
 
-    def _settle(self, key: PartitionKey) -> None:
+    def _settle(self, key: TopicPartition) -> None:
         """Bring one replica to where the metadata is now."""
         topic, hosted = self._placed(key), self._replicas.get(*key)
         if hosted is not None and (topic is None or hosted.topic_id != topic.topic_id):
@@ -215,14 +216,14 @@ class PartitionRoles:
         self._replicas.release_waiters(hosted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._remove_log((hosted.topic, hosted.index))
 
-    def _remove_log(self, key: PartitionKey) -> None:
+    def _remove_log(self, key: TopicPartition) -> None:
         self._logs.forget(key)
         self._removed.add(key)
         self._have_done(key)
 
     # -- in the thread
 
-    def _have_done(self, key: PartitionKey) -> None:
+    def _have_done(self, key: TopicPartition) -> None:
         self._for_thread[key] = None
         self._is_for_thread.set()
 
@@ -274,7 +275,7 @@ class PartitionRoles:
                 self._settle(key)
             yield
 
-    def _cannot_open(self, key: PartitionKey, topic_id: bytes, may_pass: bool) -> None:
+    def _cannot_open(self, key: TopicPartition, topic_id: bytes, may_pass: bool) -> None:
         """Let others lead it; but where there are none, only if it is broken for good."""
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}

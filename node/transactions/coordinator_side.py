@@ -23,6 +23,7 @@ from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
 from ...replication.peer.transport import PeerTransport
 from ...storage.checkpoint import write_atomically
+from ...wire.fault_point import FaultPoint
 from ..config.broker_config import BrokerConfig
 from .marker_sender import MarkerSender
 from .marker_writer import MarkerWriter
@@ -68,7 +69,7 @@ class Transactions:
         engine: RaftEngine,
         transport: PeerTransport,
         state: ClusterState,
-        fault_point: Callable[[str], None],
+        fault_point: FaultPoint,
     ) -> None:
         self._config = config
         self._engine = engine

@@ -17,17 +17,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...coordinator.transactions.messages import (
-    TopicPartition,
-    TransactionMarker,
-    WriteMarkers,
-    WriteMarkersReply,
-)
+from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError
 from ...replication.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError
+from ...wire.identifiers import TopicPartition
 from ...wire.steps import StepCounter, Steps
 from .ports import PeerLinks
 

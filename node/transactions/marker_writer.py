@@ -24,10 +24,11 @@ from ...storage.partition_log import Origin
 from ...storage.producers.entry import NO_OFFSET
 from ...wire.control_record import ControlType, encode_marker
 from ...wire.errors import ErrorCode, KafkaError
+from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.record_batch import decode_header
 from ...wire.steps import StepCounter, Steps
 from ..partitions.hosted_partition import ACKS_ALL, ANY_EPOCH, HostedPartition
-from ..partitions.replica_manager import ReplicaManager, no_fault_point
+from ..partitions.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 COMMIT_WAIT_MS = 1_000  # a partition that lags must not keep other transactions waiting for long
@@ -61,7 +62,7 @@ class MarkerWriter:
         self,
         replicas: ReplicaManager,
         *,
-        fault_point: Callable[[str], None] = no_fault_point,
+        fault_point: FaultPoint = no_fault_point,
     ) -> None:
         self._replicas = replicas
         self._fault_point = fault_point

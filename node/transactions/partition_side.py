@@ -1,9 +1,9 @@
 """The partitions' side of transactions, put together for one broker: see the parts."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...replication.peer.transport import PeerTransport
+from ...wire.fault_point import FaultPoint
 from .hanging_transactions import OrphanReaper
 from .marker_writer import MarkerWriter
 from .producer_expiry import ProducerExpiry
@@ -19,7 +19,7 @@ class PartitionTransactions:
         self,
         services: "BrokerServices",
         transport: PeerTransport,
-        fault_point: Callable[[str], None],
+        fault_point: FaultPoint,
     ) -> None:
         self._services = services
         self._transport = transport

@@ -13,8 +13,8 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from ...coordinator.transactions.messages import TopicPartition
 from ...coordinator.transactions.record import TransactionRecord
+from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps
 
 HELD_PER_ID_MAX = 32

@@ -27,12 +27,13 @@ from ...coordinator.transactions.decisions import (
     verify_partitions,
 )
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
-from ...coordinator.transactions.record import Identity, TransactionRecord
+from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...wire.errors import ErrorCode
+from ...wire.identifiers import Identity, TopicPartition
 from .ports import PeerLinks, Reply, ShardGroup
 from .shard_leader import LeaderPorts, ShardLeader
 from .shard_timeouts import LedShards, ShardCountMismatch
@@ -192,7 +193,7 @@ class TransactionCoordinators:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Collection[tuple[str, int]],
+        partitions: Collection[TopicPartition],
         *,
         connection_id: int | None = None,
         transaction_version: int = 0,

@@ -27,13 +27,15 @@ from ...coordinator.transactions.fault_points import (
     AFTER_SOME_MARKERS,
     BEFORE,
 )
-from ...coordinator.transactions.messages import TopicPartition, TransactionMarker
+from ...coordinator.transactions.messages import TransactionMarker
 from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import Applied, TransactionShard
 from ...coordinator.transactions.states import IDLE, PREPARED, TransactionState
 from ...replication.sliced_work import SlicedWork, Steps
 from ...wire.errors import ErrorCode, KafkaError
+from ...wire.fault_point import FaultPoint
+from ...wire.identifiers import TopicPartition
 from .marker_sender import MarkerSender, MarkerTask
 from .pending_transactions import Entries
 from .ports import ShardGroup
@@ -57,7 +59,7 @@ class LeaderPorts:
     wall_ms: Callable[[], int]
     next_producer_id: Callable[[], Awaitable[int]]
     markers: MarkerSender
-    fault_point: Callable[[str], None]
+    fault_point: FaultPoint
     work: SlicedWork = field(default_factory=SlicedWork)
 
 

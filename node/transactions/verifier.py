@@ -16,16 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...coordinator.transactions.messages import (
-    TopicPartition,
-    VerifyTransaction,
-    VerifyTransactionReply,
-)
-from ...coordinator.transactions.record import Identity
+from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError
 from ...wire.errors import ErrorCode
+from ...wire.identifiers import Identity, TopicPartition
 from .ports import PeerLinks
 from .service import TransactionCoordinators
 

@@ -11,7 +11,8 @@ from ...client.admin import EARLIEST, LATEST, Admin
 from ...client.blocking import BlockingAdmin
 from ...client.cluster_view import Snapshot, topic_error
 from ...client.fetch.offset_queries import offsets_for_times
-from .offsets import Known, LogBounds, TopicPartition
+from ...wire.identifiers import TopicPartition
+from .offsets import Known, LogBounds
 from .options import OptionError, Topics
 
 LOOKUP_MS_MAX = 60_000

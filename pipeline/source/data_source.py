@@ -32,13 +32,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ...client.fetch.record_columns import read_columns
+from ...wire.identifiers import TopicPartition
 from ..sink.writer import BatchWriter, StreamWriter
 from . import offsets as rules
 from .arrow_rows import Rows
 from .cluster_lookup import ClusterLookup
 from .columns import schema_of
 from .log_folders import SegmentFile, read_segment, segments_of
-from .offsets import DataLost, Known, OffsetRange, Position, TopicPartition
+from .offsets import DataLost, Known, OffsetRange, Position
 from .options import AtTime, OptionError, Place, SourceOptions, read_options
 from .range_reader import RangeReader
 
@@ -133,7 +134,7 @@ class _Reading:
 
     def _resolve(self, place: Place, known: Known, side: str) -> Position:
         """Where to begin (side "starting") or end ("ending") in each partition."""
-        by_time: Mapping[tuple[str, int], int] = {}
+        by_time: Mapping[TopicPartition, int] = {}
         name = f"{side}Offsets"
         if isinstance(place, AtTime):
             times = place.times_ms

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...wire.identifiers import TopicPartition
 from .options import EARLIEST, LATEST, AtTime, OptionError, Place, Where
 
 VERSION = 1
 NO_TOPIC_ID = ""  # of clusters before KIP-516
-TopicPartition = tuple[str, int]
 Report = Callable[[str], None]  # takes a loss of data in words; raises where losses stop the query
 
 

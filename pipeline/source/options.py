@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ...client.settings import consumer_settings
+from ...wire.identifiers import TopicPartition
 
 EARLIEST, LATEST = -2, -1
 DOCS: Mapping[str, str] = {
@@ -51,7 +52,7 @@ NOT_SERVED: Mapping[str, str] = {
 }
 SPARK_S_OWN = ("checkpointLocation", "queryName")  # of streams; Spark hands them on
 _KNOWN = {name.lower(): name for name in (*DOCS, *NOT_SERVED, *SPARK_S_OWN)}
-Partitioned = Mapping[tuple[str, int], int]
+Partitioned = Mapping[TopicPartition, int]
 
 
 class OptionError(ValueError):
@@ -80,7 +81,7 @@ class Topics:
     """What to read: names, partitions, or a pattern; exactly one of them."""
 
     names: tuple[str, ...] = ()
-    partitions: tuple[tuple[str, int], ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
     pattern: str = ""
 
     def wants(self, topic: str, partition: int, *, is_internal: bool = False) -> bool:
@@ -215,7 +216,7 @@ def _topics(options: Mapping[str, str], *, may_be_all: bool) -> Topics:
             raise OptionError(f"subscribePattern {text!r} is no pattern: {problem}") from None
         return Topics(pattern=text)
     listed = _json("assign", text, '{"flights": [0, 1]}')
-    pairs: set[tuple[str, int]] = set()
+    pairs: set[TopicPartition] = set()
     for topic, numbers in listed.items():
         if not isinstance(numbers, list) or not all(_is_count(n) for n in numbers):  # type: ignore[reportUnknownVariableType]
             raise OptionError(f'assign looks like {{"flights": [0, 1]}}, not {text}')
@@ -242,7 +243,7 @@ def _place(options: Mapping[str, str], side: str, default: Where) -> Place:
 
 def _partitioned(name: str, text: str, *, least: int) -> Partitioned:
     shape = '{"flights": {"0": 23, "1": 42}}'
-    found: dict[tuple[str, int], int] = {}
+    found: dict[TopicPartition, int] = {}
     for topic, numbers in _json(name, text, shape).items():
         if not isinstance(numbers, dict):
             raise OptionError(f"{name} looks like {shape}, not {text}")

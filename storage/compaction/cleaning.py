@@ -16,8 +16,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.record_batch import BatchHeader, Buffer, decode_header
-from ..checkpoint import FaultPoint, no_fault_point, sync_directory
+from ..checkpoint import sync_directory
 from ..log_config import LogConfig
 from ..segments.log_file import scan_batches
 from ..segments.segment import SUFFIXES, Segment, segment_path

@@ -18,9 +18,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...wire.errors import CorruptMessage, InvalidRecord
+from ...wire.fault_point import FaultPoint, no_fault_point
+from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps, run_to_end
-from ..checkpoint import CLEANED_OFFSETS, CorruptCheckpoint, FaultPoint, OffsetCheckpoint
-from ..checkpoint import no_fault_point as nothing
+from ..checkpoint import CLEANED_OFFSETS, CorruptCheckpoint, OffsetCheckpoint
 from ..corrupt_file import CorruptFile
 from ..log_config import LONG_MAX
 from ..partition_log import PartitionLog
@@ -45,7 +46,7 @@ class LogCleaner:
         data_directory: Path,
         *,
         keys_max: int = KEYS_MAX,
-        fault_point: FaultPoint = nothing,
+        fault_point: FaultPoint = no_fault_point,
     ) -> None:
         self._checkpoint = OffsetCheckpoint(data_directory / CLEANED_OFFSETS, fault_point)
         self._keys_max = keys_max
@@ -54,7 +55,7 @@ class LogCleaner:
         self._cleaning: Cleaning | None = None
         self._is_outdated = False  # what is being cleaned was cut, or deleted, since it began
         # Why a log is not cleaned any more, by (topic, partition): a batch cannot be read.
-        self.uncleanable: dict[tuple[str, int], str] = {}
+        self.uncleanable: dict[TopicPartition, str] = {}
         try:
             self._cleaned_offsets = self._checkpoint.read()
         except CorruptCheckpoint:
@@ -119,7 +120,7 @@ class LogCleaner:
         )
 
     @property
-    def partition(self) -> tuple[str, int]:
+    def partition(self) -> TopicPartition:
         assert self._log is not None
         return _name(self._log)
 
@@ -166,7 +167,7 @@ class LogCleaner:
         self._cleaned_offsets.pop((topic, partition), None)
         self.uncleanable.pop((topic, partition), None)
 
-    def _is_cleaning(self, name: tuple[str, int]) -> bool:
+    def _is_cleaning(self, name: TopicPartition) -> bool:
         return self._log is not None and _name(self._log) == name
 
     def save(self) -> None:
@@ -174,7 +175,7 @@ class LogCleaner:
         self._checkpoint.write(dict(self._cleaned_offsets))
 
 
-def _name(log: PartitionLog) -> tuple[str, int]:
+def _name(log: PartitionLog) -> TopicPartition:
     return log.topic, log.partition
 
 

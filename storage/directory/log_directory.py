@@ -28,17 +28,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ...wire.errors import InconsistentTopicId, KafkaError, KafkaStorageError
+from ...wire.fault_point import FaultPoint, no_fault_point
+from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps, run_to_end
 from ..checkpoint import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     CorruptCheckpoint,
-    FaultPoint,
     MetaProperties,
     OffsetCheckpoint,
     PartitionMetadata,
-    no_fault_point,
     sync_directory,
     write_atomically,
 )
@@ -48,7 +48,7 @@ from ..log_config import LogConfig
 from ..log_opening import LogOpening
 from ..partition_log import PartitionLog
 from .lock import make_directory, take_lock
-from .partition_offsets import CHECKPOINTS, PartitionOffsets, TopicPartition
+from .partition_offsets import CHECKPOINTS, PartitionOffsets
 from .removed_partitions import RemovedPartitions
 
 logger = logging.getLogger(__name__)

@@ -7,20 +7,20 @@ writes; another one may collect what is to be written.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ...wire.fault_point import FaultPoint
+from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps, run_to_end
 from ..checkpoint import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     CorruptCheckpoint,
-    FaultPoint,
     OffsetCheckpoint,
 )
 from ..partition_log import PartitionLog
 
 LOGS_A_STEP = 256  # some 0.2 ms
 
-TopicPartition = tuple[str, int]
 # What each holds of a log.
 CHECKPOINTS: dict[str, Callable[[PartitionLog], int]] = {
     HIGH_WATERMARKS: lambda log: log.high_watermark,

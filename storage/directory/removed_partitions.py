@@ -12,7 +12,7 @@ import re
 import shutil
 from pathlib import Path
 
-from ..checkpoint import FaultPoint
+from ...wire.fault_point import FaultPoint
 
 FILE_NAME_BYTES_MAX = 255
 _DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")

@@ -11,7 +11,8 @@ from dataclasses import replace
 from ....replication.isr_change import UNKNOWN_BROKER_EPOCH
 from ....replication.sliced_work import Steps
 from ....wire.errors import ErrorCode
-from ..cluster_model import NO_LEADER, Partition, PartitionKey, Topic
+from ....wire.identifiers import TopicPartition
+from ..cluster_model import NO_LEADER, Partition, Topic
 from ..cluster_tables import ClusterTables
 from ..commands import UNCLEAN, AlterPartition, ElectLeaders, IsrProposal
 from ..elections import NOBODY, Election, settle
@@ -22,7 +23,7 @@ PARTITIONS_A_STEP = 32  # less than half a millisecond
 
 def settle_each(
     tables: ClusterTables,
-    keys: Iterable[PartitionKey],
+    keys: Iterable[TopicPartition],
     *,
     without: int = NOBODY,
     untrusted: int = NOBODY,
@@ -60,7 +61,7 @@ def default_election(tables: ClusterTables, topic: Topic) -> Election:
     return Election.UNCLEAN if tables.allows_unclean_election(topic) else Election.ONLINE
 
 
-def partitions_of(topic: Topic) -> list[PartitionKey]:
+def partitions_of(topic: Topic) -> list[TopicPartition]:
     """The keys of all partitions of a topic."""
     return [(topic.name, index) for index in range(len(topic.partitions))]
 
@@ -131,7 +132,7 @@ def _alter(tables: ClusterTables, command: AlterPartition, change: IsrProposal) 
     )
 
 
-def _outdate(tables: ClusterTables, key: PartitionKey, before: Partition) -> Partition:
+def _outdate(tables: ClusterTables, key: TopicPartition, before: Partition) -> Partition:
     """Make sure that no other copy of a refused proposal is accepted later.
 
     The leader stops counting the refused member as soon as it hears of the refusal. A copy that
@@ -202,7 +203,7 @@ def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Steps[Result]
             error=ErrorCode.INVALID_REQUEST,
             message=f"There is no election type {command.election_type}.",
         )
-    keys: Iterable[PartitionKey] | None = command.partitions
+    keys: Iterable[TopicPartition] | None = command.partitions
     if keys is None:
         topics = [tables.topics[name] for name in sorted(tables.topics)]
         keys = (key for topic in topics for key in partitions_of(topic))

@@ -7,15 +7,12 @@ an executor. The simulator has a Disk of its own that forgets what was not synce
 import fcntl
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from ....wire.fault_point import FaultPoint, no_fault_point
+
 _ZEROS = bytes(1 << 20)
-
-
-def no_fault_point(name: str) -> None:
-    """The fault point of a released broker: nothing happens."""
 
 
 class Disk(Protocol):
@@ -75,9 +72,7 @@ class DirectoryDisk:
     fdatasync would have to write the inode too; here it writes the data and nothing else.
     """
 
-    def __init__(
-        self, directory: Path, fault_point: Callable[[str], None] = no_fault_point
-    ) -> None:
+    def __init__(self, directory: Path, fault_point: FaultPoint = no_fault_point) -> None:
         self._directory = directory
         self._fault_point = fault_point
         self._files: dict[int, int] = {}

@@ -10,12 +10,13 @@ from typing import Literal
 
 from ....client.view_source import Source
 from ....wire.errors import KafkaError
+from ....wire.identifiers import TopicPartition
 from ...judge.history.progress import UnreadPartitions, highest_offsets
 from ...judge.history.recorder import Recorder
 from ...judge.history.schema import Outcome
 from .incarnations import Stop, Tally, ending, one_after_another, pause
 from .payloads import plain
-from .recorded_consumer import RecordedConsumer, TopicPartition
+from .recorded_consumer import RecordedConsumer
 from .recorded_producer import RecordedProducer
 from .settings import APPEND, COMPRESSIONS, LoadSettings
 

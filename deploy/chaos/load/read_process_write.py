@@ -10,6 +10,7 @@ from functools import partial
 
 from ....client.view_source import Source
 from ....wire.errors import KafkaError
+from ....wire.identifiers import TopicPartition
 from ...judge.history.recorder import Begun, Recorder
 from ...judge.history.schema import Outcome
 from .incarnations import Stop, Tally, ending, one_after_another, pause
@@ -110,9 +111,9 @@ class _Member:
             content = plain(value, self._dice.randint(0, self._settings.filler_bytes_max))
             await self._producer.send(OUTPUTS, record.partition, value, content)
 
-    def _offsets(self, polled: Polled, transaction: Begun) -> dict[tuple[str, int], int]:
+    def _offsets(self, polled: Polled, transaction: Begun) -> dict[TopicPartition, int]:
         """What to commit, by partition; written down as [first record, behind the last)."""
-        spans: dict[tuple[str, int], tuple[int, int]] = {}
+        spans: dict[TopicPartition, tuple[int, int]] = {}
         for record in polled.records:
             key = (record.topic, record.partition)
             first, _ = spans.get(key, (record.offset, 0))

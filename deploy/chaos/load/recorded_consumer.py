@@ -11,12 +11,11 @@ from typing import NamedTuple
 from ....client.consumer import Consumer, ConsumerRecord
 from ....client.group_metadata import GroupMetadata
 from ....client.view_source import Source
+from ....wire.identifiers import TopicPartition
 from ...judge.history.recorder import Begun, Recorder
 from ...judge.history.rows import Handle
 from .payloads import value_of
 from .settings import LoadSettings
-
-TopicPartition = tuple[str, int]
 
 
 class Polled(NamedTuple):

@@ -12,6 +12,7 @@ from ....client.produce.delivery import Delivery
 from ....client.producer import Producer
 from ....client.view_source import Source
 from ....wire.errors import KafkaError
+from ....wire.identifiers import TopicPartition
 from ...judge.history.outcomes import (
     ENDS_THE_PROCESS,
     EndedTransaction,
@@ -113,7 +114,7 @@ class RecordedProducer:
         self._unsettled.append((row, name, delivery))
 
     async def send_offsets(
-        self, offsets: Mapping[tuple[str, int], int], membership: GroupMetadata
+        self, offsets: Mapping[TopicPartition, int], membership: GroupMetadata
     ) -> None:
         """Commit offsets of a group with the transaction. Raises KafkaError."""
         await self._producer.send_offsets_to_transaction(offsets, membership)

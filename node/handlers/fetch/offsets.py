@@ -26,6 +26,7 @@ from ....wire.errors import (
     UnsupportedVersion,
 )
 from ....wire.framing import RequestHeader
+from ....wire.identifiers import TopicPartition
 from ....wire.messages.control import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, Values, control_api
@@ -90,7 +91,7 @@ def _is_searched(timestamp: int) -> bool:
 def _answers(
     context: RequestContext, version: int, request: Any, searches: list[_Search]
 ) -> Steps[Values]:
-    times: Counter[tuple[str, int]] = Counter()
+    times: Counter[TopicPartition] = Counter()
     topics: list[dict[str, Any]] = []
     counter = StepCounter(ENTRIES_PER_STEP)
     for topic in request.topics:

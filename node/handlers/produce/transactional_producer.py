@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ....storage.partition_log import AppendInfo
 from ....wire.errors import InvalidProducerIdMapping, KafkaError, TransactionalIdAuthorizationFailed
+from ....wire.identifiers import Identity
 from ....wire.messages.produce import ProduceRequest
 from ....wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer, decode_header
 from ...listener.dispatch import RequestContext
@@ -25,7 +26,7 @@ class Producer(NamedTuple):
 
 def producer_of(request: ProduceRequest, version: int) -> Producer | None:
     """The one producer of all transactional batches, None when there is no such batch."""
-    producers: set[tuple[int, int]] = set()
+    producers: set[Identity] = set()
     for topic in request.topics:
         for partition in topic.partitions:
             header = transactional_header(partition.records)

@@ -14,6 +14,7 @@ from ....coordinator.metadata.topic_names import why_invalid
 from ....coordinator.transactions.messages import TransactionMarker, WriteMarkers
 from ....wire.errors import ErrorCode, InvalidTopicException, KafkaError, UnknownTopicOrPartition
 from ....wire.framing import RequestHeader
+from ....wire.identifiers import TopicPartition
 from ....wire.messages.control import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, Values, control_api
@@ -49,7 +50,7 @@ def _markers(request: Any) -> Steps[list[TransactionMarker]]:
     markers: list[TransactionMarker] = []
     counter = StepCounter()
     for wanted in request.markers:
-        partitions: list[tuple[str, int]] = []
+        partitions: list[TopicPartition] = []
         for topic in wanted.topics:
             for start in range(0, len(topic.partition_indexes), PARTITIONS_PER_STEP):
                 some = topic.partition_indexes[start : start + PARTITIONS_PER_STEP]

@@ -18,9 +18,10 @@ from typing import Any
 
 from ....coordinator.sharding import shard_for
 from ....coordinator.transactions.connection_fence import StaleConnection
-from ....coordinator.transactions.messages import TopicPartition, VerifyTransaction
+from ....coordinator.transactions.messages import VerifyTransaction
 from ....wire.errors import CoordinatorLoadInProgress, ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
+from ....wire.identifiers import TopicPartition
 from ....wire.messages.control import Each
 from ....wire.steps import StepCounter, Steps, made
 from ...groups.coordinator import OFFSETS_TOPIC
