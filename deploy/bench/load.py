@@ -6,7 +6,7 @@ producer came round to it: that is the correction for coordinated omission.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,14 +74,10 @@ def run_load(
             late_us = int((time.perf_counter() - due) * 1e6)
             histogram.record_value(max(1, min(late_us, LATENCY_MAX_US)))
 
-    def ignored(error: Any, message: Any) -> None:
-        nonlocal failed
-        failed += error is not None
-
     def drive(for_s: float, is_counted: bool) -> tuple[int, float]:
         done = partial(_drive_paced, rate=rate) if rate else _drive_full
         began = time.perf_counter()
-        count = done(producer, topic, value, for_s, delivered if is_counted else None, ignored)
+        count = done(producer, topic, value, for_s, delivered if is_counted else None)
         producer.flush(60)
         return count, time.perf_counter() - began
 
@@ -104,9 +100,7 @@ def run_load(
     )
 
 
-def _drive_full(
-    producer: Any, topic: str, value: bytes, seconds: float, timed: Any, ignored: Any
-) -> int:
+def _drive_full(producer: Any, topic: str, value: bytes, seconds: float, timed: Any) -> int:
     count, end = 0, time.perf_counter() + seconds
     while (now := time.perf_counter()) < end:
         try:
@@ -123,14 +117,7 @@ def _drive_full(
 
 
 def _drive_paced(
-    producer: Any,
-    topic: str,
-    value: bytes,
-    seconds: float,
-    timed: Any,
-    ignored: Any,
-    *,
-    rate: float,
+    producer: Any, topic: str, value: bytes, seconds: float, timed: Any, *, rate: float
 ) -> int:
     total, began, count = int(rate * seconds), time.perf_counter(), 0
     while count < total:
@@ -139,7 +126,7 @@ def _drive_paced(
         if due > now:
             producer.poll(min(due - now, 0.005))
             continue
-        done = partial(timed, due) if timed is not None else ignored
+        done = partial(timed, due) if timed is not None else None
         try:
             producer.produce(topic, value, on_delivery=done)
             count += 1
@@ -148,6 +135,12 @@ def _drive_paced(
         if count % 50 == 0:
             producer.poll(0)
     return count
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which so large a share of them lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def perf_line(result: LoadResult) -> str:

@@ -147,22 +147,16 @@ class CellResult:
 
 def run_grid(target: BenchTarget, grid: Grid, say: Callable[[str], None]) -> list[CellResult]:
     """Measure every cell; Failure when the cluster is too small for the grid."""
-    nodes = target.node_count()
-    if max(grid.replication_factors) > nodes:
-        raise Failure(
-            f"The cluster has {nodes} nodes; replication factor {max(grid.replication_factors)} "
-            "does not fit. Give a smaller --rf."
-        )
     results = [CellResult(cell) for cell in grid.cells()]
-    total = len(results) * grid.repetitions
-    for repetition in range(grid.repetitions):
-        for i, result in enumerate(results):
-            measured = _measure(target, grid, result.cell)
-            result.repetitions.append(measured)
-            mb, p99 = measured.throughput.mb_per_s, measured.latency.percentiles_ms[99.0]
-            done = repetition * len(results) + i + 1
-            say(f"{done}/{total}  {result.cell.name}: {mb:.1f} MB/s, p99 {p99:.2f} ms")
-            target.drop_topics()
+
+    def measure(result: CellResult, _: int) -> str:
+        measured = _measure(target, grid, result.cell)
+        result.repetitions.append(measured)
+        mb, p99 = measured.throughput.mb_per_s, measured.latency.percentiles_ms[99.0]
+        return f"{result.cell.name}: {mb:.1f} MB/s, p99 {p99:.2f} ms"
+
+    largest = max(grid.replication_factors)
+    target.go_round(results, grid.repetitions, largest, measure, say)
     return results
 
 

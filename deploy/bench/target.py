@@ -1,11 +1,12 @@
 """What a benchmark runs against: a given cluster, the one in a directory, or one of its own."""
 
 import contextlib
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
@@ -14,6 +15,9 @@ from ..cluster.failure import Failure
 if TYPE_CHECKING:
     from ...client.blocking import BlockingAdmin
     from ..cluster.local_cluster import Cluster
+
+
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -55,8 +59,28 @@ class BenchTarget:
                 self.admin.run(lambda a: a.delete_topics(self._topics))
             self._topics.clear()
 
-    def node_count(self) -> int:
-        return len(self.admin.run(lambda a: a.describe_cluster()).brokers)
+    def go_round(
+        self,
+        results: Sequence[Result],
+        repetitions: int,
+        replication_factor: int,
+        measure: Callable[[Result, int], str],
+        say: Callable[[str], None],
+    ) -> None:
+        """Measure all cells again and again; Failure when the cluster is too small for them."""
+        nodes = len(self.admin.run(lambda a: a.describe_cluster()).brokers)
+        if replication_factor > nodes:
+            raise Failure(
+                f"The cluster has {nodes} nodes; replication factor {replication_factor} does "
+                "not fit. Give a smaller --rf."
+            )
+        total = len(results) * repetitions
+        for number, (repetition, result) in enumerate(
+            itertools.product(range(repetitions), results), 1
+        ):
+            figures = measure(result, repetition)
+            say(f"{number}/{total}  {figures}")
+            self.drop_topics()
 
     def usage(self) -> "list[NodeUsage]":
         """CPU, memory and link bytes of each node now; empty when the nodes are not ours."""

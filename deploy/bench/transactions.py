@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..cluster.failure import Failure
+from .load import percentile
 from .target import BenchTarget
 
 WARM_UP_SHARE = 0.25  # of the time of a measurement, before it
 WARM_UP_TIMES_MIN, TIMES_MIN = 3, 5
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,34 +117,20 @@ class TransactionResult:
         }
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which so large a share of them lies."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-
-
 def run_transaction_grid(
     target: BenchTarget, grid: TransactionGrid, say: Callable[[str], None]
 ) -> list[TransactionResult]:
     """Measure every cell; Failure when the cluster is too small for the grid."""
-    nodes = target.node_count()
-    if grid.replication_factor > nodes:
-        raise Failure(
-            f"The cluster has {nodes} nodes; replication factor {grid.replication_factor} does "
-            "not fit. Give a smaller --rf."
-        )
     results = [TransactionResult(cell) for cell in grid.cells()]
-    total = len(results) * grid.repetitions
-    for repetition in range(grid.repetitions):
-        for i, result in enumerate(results):
-            run = _measure(target, grid, result.cell, grid.seed + repetition)
-            result.runs.append(run)
-            done = repetition * len(results) + i + 1
-            say(
-                f"{done}/{total}  {result.cell.name}: {run.transactions_per_s:.1f} "
-                f"transactions/s, commit p50 {percentile(run.commit_ms, 0.5):.2f} ms"
-            )
-            target.drop_topics()
+
+    def measure(result: TransactionResult, repetition: int) -> str:
+        run = _measure(target, grid, result.cell, grid.seed + repetition)
+        result.runs.append(run)
+        rate, commit_ms = run.transactions_per_s, percentile(run.commit_ms, 0.5)
+        figures = f"{rate:.1f} transactions/s, commit p50 {commit_ms:.2f} ms"
+        return f"{result.cell.name}: {figures}"
+
+    target.go_round(results, grid.repetitions, grid.replication_factor, measure, say)
     return results
 
 
@@ -165,17 +152,17 @@ def _measure(
     def write(producer: Any) -> None:
         for number in range(cell.records):
             producer.produce(topic, value, partition=number % cell.partitions)
-        if producer.flush(PATIENCE_S):
-            raise Failure(f"Not everything was acknowledged within {PATIENCE_S:.0f} s.")
+        if producer.flush(TIMEOUT_S):
+            raise Failure(f"Not everything was acknowledged within {TIMEOUT_S:.0f} s.")
 
     transactional = Producer({**settings, "transactional.id": f"bench of {topic}"})
-    transactional.init_transactions(PATIENCE_S)
+    transactional.init_transactions(TIMEOUT_S)
 
     def transaction() -> None:
         transactional.begin_transaction()
         write(transactional)
         began = time.perf_counter()
-        transactional.commit_transaction(PATIENCE_S)
+        transactional.commit_transaction(TIMEOUT_S)
         commit_ms.append((time.perf_counter() - began) * 1000)
 
     idempotent = Producer({**settings, "enable.idempotence": True})

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..cluster import html
-from .transactions import TransactionResult, percentile
+from .load import percentile
+from .transactions import TransactionResult
 
 COLUMNS = {
     "records": "RECORDS",

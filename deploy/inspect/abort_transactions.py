@@ -15,7 +15,7 @@ from ..cluster.lookup import admin_of, bootstrap_line
 
 SINKS = "oncelog.spark."
 MODULE = "oncelog.pipeline.sink.orphans"
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
 
 HAD = {
@@ -73,11 +73,11 @@ def _of_sinks(bootstrap: str, option: str, text: str) -> list[dict[str, Any]]:
     command = [sys.executable, "-P", "-m", MODULE, "--bootstrap", bootstrap, option, text]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise Failure(
-            f"What sinks have open was not ended in {PATIENCE_S:.0f} s. Are enough nodes up? "
+            f"What sinks have open was not ended in {TIMEOUT_S:.0f} s. Are enough nodes up? "
             "See: oncelog ps"
         ) from None
     if done.returncode:

@@ -124,7 +124,7 @@ class Probe:
         """Return when every node has answered; Failure when the process ends instead."""
         command = [sys.executable, "-P", "-m", MODULE]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._tell(self._asked)
+        self._send(self._asked)
         assert self._process.stdout is not None
         words = self._process.stdout.readline().decode().strip()
         if words != "watching":
@@ -135,11 +135,11 @@ class Probe:
 
     def leave(self, node_id: int) -> None:
         """Ask a node no more: it will be killed."""
-        self._tell({"node": node_id, "pid": None})
+        self._send({"node": node_id, "pid": None})
 
     def begin(self, node_id: int, pid: int) -> None:
         """Ask it again, as this process, from when its port takes a connection."""
-        self._tell({"node": node_id, "pid": pid})
+        self._send({"node": node_id, "pid": pid})
 
     def stop(self) -> ProbeResult:
         """End the asking; what was seen."""
@@ -157,7 +157,7 @@ class Probe:
             nodes=[NodeLateness(**node) for node in found["nodes"]],
         )
 
-    def _tell(self, words: dict[str, Any]) -> None:
+    def _send(self, words: dict[str, Any]) -> None:
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write(json.dumps(words).encode() + b"\n")
         self._process.stdin.flush()
