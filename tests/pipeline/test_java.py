@@ -63,7 +63,7 @@ def test_a_java_home_that_is_too_old_is_not_passed_over(tmp_path: Path) -> None:
         find_java({"JAVA_HOME": str(home), **path_with(other)}, tmp_path)
 
 
-def test_a_java_home_without_java_is_said(tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NoJava, match="there is no bin/java in it"):
         find_java({"JAVA_HOME": str(tmp_path)}, tmp_path)
 

@@ -62,7 +62,7 @@ def test_an_unknown_acks_is_refused():
         grid.cells()
 
 
-def test_figures_of_nodes_are_shown_or_told_to_be_unknown():
+def test_node_metrics_are_shown_or_unknown():
     (row,) = rows([result()])
     assert set(row) == set(COLUMNS)
     assert row["cpu"] == pytest.approx(6.0)

@@ -13,10 +13,10 @@ from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.schema import TABLES
 
 from ..judge.edit import Edit
-from ..judge.plants import all_plants
-from ..judge.world import World
+from ..judge.model_cluster import ModelCluster
+from ..judge.mutations import all_mutations
 
-PLANTS = all_plants()
+PLANTS = all_mutations()
 
 
 def written(folder: Path, history: History, without: frozenset[str] = frozenset()) -> Path:
@@ -29,7 +29,7 @@ def written(folder: Path, history: History, without: frozenset[str] = frozenset(
 
 
 def test_a_clean_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path, History.of(World(2).recorder), frozenset({"batches"}))
+    written(tmp_path, History.of(ModelCluster(2).recorder), frozenset({"batches"}))
     assert run(["check", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "no promise was broken" in out
@@ -40,7 +40,7 @@ def test_a_clean_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_a_broken_run_is_told_with_its_evidence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    edit = Edit(World(2).recorder, random.Random(1))
+    edit = Edit(ModelCluster(2).recorder, random.Random(1))
     PLANTS["G1a"](edit)
     written(tmp_path, edit.history())
     assert run(["check", str(tmp_path), "--only", "J3", "--only", "J5"]) == 1
@@ -56,7 +56,7 @@ def test_a_broken_run_is_told_with_its_evidence(
 
 
 def test_faults_that_were_active_are_named(tmp_path: Path) -> None:
-    world = World(2)
+    world = ModelCluster(2)
     world.recorder.add("faults", "kill", "leader:in/0", 0, world.now_ns, 7)
     edit = Edit(world.recorder, random.Random(1))
     PLANTS["lost-write"](edit)
@@ -80,6 +80,6 @@ def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check"]) == 2
     assert run(["check", str(tmp_path)]) == 2
-    written(tmp_path, History.of(World(2, steps=50).recorder))
+    written(tmp_path, History.of(ModelCluster(2, steps=50).recorder))
     assert run(["check", str(tmp_path), "--only", "J77"]) == 2
     assert "there are J1, J2" in capsys.readouterr().err

@@ -19,7 +19,7 @@ def ended(partition: int, sequence: int, how: str, count: int = 10) -> str:
     )
 
 
-def test_a_batch_that_lost_its_answer_and_was_sent_again():
+def test_a_batch_whose_response_was_lost_is_retried():
     trace = BatchTrace()
     trace.feed(sent(2, 0))
     trace.feed(sent(2, 10))
@@ -34,7 +34,7 @@ def test_a_batch_that_lost_its_answer_and_was_sent_again():
     assert (trace.counts.sent, trace.counts.acknowledged) == (3, 2)
 
 
-def test_a_refusal_is_an_answer():
+def test_an_error_response_counts_as_an_answer():
     trace = BatchTrace()
     trace.feed(sent(0, 0))
     refusal = "encountered error: Broker: Not leader for partition "

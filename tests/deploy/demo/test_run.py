@@ -5,13 +5,14 @@ import pytest
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.demo import report as demo_report
 from oncelog.deploy.demo.run import BREAKS, CLUSTER_CONFIG, FENCE_OFF, Demo, DemoReport
+from oncelog.deploy.demo.spark_engine import SparkEngine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 
-def run(seed: int, broken: str, **shorter) -> DemoReport:
+def run(seed: int, broken: str, engine: str = "workers", **shorter) -> DemoReport:
     with Cluster(3, config=CLUSTER_CONFIG) as cluster:
-        report = Demo(cluster, seed, broken, print).run(**shorter)
+        report = Demo(cluster, seed, broken, print, engine).run(**shorter)
     assert not cluster.data.exists(), "a run that was judged leaves nothing behind"
     demo_report.print_verdict(report)
     return report
@@ -41,3 +42,17 @@ def test_ten_seeds_are_exactly_once(seed):
 @pytest.mark.parametrize("broken", [name for name in BREAKS if name != "none"])
 def test_a_guarantee_that_is_taken_away_is_missed_in_eight_of_ten(broken):
     assert sum(run(seed, broken).exit_code == 1 for seed in range(10)) >= 8
+
+
+@pytest.mark.spark_slow
+@pytest.mark.parametrize("kind", SparkEngine.kinds)
+def test_one_fault_of_spark_and_every_flight_counts_once(kind):
+    report = run(3, "none", "spark", kinds=(kind,), rows=40_000)
+    assert not report.findings
+    assert report.outputs is not None and report.outputs.distinct == 40_000
+
+
+@pytest.mark.spark_slow
+@pytest.mark.parametrize("seed", range(3))
+def test_three_seeds_are_exactly_once_with_spark(seed):
+    assert run(seed, "none", "spark").exit_code == 0

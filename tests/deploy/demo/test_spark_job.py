@@ -73,7 +73,7 @@ def at_work(job, batches=2):
     assert job.wait(lambda: len(job.batches) >= batches, 30)
 
 
-def test_batches_are_kept_as_they_are_told(job):
+def test_reported_micro_batches_are_kept_in_order(job):
     before = time.time()
     job.start()
     at_work(job)
@@ -96,7 +96,7 @@ def test_a_driver_that_was_killed_leaves_nothing_and_is_started_again(job, blow)
     assert not java.is_running() or java.status() == psutil.STATUS_ZOMBIE
 
 
-def test_the_busiest_worker_is_killed_and_nobody_else(job):
+def test_only_the_busiest_worker_is_killed(job):
     job.start()
     at_work(job)
     java = job._java(job._driver())
@@ -122,7 +122,7 @@ def test_a_job_that_ends_by_itself_is_started_again_but_not_for_ever(job, tmp_pa
         job.wait(lambda: False, 30)
 
 
-def test_words_of_others_are_passed_over(job):
+def test_other_output_lines_are_skipped(job):
     job.start()
     at_work(job)
     assert json.dumps([b.query for b in job.batches]) == '["enriched", "sums"]'

@@ -61,7 +61,7 @@ def test_each_wrong_sum_is_found(records, what):
     assert examples[0].startswith(what)
 
 
-def test_outputs_of_an_engine_that_tells_no_transactions_are_judged_by_their_inputs():
+def test_outputs_without_known_transactions_are_checked_by_their_inputs():
     verdict = judge_outputs(INPUTS, [], RIGHT, None, {}, judge_sums=judge_window_sums)
     assert {f.name: f.count for f in verdict.violations} == {"missing": 4}
 

@@ -54,7 +54,7 @@ def began(number: int) -> str:
     return f'tell ["began", "w.1.{number}", 10, {{"0": {number * 10}}}]'
 
 
-def test_what_is_told_is_kept_in_the_order_of_transactions(workers, tmp_path):
+def test_reported_transactions_are_kept_in_order(workers, tmp_path):
     script(
         tmp_path, 1,
         began(1), 'tell ["sending", "w.1.1"]', 'tell ["committing", "w.1.1"]',
@@ -75,7 +75,7 @@ def test_what_is_told_is_kept_in_the_order_of_transactions(workers, tmp_path):
     assert workers.committed_after(time.monotonic()) == {"w": None}
 
 
-def test_a_worker_that_is_killed_stays_dead_until_it_is_started(workers, tmp_path):
+def test_a_killed_worker_stays_down_until_it_is_started(workers, tmp_path):
     script(tmp_path, 1, began(1), "sleep")
     script(tmp_path, 2, 'tell ["began", "w.2.1", 1, {}]', "sleep")
     workers.start_all()
@@ -88,7 +88,7 @@ def test_a_worker_that_is_killed_stays_dead_until_it_is_started(workers, tmp_pat
     assert workers.wait(lambda: workers.last["w"].name == "w.2.1", 20)
 
 
-def test_a_paused_worker_says_nothing_until_it_goes_on(workers, tmp_path):
+def test_a_paused_worker_reports_nothing_until_it_is_resumed(workers, tmp_path):
     script(tmp_path, 1, began(1), "sleep")
     workers.start_all()
     assert workers.wait(lambda: "w.1.1" in workers.transactions, 20)

@@ -133,7 +133,7 @@ def test_a_partition_without_a_leader_names_who_could_be_it():
     }
 
 
-def test_too_few_replicas_in_sync_hold_everybody():
+def test_a_partition_below_min_insync_replicas_is_explained():
     facts = replace(CLEAN, partition=replace(PARTITION, isr=(1,)))
     lines = told(why(facts))
     assert "1 in sync (1) of 2" in lines["replicas"]
@@ -178,7 +178,7 @@ def test_a_reader_at_the_last_stable_offset_has_read_all_it_may():
     assert "app-1" in lines["held by"]
 
 
-def test_an_offset_below_the_log_is_told():
+def test_an_offset_below_the_log_start_is_reported():
     assert "starts anew" in of_group(replace(CLEAN, log_start=1200))["group"]
 
 
@@ -218,7 +218,7 @@ def test_every_state_of_an_id_has_a_sentence(changes, words):
     assert "epoch below 2" in told(explanation)["fenced"]
 
 
-def test_an_open_transaction_says_where_and_when_it_wrote():
+def test_an_open_transaction_shows_where_and_when_it_wrote_last():
     partitions = tuple(("orders", index) for index in range(9))
     explanation = explain(
         replace(ONGOING, partitions=partitions), now_ms=NOW_MS, last_write_ms=NOW_MS - 500
@@ -230,10 +230,10 @@ def test_an_open_transaction_says_where_and_when_it_wrote():
     )
 
 
-def test_markers_that_wait_for_a_leader_say_so():
+def test_pending_markers_without_a_leader_are_explained():
     explanation = explain(replace(ONGOING, state="PrepareCommit"), now_ms=0, leaderless=[KEY])
     assert told(explanation)["waits for"].startswith("a leader of orders/0")
 
 
-def test_the_first_epoch_has_fenced_nobody():
+def test_a_producer_of_the_first_epoch_has_fenced_no_other():
     assert "fenced" not in told(explain(replace(ONGOING, producer_epoch=0), now_ms=NOW_MS))

@@ -14,7 +14,7 @@ def words(data: bytes) -> list[str]:
     return [b.words() for b in dump_segment("0.log", data)]
 
 
-def test_batches_producers_and_markers_are_told():
+def test_a_dump_shows_batches_producers_and_markers():
     marker = encode_marker(
         ControlType.ABORT,
         producer_id=9,
@@ -38,7 +38,7 @@ def test_a_flipped_bit_is_noticed():
     assert "BAD" in words(bytes(data))[0]
 
 
-def test_offsets_that_go_back_are_noticed():
+def test_a_batch_below_the_next_offset_is_marked_bad():
     assert "BAD: offset 0 after 2" in words(batch(0) + batch(0))[1]
 
 

@@ -69,7 +69,7 @@ def target(toy: ToyNode) -> Target:
     return Target(1, "127.0.0.1", toy.port)
 
 
-def test_a_stall_counts_from_each_moment_at_which_an_answer_was_due(toy):
+def test_latency_counts_from_the_time_a_request_was_due(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         time.sleep(0.4)
@@ -82,7 +82,7 @@ def test_a_stall_counts_from_each_moment_at_which_an_answer_was_due(toy):
     assert node.p99_ms > 300
 
 
-def test_who_is_silent_at_the_end_counts_with_its_silence(toy):
+def test_an_unanswered_request_counts_until_the_end(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         time.sleep(0.3)
@@ -91,7 +91,7 @@ def test_who_is_silent_at_the_end_counts_with_its_silence(toy):
     assert node.max_ms == pytest.approx(node.silent_ms)
 
 
-def test_a_lost_connection_is_made_anew_and_what_it_owed_is_still_due(toy):
+def test_a_reconnect_resends_requests_with_their_due_times(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         time.sleep(0.2)
@@ -104,7 +104,7 @@ def test_a_lost_connection_is_made_anew_and_what_it_owed_is_still_due(toy):
     assert node.silent_ms < 180, "the new connection is not used"
 
 
-def test_a_node_that_is_away_on_purpose_is_not_late(toy):
+def test_a_node_killed_on_purpose_is_not_late(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         probe.leave(1)
@@ -117,7 +117,7 @@ def test_a_node_that_is_away_on_purpose_is_not_late(toy):
     assert node.answers > 10
 
 
-def test_nobody_to_probe_is_said_in_words():
+def test_a_probe_without_targets_is_an_error():
     with pytest.raises(Failure, match="answered"), Probe([Target(1, "no.such.host.invalid", 1)]):
         pass
 

@@ -5,7 +5,6 @@ prints what was found, and writes nothing.
 """
 
 import json
-import random
 import re
 import sys
 from collections.abc import Iterable
@@ -17,16 +16,15 @@ from oncelog.deploy.judge.history.schema import TABLES
 from oncelog.deploy.judge.logs.partition_audit import AUDIT_ANOMALIES
 from oncelog.deploy.judge.verdict import judge
 
-from .edit import Edit, NoPlace
-from .plants import all_plants
-from .world import World
+from .model_cluster import ModelCluster
+from .mutations import all_mutations, mutated
 
-PLANTS = all_plants()
+MUTATIONS = all_mutations()
 
 FOLDER = Path(__file__).parent
 SWITCHES = FOLDER.parents[1] / "switches" / "results.json"
 PAGE = FOLDER.parents[2] / "docs" / "judge.md"
-HISTORIES, PLANTED = 500, 50
+HISTORIES, MUTATED = 500, 50
 # The anomalies that each of Jepsen's cases is about.
 JEPSEN: dict[str, tuple[str, ...]] = {
     "04": ("inconsistent-offsets",),
@@ -76,12 +74,12 @@ it true.
 
 ## What is looked for, and who judges the judge
 
-Every violation is *planted*: a legal history of a model (tests/deploy/judge/world.py) is falsified
-in one place by chance, and the judge must name the anomaly. Legal histories of the same model must
-raise no alarm. *Jepsen*: the numbers of the cases of Jepsen's tests of its own Kafka checker that
-speak of the anomaly, told anew in tests/deploy/judge/test_jepsen_cases.py with the same verdicts.
-*Audit*: `oncelog check TOPIC` looks for it, too. Full size (500 legal histories, 50 of each kind
-planted): `.venv/bin/python -m tests.deploy.judge.page --measure`.
+Every violation is *planted*: a legal history of a model (tests/deploy/judge/model_cluster.py) is
+falsified in one place by chance, and the judge must name the anomaly. Legal histories of the same
+model must raise no alarm. *Jepsen*: the numbers of the cases of Jepsen's tests of its own Kafka
+checker that speak of the anomaly, told anew in tests/deploy/judge/test_jepsen_cases.py with the
+same verdicts. *Audit*: `oncelog check TOPIC` looks for it, too. Full size (500 legal histories, 50
+of each kind planted): `.venv/bin/python -m tests.deploy.judge.page --measure`.
 
 {table(("check", "anomaly", "what it is", "verdict", "planted", "Jepsen", "audit"), anomaly_rows())}
 Only an audit can see the next three, since it reads under both isolation levels:
@@ -191,7 +189,7 @@ def anomaly_rows() -> Iterable[tuple[str, ...]]:
             f"`{anomaly.name}`",
             anomaly.what,
             "legal" if anomaly.is_legal else "violation",
-            "yes" if anomaly.name in PLANTS else "",
+            "yes" if anomaly.name in MUTATIONS else "",
             ", ".join(cases),
             "yes" if anomaly.name in audited else "",
         )
@@ -231,12 +229,13 @@ def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def measure() -> int:
     """Print what was planted and found; the number of failures."""
-    alarms = sum(not judge(History.of(World(seed).recorder)).is_clean for seed in range(HISTORIES))
+    legal = (History.of(ModelCluster(seed).recorder) for seed in range(HISTORIES))
+    alarms = sum(not judge(history).is_clean for history in legal)
     print(f"legal histories: {HISTORIES}, false alarms: {alarms}")
     missed = 0
     for name in ANOMALIES:
-        if name in PLANTS:
-            planted, found = plant_and_judge(name, PLANTED)
+        if name in MUTATIONS:
+            planted, found = plant_and_judge(name, MUTATED)
             missed += planted - found
             print(f"{name:24} planted {planted:3} found {found:3}")
     return alarms + missed
@@ -244,17 +243,8 @@ def measure() -> int:
 
 def plant_and_judge(name: str, times: int) -> tuple[int, int]:
     """(planted, found by the right name); each in another history."""
-    planted = found = seed = 0
-    while planted < times and seed < times * 20:
-        edit = Edit(World(seed, steps=1_000).recorder, random.Random(seed))
-        seed += 1
-        try:
-            PLANTS[name](edit)
-        except NoPlace:
-            continue
-        planted += 1
-        found += name in judge(edit.history()).names()
-    return planted, found
+    found = [name in judge(edit.history()).names() for _, edit in mutated(name, times)]
+    return len(found), sum(found)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ def test_the_page_is_true() -> None:
     )
 
 
-def test_all_cases_of_jepsen_are_told() -> None:
+def test_all_cases_of_jepsen_are_in_the_page() -> None:
     numbers = {number for number, _ in jepsen_cases()}
     assert numbers == {f"{n:02}" for n in range(1, 24) if n != 16}  # 24 is speed.py
     assert set(JEPSEN) <= numbers

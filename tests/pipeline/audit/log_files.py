@@ -6,7 +6,7 @@ from pathlib import Path
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.records import Record, encode_batch
 
-from .raw_world import TIME_MS, RawWorld, Row
+from .model_log import TIME_MS, ModelLog, Row
 
 HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 
@@ -55,13 +55,13 @@ def batches_of(rows: list[Row]) -> list[bytes]:
     return made
 
 
-def write_logs(world: RawWorld, folder: Path) -> None:
-    """The copies of a world in FOLDER/node-N, beside those that are there already."""
-    for replica in range(1, world.replicas + 1):
+def write_logs(log_model: ModelLog, folder: Path) -> None:
+    """The copies of a log_model in FOLDER/node-N, beside those that are there already."""
+    for replica in range(1, log_model.replicas + 1):
         node = folder / f"node-{replica}"
-        for partition, (start, end) in world.ends.items():
-            rows = [r for r in world.rows if (r.replica, r.partition) == (replica, partition)]
-            place = node / f"{world.topic}-{partition}"
+        for partition, (start, end) in log_model.ends.items():
+            rows = [r for r in log_model.rows if (r.replica, r.partition) == (replica, partition)]
+            place = node / f"{log_model.topic}-{partition}"
             place.mkdir(parents=True)
             half = len(batches := batches_of(rows)) // 2
             cut = int.from_bytes(batches[half][:8], "big")
@@ -72,5 +72,5 @@ def write_logs(world: RawWorld, folder: Path) -> None:
                 lines = (
                     (node / file).read_text().split("\n")[2:-1] if (node / file).exists() else []
                 )
-                lines.append(f"{world.topic} {partition} {offset}")
+                lines.append(f"{log_model.topic} {partition} {offset}")
                 (node / file).write_text("\n".join(["0", str(len(lines)), *lines, ""]))

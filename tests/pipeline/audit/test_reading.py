@@ -6,37 +6,39 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.client import BlockingProducer, Producer
+from oncelog.client import BlockingProducer
 from oncelog.pipeline.audit import reading
 from oncelog.pipeline.audit.__main__ import main
 from oncelog.pipeline.audit.judgement import judge
 from oncelog.pipeline.audit.reading import log_directories, read_checkpoint
 from oncelog.pipeline.sink import decision
 
-from .exhibits import lightly
+from ...deploy.judge.edit import NoPlace
+from ...deploy.judge.transactions import write
+from .audited_logs import lightly
 from .log_files import LOG_STARTS, write_logs
-from .raw_plants import BROUGHT_ALONG, PLANTS
-from .raw_world import EDGES, NoPlace, RawWorld
+from .log_mutations import BROUGHT_ALONG, MUTATIONS
+from .model_log import EDGES, ModelLog
 
 pytestmark = pytest.mark.spark_slow
 OF_READERS = {"aborted-visible", "committed-hidden", "open-visible", "phantom-read"}
-OF_LOGS = sorted(PLANTS.keys() - OF_READERS)
+OF_LOGS = sorted(MUTATIONS.keys() - OF_READERS)
 
 
-def falsified(name: str, number: int) -> RawWorld:
-    """A world in whose copies it is planted; a divergence in one of them only."""
+def falsified(name: str, number: int) -> ModelLog:
+    """A log_model in whose copies it is planted; a divergence in one of them only."""
     is_divergence = name == "replica-divergence"
     for seed in range(50):
         first = 1_000 + number * 50 + seed
-        world = RawWorld(first, f"planted-{name}", replicas=2 if is_divergence else 0)
+        log_model = ModelLog(first, f"planted-{name}", replicas=2 if is_divergence else 0)
         try:
-            PLANTS[name](world)
+            MUTATIONS[name](log_model)
         except NoPlace:
             continue
         if not is_divergence:
-            world.replicas = 2
-            world.rows = [replace(row, replica=n) for n in (1, 2) for row in world.rows]
-        return world
+            log_model.replicas = 2
+            log_model.rows = [replace(row, replica=n) for n in (1, 2) for row in log_model.rows]
+        return log_model
     raise AssertionError(f"no place for {name}")
 
 
@@ -45,7 +47,7 @@ def found(spark, tmp_path_factory):
     """Topic -> the anomalies that were found in its files."""
     folder = tmp_path_factory.mktemp("logs")
     for number, edge in enumerate(EDGES):
-        write_logs(RawWorld(number, f"clean-{edge}", edge, replicas=3), folder)
+        write_logs(ModelLog(number, f"clean-{edge}", edge, replicas=3), folder)
     for number, name in enumerate(OF_LOGS):
         write_logs(falsified(name, number), folder)
     nodes = {int(node.name.removeprefix("node-")): node for node in folder.iterdir()}
@@ -70,26 +72,9 @@ def test_what_is_planted_in_files_is_found(found, name):
     assert {name} <= found[f"planted-{name}"] <= {name} | may_be
 
 
-async def write(bootstrap: str, topic: str) -> None:
-    for number in range(6):
-        async with Producer(bootstrap, transactional_id="writer") as producer:
-            await producer.init_transactions()
-            await producer.begin_transaction()
-            for partition in (0, 1):
-                await producer.send(topic, b"%d" % number, partition=partition)
-            await producer.flush()
-            await (
-                producer.abort_transaction() if number % 3 == 2 else producer.commit_transaction()
-            )
-    async with Producer(bootstrap) as plain:
-        for number in range(500):
-            await plain.send(topic, b"%d" % number)
-        await plain.flush()
-
-
 def test_a_live_topic(spark, cluster, admin, capsys):
     admin.create_topic("audited", partitions=2)
-    asyncio.run(write(cluster.bootstrap, "audited"))
+    asyncio.run(write(cluster.bootstrap, "audited", plain_records=500))
     asked = ["--bootstrap", cluster.bootstrap, "--topic", "audited", "--format", "json"]
     with lightly(spark):
         assert main([*asked, "--open-seconds", "60"]) == 0
@@ -98,7 +83,7 @@ def test_a_live_topic(spark, cluster, admin, capsys):
     assert (told["committed"], told["aborted"], told["open"]) == (8, 4, 0)
 
 
-def test_what_cannot_be_read_is_said(spark, tmp_path, capsys):
+def test_unreadable_logs_are_an_error_in_one_line(spark, tmp_path, capsys):
     assert main(["--cluster", str(tmp_path)]) == 2
     assert "no cluster's directory" in capsys.readouterr().err
     assert main(["--logs", f"1={tmp_path / 'none'}"]) == 2
@@ -114,7 +99,7 @@ def refused(capsys, *asked: str) -> str:
     return line
 
 
-def test_a_wrong_word_is_said(spark, tmp_path, capsys):
+def test_a_wrong_argument_is_an_error_in_one_line(spark, tmp_path, capsys):
     assert "begins with the number of a node" in refused(capsys, "--logs", f"x={tmp_path}")
     assert "is not NAME=VALUE" in refused(capsys, "--logs", str(tmp_path))
     (tmp_path / "made").mkdir()
@@ -132,7 +117,9 @@ def test_a_damaged_segment_is_named(spark, tmp_path, capsys):
     assert f"{folder}/{0:020}.log at byte 0" in line
 
 
-def test_what_a_cluster_does_not_give_is_said(spark, cluster, admin, capsys, monkeypatch):
+def test_an_unreachable_cluster_or_topic_is_an_error_in_one_line(
+    spark, cluster, admin, capsys, monkeypatch
+):
     there = ("--bootstrap", cluster.bootstrap)
     assert "nowhere" in refused(capsys, *there, "--topic", "nowhere")
     slow = ("--client", "request.timeout.ms=500")

@@ -33,7 +33,7 @@ class Query:
         }  # fmt: skip
 
 
-def test_a_batch_is_told_once_and_idle_triggers_are_not():
+def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
     query, told = Query(), []
     teller = Teller({"sums": query}, lambda *event: told.append(event))
     assert teller.look()
@@ -50,7 +50,7 @@ def test_a_batch_is_told_once_and_idle_triggers_are_not():
     ]
 
 
-def test_a_query_that_stopped_is_told_in_a_line():
+def test_a_query_that_stopped_is_reported_in_one_line():
     query, told = Query(), []
     try:
         raise SinkStopped("Sink s belongs to query q: say which.")

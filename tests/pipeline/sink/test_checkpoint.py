@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def test_a_running_query_tells_its_checkpoint(spark: "SparkSession", checkpoint: str) -> None:
+def test_the_checkpoint_of_a_running_query_is_found(spark: "SparkSession", checkpoint: str) -> None:
     found: list[str] = []
 
     def each_batch(frame: "DataFrame", batch_id: int) -> None:
@@ -30,7 +30,9 @@ def test_a_running_query_tells_its_checkpoint(spark: "SparkSession", checkpoint:
     assert found[0] == hashlib.sha256(planned).hexdigest()[:16]
 
 
-def test_a_spark_that_does_not_tell_needs_to_be_told(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_spark_that_hides_its_checkpoint_needs_the_option_checkpoint(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     unknown = str(uuid.uuid4())
     with pytest.raises(SinkStopped, match=r"ExactlyOnceSink\(\.\.\., checkpoint=\.\.\.\)"):
         plan_digest(spark, unknown, 0, given=None)

@@ -37,7 +37,7 @@ from oncelog.wire.errors import KafkaError
 
 from ...interop.client_peers import KAFKA, OURS, new_topic
 from ...interop.kafka_peer import KafkaPeer, is_enabled
-from .hand_driver import QUERY, Hand, batch_rows, rows, write_rows
+from .manual_driver import QUERY, ManualDriver, batch_rows, rows, write_rows
 from .output import assert_once, open_transactions
 
 SCANS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
@@ -106,7 +106,7 @@ def play(bootstrap: str, scene: Callable[[str, str], Awaitable[list[str]]]) -> N
 
 def test_batches_are_written_skipped_and_their_ids_used_again(bootstrap: str) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        first = Hand(bootstrap, topic, sink)
+        first = ManualDriver(bootstrap, topic, sink)
         workers = [first.worker() for _ in range(3)]
 
         async def run_tasks(effect: RunTasks) -> TasksDone:
@@ -119,7 +119,7 @@ def test_batches_are_written_skipped_and_their_ids_used_again(bootstrap: str) ->
             assert await first.write(batch) == BatchOver(was_written=True)
         assert await first.write(3) == BatchOver(was_written=False)
         await first.close()
-        second = Hand(bootstrap, topic, sink)
+        second = ManualDriver(bootstrap, topic, sink)
         assert await second.write(3) == BatchOver(was_written=False)
         assert await second.write(4) == BatchOver(was_written=True)
         await second.close()
@@ -133,32 +133,32 @@ def test_batches_are_written_skipped_and_their_ids_used_again(bootstrap: str) ->
 
 def test_of_twin_attempts_the_one_that_spark_kept_counts(bootstrap: str) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        hand = Hand(bootstrap, topic, sink)
-        effect = await hand.until(RunTasks, 0)
+        driver = ManualDriver(bootstrap, topic, sink)
+        effect = await driver.until(RunTasks, 0)
         assert isinstance(effect, RunTasks)
-        order = hand.order_of(effect)
-        twins = [await hand.attempt(order, 0) for _ in range(2)]
-        others = [await hand.attempt(order, p) for p in (1, 2)]
-        await hand.on(hand.protocol.step(TasksDone((twins[1], *others))))
-        await hand.close()
+        order = driver.order_of(effect)
+        twins = [await driver.attempt(order, 0) for _ in range(2)]
+        others = [await driver.attempt(order, p) for p in (1, 2)]
+        await driver.on(driver.protocol.step(TasksDone((twins[1], *others))))
+        await driver.close()
         return batch_rows(0)
 
     play(bootstrap, scene)
 
 
-def test_an_attempt_that_wakes_batches_later_hurts_nobody_and_is_swept(bootstrap: str) -> None:
+def test_a_zombie_attempt_of_an_older_batch_is_harmless_and_aborted(bootstrap: str) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        hand = Hand(bootstrap, topic, sink)
-        effect = await hand.until(RunTasks, 0)
+        driver = ManualDriver(bootstrap, topic, sink)
+        effect = await driver.until(RunTasks, 0)
         assert isinstance(effect, RunTasks)
-        order, sleeper = hand.order_of(effect), hand.worker()
-        await hand.on(effect)
-        await hand.write(1)
-        effect = await hand.until(CommitChildren, 2)  # decided, not committed
-        await hand.attempt(order, 0, sleeper)
+        order, sleeper = driver.order_of(effect), driver.worker()
+        await driver.on(effect)
+        await driver.write(1)
+        effect = await driver.until(CommitChildren, 2)  # decided, not committed
+        await driver.attempt(order, 0, sleeper)
         assert len(await open_transactions(bootstrap)) == 4
-        await hand.on(effect)
-        await hand.close()
+        await driver.on(effect)
+        await driver.close()
         return [value for batch in range(3) for value in batch_rows(batch)]
 
     play(bootstrap, scene)
@@ -167,10 +167,10 @@ def test_an_attempt_that_wakes_batches_later_hurts_nobody_and_is_swept(bootstrap
 @pytest.mark.parametrize("point", [WriteDecision, CommitChildren, AbortChildren])
 def test_a_zombie_driver_that_wakes_can_decide_nothing(bootstrap: str, point: type) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        zombie = Hand(bootstrap, topic, sink)
+        zombie = ManualDriver(bootstrap, topic, sink)
         await zombie.write(0)
         effect = await zombie.until(point, 1)
-        successor = Hand(bootstrap, topic, sink)
+        successor = ManualDriver(bootstrap, topic, sink)
         is_decided = point is not WriteDecision
         assert await successor.write(1) == BatchOver(was_written=not is_decided)
         held = await successor.until(CommitChildren, 2)  # decided; now the other one wakes
@@ -189,7 +189,7 @@ def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
 ) -> None:
     async def scene(point: type[Effect] | str) -> tuple[str, list[str]]:
         topic = await new_topic(forgetful, 3)
-        dead = Hand(forgetful, topic, topic)
+        dead = ManualDriver(forgetful, topic, topic)
         await dead.write(0)
         effect = await dead.until(CommitChildren if isinstance(point, str) else point, 1)
         if point == "half":
@@ -197,7 +197,7 @@ def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
             await dead.cluster.commit_children(effect.children[:1])
         await dead.close()
         await until_forgotten(forgetful, topic)
-        successor = Hand(forgetful, topic, topic)
+        successor = ManualDriver(forgetful, topic, topic)
         # Only without a decision is the batch written now; a decided one was, or is committed.
         expected = BatchOver(was_written=point is WriteDecision)
         assert await successor.write(1) == expected
@@ -206,7 +206,7 @@ def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
 
     async def nothing_to_do() -> tuple[str, list[str]]:
         topic = await new_topic(forgetful, 3)
-        idle = Hand(forgetful, topic, topic)
+        idle = ManualDriver(forgetful, topic, topic)
         await idle.write(0)
         await until_forgotten(forgetful, topic)
         given = BatchGiven(query_id=QUERY, batch_id=1, is_long_after=True)
@@ -233,9 +233,9 @@ async def until_forgotten(bootstrap: str, sink: str) -> None:
             await asyncio.sleep(0.2)
 
 
-def test_a_control_transaction_that_timed_out_is_written_again(bootstrap: str) -> None:
+def test_a_control_transaction_that_timed_out_is_retried(bootstrap: str) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        slow = Hand(bootstrap, topic, sink, timeout_ms=1_000)
+        slow = ManualDriver(bootstrap, topic, sink, timeout_ms=1_000)
         effect = await slow.until(WriteDecision, 0)
         effect = await slow.on(await slow.carry_out(effect), WriteDecision)  # the first is a claim
         assert isinstance(effect, WriteDecision)
@@ -257,16 +257,16 @@ def test_a_control_transaction_that_timed_out_is_written_again(bootstrap: str) -
 
 def test_a_driver_that_writes_by_itself_is_fenced_and_goes_on_as_well(bootstrap: str) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        zombie = Hand(bootstrap, topic, sink, mode=Mode.DRIVER)
+        zombie = ManualDriver(bootstrap, topic, sink, mode=Mode.DRIVER)
         await zombie.write(0)
         effect = await zombie.until(WriteBatch, 1)
-        successor = Hand(bootstrap, topic, sink, mode=Mode.DRIVER)
+        successor = ManualDriver(bootstrap, topic, sink, mode=Mode.DRIVER)
         assert await successor.write(1) == BatchOver(was_written=True)
         with pytest.raises(SinkStopped, match="not decided"):
             await zombie.on(effect)
         await zombie.close()
         await successor.close()
-        third = Hand(bootstrap, topic, sink)  # the mode may change from start to start
+        third = ManualDriver(bootstrap, topic, sink)  # the mode may change from start to start
         assert await third.write(1) == BatchOver(was_written=False)
         assert await third.write(2) == BatchOver(was_written=True)
         await third.close()
@@ -277,7 +277,7 @@ def test_a_driver_that_writes_by_itself_is_fenced_and_goes_on_as_well(bootstrap:
 
 def test_orphans_are_ended_and_what_is_decided_is_kept(bootstrap: str, tmp_path: Path) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        dead = Hand(bootstrap, topic, sink)
+        dead = ManualDriver(bootstrap, topic, sink)
         effect = await dead.until(RunTasks, 0)
         assert isinstance(effect, RunTasks)
         orphan = await asyncio.to_thread(
@@ -295,7 +295,7 @@ def test_orphans_are_ended_and_what_is_decided_is_kept(bootstrap: str, tmp_path:
         kept = {c.transactional_id: "kept" for c in decided.children}
         assert outcomes == kept | {orphan.transactional_id: "aborted"}
         await dead.close()
-        successor = Hand(bootstrap, topic, sink)
+        successor = ManualDriver(bootstrap, topic, sink)
         assert await successor.write(0) == BatchOver(was_written=False)
         await successor.close()
         return batch_rows(0)
@@ -320,7 +320,7 @@ def test_open_transactions_of_others_are_ended_by_prefix(ours: Cluster) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["x", "--prefix", "y"], ["--prefix", ""]])
-def test_what_is_to_be_aborted_is_said_in_one_way(words: list[str]) -> None:
+def test_abort_needs_exactly_one_of_id_and_prefix(words: list[str]) -> None:
     command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "txn", "abort", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
@@ -342,14 +342,14 @@ def abort_by_command(bootstrap: str, prefix: str) -> dict[str, str]:
 
 def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(bootstrap: str) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        hand = Hand(bootstrap, topic, sink)
-        await hand.write(0)
-        effect = await hand.until(CommitChildren, 1)
+        driver = ManualDriver(bootstrap, topic, sink)
+        await driver.write(0)
+        effect = await driver.until(CommitChildren, 1)
         assert isinstance(effect, CommitChildren)
-        await hand.cluster.abort_children([effect.children[1].transactional_id])
+        await driver.cluster.abort_children([effect.children[1].transactional_id])
         with pytest.raises(SinkStopped, match="ARE MISSING"):
-            await hand.on(effect)
-        await hand.close()
+            await driver.on(effect)
+        await driver.close()
         return [*batch_rows(0), *rows(1, 0), *rows(1, 2)]
 
     play(bootstrap, scene)
@@ -366,13 +366,13 @@ def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(bootstrap: s
 )
 def test_a_node_that_dies_at_any_step_costs_nothing(ours: Cluster, victim: str) -> None:
     async def scene(topic: str, sink: str) -> list[str]:
-        hand = Hand(ours.bootstrap, topic, sink)
-        await hand.write(0)
+        driver = ManualDriver(ours.bootstrap, topic, sink)
+        await driver.write(0)
         killed: list[int] = []
         point = {"leader": RunTasks, "control": WriteDecision}.get(victim, CommitChildren)
         if victim == "decisions":
             point = WriteDecision
-        effect = await hand.until(point, 1)
+        effect = await driver.until(point, 1)
         if victim == "leader":
             node = await asyncio.to_thread(ours.leader, topic, 0)
         elif victim == "decisions":
@@ -384,10 +384,10 @@ def test_a_node_that_dies_at_any_step_costs_nothing(ours: Cluster, victim: str) 
             node = await asyncio.to_thread(ours.coordinator, "txn", name)
         await asyncio.to_thread(ours.kill, node)
         killed.append(node)
-        assert await hand.on(effect) == BatchOver(was_written=True)
-        assert await hand.write(2) == BatchOver(was_written=True)
+        assert await driver.on(effect) == BatchOver(was_written=True)
+        assert await driver.write(2) == BatchOver(was_written=True)
         await asyncio.to_thread(ours.start, node)
-        await hand.close()
+        await driver.close()
         return [value for batch in range(3) for value in batch_rows(batch)]
 
     play(ours.bootstrap, scene)

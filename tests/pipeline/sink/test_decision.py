@@ -59,7 +59,7 @@ def test_parts_of_an_older_decision_are_not_taken_for_this_one(
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"\xff", b'{"form":2}', b'{"form":1}'])
-def test_what_is_no_decision_is_refused_in_words(value: bytes) -> None:
+def test_an_unreadable_decision_is_refused(value: bytes) -> None:
     with pytest.raises(UnreadableDecision, match="sink s"):
         decode("s", {b"s": value})
 
@@ -69,7 +69,7 @@ def test_a_sink_without_records_has_no_decision() -> None:
     assert decode("s", {b"s": None, b"t": b"x"}) is None
 
 
-def test_too_many_children_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_children_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 1)
     monkeypatch.setattr(decision, "CHUNKS_MAX", 2)
     rows = tuple(Child(f"id-{i}", i, 0, True) for i in range(3))

@@ -1,4 +1,4 @@
-"""The sink's protocol in a world of bad luck: nothing doubled, nothing lost, nothing left open.
+"""The sink's protocol in a model of bad luck: nothing doubled, nothing lost, nothing left open.
 
 And each part that is taken out is missed: a model that notices nothing proves nothing.
 """
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from .world import Parts, Size, run
+from .sink_model import Parts, Size, run
 
 SEEDS = int(os.environ.get("ONCELOG_SINK_SEEDS", "1200"))
 LARGE = Size(batches=5, tasks=4, rows=1)

@@ -29,7 +29,7 @@ def test_only_own_children_have_a_generation() -> None:
     assert generation_of("s.g1.00000000.1", nested) == 2
 
 
-def test_an_id_is_used_again_only_when_it_is_given_back_and_for_a_newer_batch() -> None:
+def test_a_transactional_id_is_reused_only_after_its_commit_and_for_a_newer_batch() -> None:
     ids = WorkerIds("0000abcd")
     first = ids.take("s", 1, 0)
     second = ids.take("s", 1, 0)
@@ -53,7 +53,7 @@ def test_the_tasks_of_several_sinks_take_turns_in_one_process() -> None:
     assert ids.take("s", 1, 6, [one]) != one
 
 
-def test_an_id_that_was_left_is_not_used_again_even_if_it_is_given_back() -> None:
+def test_an_abandoned_transactional_id_is_never_reused() -> None:
     ids = WorkerIds("0000abcd")
     name = ids.take("s", 1, 0)
     ids.leave(name)

@@ -234,7 +234,7 @@ def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(2, 1, ())
 
 
-def test_after_a_long_time_a_driver_that_was_superseded_fences_nobody() -> None:
+def test_after_a_long_idle_time_a_superseded_driver_does_not_fence_its_successor() -> None:
     protocol, _ = running()
     nothing = TaskReport(partition_id=0, record_count=0, child=None)
     feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
@@ -381,7 +381,7 @@ def test_every_pair_of_phase_and_event_has_a_rule_or_is_refused(
 
 
 @pytest.mark.parametrize("phase", [p for p in Phase if p not in (Phase.READY, Phase.STOPPED)])
-def test_what_could_not_be_carried_out_begins_anew(phase: Phase) -> None:
+def test_a_failed_effect_starts_the_protocol_over(phase: Phase) -> None:
     protocol = SinkProtocol("s")
     protocol.phase = phase
     assert protocol.step(Failed()) == BatchOver(was_written=False)

@@ -76,7 +76,7 @@ def test_state_and_watermark_go_on_where_a_batch_was_decided_and_the_driver_died
         assert_once(cluster.bootstrap, topic, COUNTS)
 
 
-def test_a_checkpoint_that_does_not_fit_stops_the_query_in_words(
+def test_a_checkpoint_that_does_not_fit_stops_the_query_with_a_reason(
     spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException

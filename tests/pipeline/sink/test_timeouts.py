@@ -51,7 +51,7 @@ class Control:
     [(RecordListTooLarge(), 1), (TransactionAbortable(), CONTROL_TRIES),
      (RequestTimedOut(), CONTROL_TRIES)],
 )  # fmt: skip
-def test_what_would_be_refused_again_is_not_written_again(problem: KafkaError, tries: int) -> None:
+def test_a_non_retriable_error_is_not_retried(problem: KafkaError, tries: int) -> None:
     control = Control(problem)
 
     async def write() -> None:
@@ -98,7 +98,9 @@ def test_a_broker_that_is_dead_and_still_listed_is_not_waited_for(prepared: bool
         check({1: 900_000, 2: None}, ClusterAuthorizationFailed(), prepared=prepared)
 
 
-def test_a_topic_that_does_not_appear_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_gets_no_leader_times_out_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Admin:
         async def describe_topics(self, names: list[str]) -> list[Any]:
             if not hasattr(self, "is_made"):
@@ -158,7 +160,7 @@ def test_a_topic_that_is_held_up_is_waited_for_and_then_named(
     assert said in caplog.text
 
 
-def test_the_patience_is_longer_than_a_transaction_may_be_by_kafka_s_default() -> None:
+def test_the_read_timeout_is_longer_than_kafka_s_default_transaction_max_timeout() -> None:
     assert READ_PATIENCE_S > 900
 
 
@@ -166,7 +168,7 @@ def threads() -> int:
     return sum(thread.name == THREAD for thread in threading.enumerate())
 
 
-def test_a_sink_that_is_let_go_of_leaves_no_thread() -> None:
+def test_a_garbage_collected_sink_leaves_no_thread() -> None:
     async def nothing(_: Any) -> None: ...
 
     before = threads()

@@ -102,7 +102,7 @@ def test_a_batch_reads_committed_records_in_spark_s_columns(
     assert numbers(everything) == list(range(1, 10))
 
 
-def test_a_batch_begins_and_ends_where_it_is_told(
+def test_a_batch_reads_from_the_given_start_to_the_given_end_offset(
     spark: "SparkSession", cluster: Cluster, topic: str
 ) -> None:
     put_in_transactions(cluster, topic)
@@ -156,7 +156,7 @@ def test_a_stream_goes_on_where_it_was_and_finds_new_partitions(
 
 
 @pytest.mark.spark_slow
-def test_where_a_query_began_is_kept_though_its_first_batch_failed(
+def test_the_start_offset_of_a_query_survives_a_failed_first_batch(
     spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
 ) -> None:
     put(cluster, topic, range(5))
@@ -189,7 +189,7 @@ def test_a_stream_stops_before_an_open_transaction(
     assert stream.run() == [3, 4, 5, 100]
 
 
-def test_a_topic_that_was_made_anew_stops_the_query(
+def test_a_recreated_topic_stops_the_query(
     spark: "SparkSession", cluster: Cluster, topic: str, admin: BlockingAdmin, checkpoint: str
 ) -> None:
     stream = Stream(spark, cluster, topic, checkpoint, failOnDataLoss="false")
@@ -203,7 +203,7 @@ def test_a_topic_that_was_made_anew_stops_the_query(
     assert len(stream.batches) == 1
 
 
-def test_offsets_that_are_gone_stop_the_query_unless_told_otherwise(
+def test_lost_offsets_stop_the_query_unless_fail_on_data_loss_is_off(
     spark: "SparkSession", cluster: Cluster, topic: str, admin: BlockingAdmin, checkpoint: str
 ) -> None:
     stream = Stream(spark, cluster, topic, checkpoint)
@@ -247,7 +247,7 @@ def test_writers_without_exactly_once(
     assert first.partition == int(first.value) % 2
 
 
-def test_what_is_wrong_is_said(spark: "SparkSession", cluster: Cluster) -> None:
+def test_invalid_options_are_refused_with_a_reason(spark: "SparkSession", cluster: Cluster) -> None:
     with pytest.raises(Exception, match="create it before it is read"):
         read(spark, cluster, "nowhere").collect()
     with pytest.raises(Exception, match="there is no option startingoffset; is startingOffsets"):

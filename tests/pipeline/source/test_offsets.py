@@ -101,7 +101,7 @@ def test_places_by_word_by_offset_and_by_time() -> None:
         (AtTime(5), OptionError, r"no record at or after that time"),
     ],
 )
-def test_a_place_that_is_not_there_is_said(place: Place, error: type, said: str) -> None:
+def test_a_start_offset_outside_the_log_is_an_error(place: Place, error: type, said: str) -> None:
     with pytest.raises(error, match=said):
         begin(place, {("t", 0): 30})
 
@@ -162,7 +162,7 @@ def test_available_now_does_not_end_before_what_was_read() -> None:
     assert not_before(until, begin, known) is until
 
 
-def test_the_first_batch_says_since_where_it_reads() -> None:
+def test_the_first_batch_records_its_start_offset() -> None:
     initial = position({("t", 0): 20}, is_initial=True)
     end = latest(initial, known_of({("t", 0): (0, 50), ("t", 1): (0, 4)}))
     assert end.since == {("t", 0): 20, ("t", 1): 0}
@@ -217,7 +217,7 @@ def test_batches_under_a_limit_reach_the_end_and_read_every_offset_once(
 # --- what must not go unnoticed
 
 
-def test_a_topic_that_was_made_anew_stops_the_query_whatever_was_said_about_losses() -> None:
+def test_a_recreated_topic_stops_the_query_whatever_fail_on_data_loss_says() -> None:
     start = position({("t", 0): 20})
     with pytest.raises(DataLost, match=r"topic t was deleted and made anew \(its id was aa, now"):
         check_identity(start, known_of({("t", 0): (0, 50)}, {"t": "cc"}))
@@ -228,7 +228,7 @@ def test_clusters_without_topic_ids_are_read_without_that_check() -> None:
     check_identity(Position({("t", 0): 20}, {"t": ""}), known_of({("t", 0): (0, 50)}))
 
 
-def test_a_partition_that_is_gone_is_told_and_keeps_its_place() -> None:
+def test_a_deleted_partition_is_reported_and_keeps_its_offset() -> None:
     start = position({("t", 0): 2, ("u", 0): 7})
     stale = known_of({("t", 0): (0, 5)}, {"t": "aa"})
     assert losses(start, stale) == {("u", 0): "u/0 was being read and is no longer there"}

@@ -57,7 +57,7 @@ def read(
         return [batch for found in reader for batch in found]
 
 
-def test_batches_are_whole_and_say_what_was_aborted(cluster: Cluster, topic: str) -> None:
+def test_batches_are_whole_and_marked_when_aborted(cluster: Cluster, topic: str) -> None:
     batches = read(cluster, topic, 0, 44)
     assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
     assert [b.header.base_offset for b in batches if b.is_aborted] == [11, 21]
@@ -84,12 +84,12 @@ def test_what_was_removed_meanwhile_is_reported(
     assert read(cluster, topic, 5, 20, report=losses.append) == []
 
 
-def test_a_topic_that_was_made_anew_is_not_read(cluster: Cluster, topic: str) -> None:
+def test_a_recreated_topic_is_not_read(cluster: Cluster, topic: str) -> None:
     with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
         read(cluster, topic, 0, 44, topic_id="ab" * 16)
 
 
-def test_a_topic_that_is_made_anew_in_the_middle_is_not_read_on(
+def test_a_topic_recreated_during_a_read_is_not_read_on(
     cluster: Cluster, topic: str, admin: BlockingAdmin
 ) -> None:
     topic_id = admin.run(lambda a: topic_id_of(a, topic))
@@ -106,7 +106,9 @@ def test_a_topic_that_is_made_anew_in_the_middle_is_not_read_on(
             list(batches)
 
 
-def test_an_end_that_never_comes_is_said(cluster: Cluster, topic: str) -> None:
+def test_an_end_offset_that_is_never_reached_times_out_with_a_reason(
+    cluster: Cluster, topic: str
+) -> None:
     with pytest.raises(RequestTimedOut, match="no broker gave what stands at offset 44 for 1500"):
         read(cluster, topic, 33, 50, **{"default.api.timeout.ms": "1500"})
 
@@ -138,7 +140,7 @@ def test_answers_without_records_do_not_end_a_range(
     assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
 
 
-def test_a_broker_that_keeps_records_back_is_an_error_in_words(
+def test_a_broker_that_returns_no_records_times_out_with_a_reason(
     cluster: Cluster, topic: str, empty_answers: Callable[[Container[int]], None]
 ) -> None:
     empty_answers(range(2, 10_000))

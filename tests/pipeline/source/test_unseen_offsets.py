@@ -59,7 +59,7 @@ def test_old_metadata_is_waited_for(fails: str) -> None:
     assert ranges(stream, START, end) == [OffsetRange("b", 0, 15, 20, "bb")]
 
 
-def test_what_stays_away_stops_the_query() -> None:
+def test_a_partition_missing_for_long_stops_the_query() -> None:
     with pytest.raises(DataLost, match="b/0 was being read and is no longer there"):
         latest(reader(Lookup(STALE)), START)
 

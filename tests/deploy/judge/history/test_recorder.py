@@ -21,7 +21,7 @@ from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.rows import CHUNK_ROWS
 from oncelog.deploy.judge.history.schema import TABLES, Outcome
 
-from ..world import World
+from ..model_cluster import ModelCluster
 
 WRITER = """
 import sys
@@ -58,9 +58,9 @@ def into_files(run: Path, source: Recorder) -> Recorder:
 
 
 def test_sealing_changes_nothing(tmp_path: Path) -> None:
-    world = World(3)
-    expected = columns(History.of(world.recorder))
-    made = into_files(tmp_path, world.recorder)
+    cluster = ModelCluster(3)
+    expected = columns(History.of(cluster.recorder))
+    made = into_files(tmp_path, cluster.recorder)
     assert columns(History.open(tmp_path)) == expected  # while it is being written
     made.close()
     assert columns(History.open(tmp_path)) == expected
@@ -73,7 +73,7 @@ def test_sealing_changes_nothing(tmp_path: Path) -> None:
 def test_other_tools_read_the_names(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    into_files(tmp_path, World(3).recorder).close()
+    into_files(tmp_path, ModelCluster(3).recorder).close()
     seal(tmp_path)
     file = tmp_path / "history" / "0000" / "sends.parquet"
     assert set(pq.read_table(file)["partition"].to_pylist()) == {"in/0", "in/1", "out/0", "out/1"}
@@ -174,7 +174,7 @@ def test_a_row_costs_microseconds(tmp_path: Path) -> None:
         (20, 1, Outcome.INFO),  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
     ],
 )
-def test_what_an_error_says_of_a_send(
+def test_the_outcome_of_a_send_by_error_code(
     error: int | None, attempts: int | None, expected: Outcome
 ) -> None:
     assert outcome_of_send(error, attempts) is expected
@@ -201,5 +201,7 @@ def test_what_an_error_says_of_a_send(
         (EndedTransaction(commit_invoked=True, commit_error=-1), Outcome.INFO),
     ],
 )
-def test_what_an_error_says_of_a_transaction(end: EndedTransaction, expected: Outcome) -> None:
+def test_the_outcome_of_a_transaction_by_error_code(
+    end: EndedTransaction, expected: Outcome
+) -> None:
     assert outcome_of_transaction(end) is expected

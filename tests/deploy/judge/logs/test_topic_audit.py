@@ -14,6 +14,8 @@ from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
+from ..transactions import write
+
 
 def data(offset: int, sequence: int, *, producer: int = 7, epoch: int = 0, open_: bool = True,
          leader_epoch: int = 0) -> bytes:  # fmt: skip
@@ -57,7 +59,7 @@ def test_a_sound_log() -> None:
     assert audit.open_transactions() == []
 
 
-def test_an_open_transaction_is_listed_and_legal_as_long_as_nobody_sees_it() -> None:
+def test_an_open_transaction_is_listed_and_legal_while_no_reader_sees_it() -> None:
     audit, found = audited(*SOUND, data(6, 0, epoch=2), until=6)
     assert found == set()
     (one,) = audit.open_transactions()
@@ -135,27 +137,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-async def write(bootstrap: str) -> None:
-    for number in range(6):
-        async with Producer(bootstrap, transactional_id="writer") as producer:
-            await producer.init_transactions()
-            await producer.begin_transaction()
-            for partition in (0, 1):
-                await producer.send("orders", b"%d" % number, partition=partition)
-            await producer.flush()
-            await (
-                producer.abort_transaction() if number % 3 == 2 else producer.commit_transaction()
-            )
-    async with Producer(bootstrap) as plain:
-        for number in range(50):
-            await plain.send("orders", b"%d" % number)
-        await plain.flush()
-
-
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore")
 def test_a_real_topic(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    asyncio.run(write(cluster.bootstrap))
+    asyncio.run(write(cluster.bootstrap, "orders", plain_records=50))
     where = ["--bootstrap", cluster.bootstrap]
     assert main.run(["check", "orders", *where]) == 0
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The sink's real driver and real attempts on a real cluster, moved by hand, without Spark.
+"""The sink's real driver and real attempts on a real cluster, moved by driver, without Spark.
 
 Each effect is a step that a test can hold, repeat after a death, or let come late. One loop for
 everything; an attempt lives in a worker of its own, as in another process.
@@ -28,7 +28,7 @@ def batch_rows(batch_id: int) -> list[str]:
     return [value for partition in range(TASKS) for value in rows(batch_id, partition)]
 
 
-class Hand:
+class ManualDriver:
     """One driver. `close` ends its connections as a death would: without a word."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Hand:
     ) -> None:
         self.bootstrap, self.topic, self.sink_id, self.tasks = bootstrap, topic, sink_id, TASKS
         self.protocol = SinkProtocol(sink_id, mode=mode)
-        self.view = ClusterView(bootstrap, client_id="hand")
+        self.view = ClusterView(bootstrap, client_id="driver")
         self.cluster = SinkCluster(self.view, sink_id, control_timeout_ms=timeout_ms)
         self.workers: list[Worker] = []
 

@@ -6,11 +6,11 @@ A plant returns the partition and the offset at which it is to be found, where t
 from collections.abc import Callable
 from dataclasses import replace
 
-from .raw_world import SEQUENCE_MAX, Place, RawWorld, Row
+from .model_log import SEQUENCE_MAX, ModelLog, Place, Row
 
 Spot = tuple[int, int]  # partition, offset
-Plant = Callable[[RawWorld], Spot | None]
-PLANTS: dict[str, Plant] = {}
+Mutation = Callable[[ModelLog], Spot | None]
+MUTATIONS: dict[str, Mutation] = {}
 # What a falsification may do to the log, or to what readers should have seen, besides.
 BROUGHT_ALONG: dict[str, set[str]] = {
     "offset-disorder": {"sequence-repeated"},  # a batch that is there twice has its sequences twice
@@ -24,9 +24,9 @@ BROUGHT_ALONG: dict[str, set[str]] = {
 }
 
 
-def plant(name: str) -> Callable[[Plant], Plant]:
-    def register(function: Plant) -> Plant:
-        PLANTS[name] = function
+def mutation(name: str) -> Callable[[Mutation], Mutation]:
+    def register(function: Mutation) -> Mutation:
+        MUTATIONS[name] = function
         return function
 
     return register
@@ -45,7 +45,7 @@ def ends(place: Place) -> bool:
     return place.row.is_control and place.before is not None and not place.before.is_control
 
 
-def at(w: RawWorld, row: Row) -> tuple[str, int, int]:
+def at(w: ModelLog, row: Row) -> tuple[str, int, int]:
     return (w.topic, row.partition, row.offset)
 
 
@@ -53,42 +53,42 @@ def spot(row: Row) -> Spot:
     return (row.partition, row.offset)
 
 
-@plant("offset-disorder")
-def _(w: RawWorld) -> None:
+@mutation("offset-disorder")
+def _(w: ModelLog) -> None:
     w.rows.append(replace(w.pick(is_data).row))
 
 
-@plant("offset-gap")
-def _(w: RawWorld) -> None:
+@mutation("offset-gap")
+def _(w: ModelLog) -> None:
     place = w.pick(lambda p: p.row.producer_id < 0 and p.row not in (p.log[0], p.log[-1]))
     w.rows.remove(place.row)
 
 
-@plant("leader-epoch-fell")
-def _(w: RawWorld) -> Spot:
+@mutation("leader-epoch-fell")
+def _(w: ModelLog) -> Spot:
     place = w.pick(lambda p: p.row is not p.log[0])
     place.row.leader_epoch = place.log[0].leader_epoch - 1
     return spot(place.row)
 
 
-@plant("zombie-append")
-def _(w: RawWorld) -> Spot:
+@mutation("zombie-append")
+def _(w: ModelLog) -> Spot:
     place = w.pick(lambda p: p.row.producer_epoch > 0 and p.follows_in_epoch)
     for row in place.batch:
         row.producer_epoch -= 1
     return spot(place.row)
 
 
-@plant("sequence-gap")
-def _(w: RawWorld) -> Spot:
+@mutation("sequence-gap")
+def _(w: ModelLog) -> Spot:
     place = w.pick(lambda p: has_sequence(p) and p.follows_in_epoch)
     for row in place.batch:
         row.sequence = (row.sequence + 7) & SEQUENCE_MAX
     return spot(place.row)
 
 
-@plant("sequence-repeated")
-def _(w: RawWorld) -> Spot:
+@mutation("sequence-repeated")
+def _(w: ModelLog) -> Spot:
     place = w.pick(lambda p: has_sequence(p) and not p.row.is_transactional
                    and p.row.producer_epoch == p.own[-1].producer_epoch)  # fmt: skip
     end = place.log[-1].offset + 1
@@ -97,8 +97,8 @@ def _(w: RawWorld) -> Spot:
     return (place.row.partition, end)
 
 
-@plant("plain-in-transaction")
-def _(w: RawWorld) -> Spot:
+@mutation("plain-in-transaction")
+def _(w: ModelLog) -> Spot:
     place = w.pick(lambda p: p.row.is_transactional and is_data(p) and p.follows_in_epoch
                    and p.before is not None and not p.before.is_control)  # fmt: skip
     for row in place.batch:
@@ -106,29 +106,29 @@ def _(w: RawWorld) -> Spot:
     return spot(place.row)
 
 
-@plant("marker-missing")
-def _(w: RawWorld) -> None:
+@mutation("marker-missing")
+def _(w: ModelLog) -> None:
     place = w.pick(lambda p: ends(p) and p.before is not None and p.after is not None
                    and p.row.producer_epoch > p.before.producer_epoch
                    and not p.after.is_control)  # fmt: skip
     place.row.producer_id, place.row.producer_epoch = place.row.producer_id + 50, 0
 
 
-@plant("coordinator-epoch-fell")
-def _(w: RawWorld) -> Spot:
+@mutation("coordinator-epoch-fell")
+def _(w: ModelLog) -> Spot:
     place = w.pick(lambda p: p.row.is_control and any(r.is_control for r in p.own[: p.at]))
     next(r for r in place.own if r.is_control).coordinator_epoch = 9
     place.row.coordinator_epoch = 0
     return spot(place.row)
 
 
-@plant("open-transaction")
-def _(w: RawWorld) -> None:
+@mutation("open-transaction")
+def _(w: ModelLog) -> None:
     w.pick(lambda p: ends(p) and p.after is None).row.producer_id += 50
 
 
-@plant("mixed-markers")
-def _(w: RawWorld) -> None:
+@mutation("mixed-markers")
+def _(w: ModelLog) -> None:
     seen: dict[tuple[int, int], set[int]] = {}
 
     def is_wide(place: Place) -> bool:
@@ -143,35 +143,35 @@ def _(w: RawWorld) -> None:
     row.control_type = "abort" if row.control_type == "commit" else "commit"
 
 
-@plant("aborted-visible")
-def _(w: RawWorld) -> Spot:
+@mutation("aborted-visible")
+def _(w: ModelLog) -> Spot:
     row = w.pick(lambda p: p.row.outcome == "aborted").row
     w.shown.append(at(w, row))
     return spot(row)
 
 
-@plant("committed-hidden")
-def _(w: RawWorld) -> Spot:
+@mutation("committed-hidden")
+def _(w: ModelLog) -> Spot:
     row = w.pick(lambda p: is_data(p) and p.row.outcome != "aborted").row
     w.shown.remove(at(w, row))
     return spot(row)
 
 
-@plant("open-visible")
-def _(w: RawWorld) -> None:
-    PLANTS["open-transaction"](w)
+@mutation("open-visible")
+def _(w: ModelLog) -> None:
+    MUTATIONS["open-transaction"](w)
     w.shown = [at(w, row) for row in w.rows if not row.is_control]
 
 
-@plant("phantom-read")
-def _(w: RawWorld) -> Spot:
+@mutation("phantom-read")
+def _(w: ModelLog) -> Spot:
     row = w.pick(lambda p: p.row.is_control).row
     w.shown.append(at(w, row))
     return spot(row)
 
 
-@plant("replica-divergence")
-def _(w: RawWorld) -> None:
+@mutation("replica-divergence")
+def _(w: ModelLog) -> None:
     place = w.pick(is_data, copy=2)
     if w.edge == "compacted":
         newest = {row.key: row for row in place.log if row.outcome != "aborted" and row.value}

@@ -5,7 +5,7 @@ import numpy as np
 from oncelog.deploy.judge.history.schema import Marker, Outcome
 
 from .edit import Edit, NoPlace
-from .plants import plant
+from .mutations import mutation
 
 
 def _batches(e: Edit, chosen: np.ndarray) -> np.ndarray:
@@ -26,17 +26,17 @@ def _later_batch(e: Edit, *, control: bool = False) -> int:
     return e.pick(found)
 
 
-@plant("offset-disorder")
+@mutation("offset-disorder")
 def _(e: Edit) -> None:
     e["batches"]["base_offset"][_later_batch(e)] -= 1
 
 
-@plant("leader-epoch-fell")
+@mutation("leader-epoch-fell")
 def _(e: Edit) -> None:
     e["batches"]["leader_epoch"][_later_batch(e)] = 4
 
 
-@plant("zombie-append")
+@mutation("zombie-append")
 def _(e: Edit) -> None:
     batches = e["batches"]
     row = e.pick(_batches(e, (batches["producer_epoch"] > 0) & (batches["marker"] == -1)))
@@ -47,14 +47,14 @@ def _(e: Edit) -> None:
     batches["producer_epoch"][row] = -1 if batches["producer_epoch"][before[0]] == 0 else 0
 
 
-@plant("sequence-gap")
+@mutation("sequence-gap")
 def _(e: Edit) -> None:
     row = _later_batch(e)
     e["batches"]["base_sequence"][row] += 5
     e["batches"]["last_sequence"][row] += 5
 
 
-@plant("sequence-repeated")
+@mutation("sequence-repeated")
 def _(e: Edit) -> None:
     batches = e["batches"]
     plain = (batches["attributes"] == 0) & (batches["base_sequence"] >= 0)
@@ -65,7 +65,7 @@ def _(e: Edit) -> None:
     e.insert("batches", int(here[-1]) + 1, made)
 
 
-@plant("plain-in-transaction")
+@mutation("plain-in-transaction")
 def _(e: Edit) -> None:
     batches, opened, found = e["batches"], set(), []
     for row in _batches(e, np.ones(len(batches), bool)):
@@ -79,12 +79,12 @@ def _(e: Edit) -> None:
     batches["attributes"][e.pick(found)] = 0
 
 
-@plant("coordinator-epoch-fell")
+@mutation("coordinator-epoch-fell")
 def _(e: Edit) -> None:
     e["batches"]["coordinator_epoch"][_later_batch(e, control=True)] = 2
 
 
-@plant("open-transaction")
+@mutation("open-transaction")
 def _(e: Edit) -> None:
     batches = e["batches"]
     markers = _batches(e, batches["marker"] != Marker.NONE)
@@ -100,20 +100,20 @@ def _wide_marker(e: Edit) -> int:
     return e.pick([row for row, key in zip(rows, keys, strict=True) if keys.count(key) > 1])
 
 
-@plant("mixed-markers")
+@mutation("mixed-markers")
 def _(e: Edit) -> None:
     row = _wide_marker(e)
     e["batches"]["marker"][row] = 1 - e["batches"]["marker"][row]
 
 
-@plant("marker-against-decision")
+@mutation("marker-against-decision")
 def _(e: Edit) -> None:
     batches = e["batches"]
     row = e.pick(_batches(e, batches["marker"] != Marker.NONE))
     batches["marker"][row] = 1 - batches["marker"][row]
 
 
-@plant("ended-early")
+@mutation("ended-early")
 def _(e: Edit) -> None:
     """The marker of the transaction before comes once more, between two records of the next."""
     batches, sends = e["batches"], e["sends"]
@@ -141,12 +141,12 @@ def _(e: Edit) -> None:
     batches["producer_epoch"][between] = batches["producer_epoch"][last]
 
 
-@plant("replica-divergence")
+@mutation("replica-divergence")
 def _(e: Edit) -> None:
     e["batches"]["crc"][e.pick(np.flatnonzero(e["batches"]["replica"] == 2))] ^= 1
 
 
-@plant("derived-file")
+@mutation("derived-file")
 def _(e: Edit) -> None:
     row = np.zeros(1, e["file_findings"].dtype)[0]
     row["partition"], row["file"] = e["scan"]["partition"][0], e.name("0.txnindex")
@@ -158,22 +158,22 @@ def _leader_end(e: Edit) -> int:
     return e.pick(np.flatnonzero(e["ends"]["replica"] == -1))
 
 
-@plant("no-leader")
+@mutation("no-leader")
 def _(e: Edit) -> None:
     e["ends"]["leader"][_leader_end(e)] = -1
 
 
-@plant("not-in-sync")
+@mutation("not-in-sync")
 def _(e: Edit) -> None:
     e["ends"]["in_sync"][_leader_end(e)] = 2
 
 
-@plant("not-replicated")
+@mutation("not-replicated")
 def _(e: Edit) -> None:
     e["ends"]["log_end_offset"][_leader_end(e)] += 1
 
 
-@plant("undecided")
+@mutation("undecided")
 def _(e: Edit) -> None:
     rows = e["decisions"]
     row = int(np.flatnonzero(rows["transactional_id"] == rows["transactional_id"][-1])[-1])
@@ -181,13 +181,13 @@ def _(e: Edit) -> None:
     e["ends"]["taken_ns"] += 10**13
 
 
-@plant("probe-failed")
+@mutation("probe-failed")
 def _(e: Edit) -> None:
     row = e.pick(range(len(e["probes"])))
     e["probes"]["outcome"][row] = Outcome.INFO
     e["probes"]["broker"][row] = e.pick([-1, 1])  # the probe of a whole cluster names no broker
 
 
-@plant("nothing-succeeded")
+@mutation("nothing-succeeded")
 def _(e: Edit) -> None:
     e["transactions"]["outcome"] = Outcome.INFO

@@ -15,7 +15,7 @@ from oncelog.pipeline.audit.pieces import BOUNDS
 from oncelog.pipeline.source.columns import RAW
 
 from ...deploy.judge.edit import Edit
-from .raw_world import TIME_MS, RawWorld
+from .model_log import TIME_MS, ModelLog
 
 LATER = datetime(2100, 1, 1)
 SCHEMA = pa.schema([
@@ -48,7 +48,7 @@ def lightly(spark) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Exhibits:
+class AuditedLogs:
     """What is shown to the audit. A history's topics are PREFIX|TOPIC."""
 
     rows: list[dict[str, object]] = field(default_factory=list)
@@ -59,23 +59,23 @@ class Exhibits:
     planted: dict[str, str] = field(default_factory=dict)  # topic or prefix -> what
     spots: dict[str, tuple[int, int]] = field(default_factory=dict)  # topic -> partition, offset
 
-    def add_world(
-        self, world: RawWorld, planted: str = "", spot: tuple[int, int] | None = None
+    def add_log(
+        self, log_model: ModelLog, planted: str = "", spot: tuple[int, int] | None = None
     ) -> None:
         """Its rows, what its reader was shown, and where its copies are compared."""
-        self.planted[world.topic] = planted
+        self.planted[log_model.topic] = planted
         if spot is not None:
-            self.spots[world.topic] = spot
-        if world.edge == "compacted":
-            self.compacted.add(world.topic)
-        self.shown += world.shown
-        for row in world.rows:
+            self.spots[log_model.topic] = spot
+        if log_model.edge == "compacted":
+            self.compacted.add(log_model.topic)
+        self.shown += log_model.shown
+        for row in log_model.rows:
             named = {name: getattr(row, name) for name in row.__slots__ if name != "outcome"}
             self.rows.append(named)
-        for partition, (start, end) in world.ends.items():
-            self.spans.append((world.topic, partition, start, end))
-            if world.replicas:
-                self.bounds.append((world.topic, partition, start, end))
+        for partition, (start, end) in log_model.ends.items():
+            self.spans.append((log_model.topic, partition, start, end))
+            if log_model.replicas:
+                self.bounds.append((log_model.topic, partition, start, end))
 
     def add_history(self, history: Edit, prefix: str, planted: str) -> None:
         """The batches of the judge's own model, as rows."""

@@ -1,39 +1,59 @@
 """One falsification for every anomaly: what a broken cluster would have left in the history.
 
 Each takes an `Edit` of a legal history and changes it in one place, chosen by chance. Most broken
-promises break others with them (who loses a record also tears its transaction): a plant asks only
-that its own name is found. Those of logs and ends are in plants_of_logs.py; `all_plants` has both.
+promises break others with them (who loses a record also tears its transaction): a mutation asks
+only that its own name is found. Those of logs and ends are in log_mutations.py; `all_mutations` has
+both.
 """
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from oncelog.deploy.judge.history.schema import Outcome
 
 from .edit import Edit, NoPlace
+from .model_cluster import ModelCluster
 
-PLANTS: dict[str, Callable[[Edit], None]] = {}
-Plant = Callable[[Edit], None]
+MUTATIONS: dict[str, Callable[[Edit], None]] = {}
+Mutation = Callable[[Edit], None]
 
 
-def plant(name: str) -> Callable[[Plant], Plant]:
-    def register(function: Plant) -> Plant:
-        PLANTS[name] = function
+def mutation(name: str) -> Callable[[Mutation], Mutation]:
+    def register(function: Mutation) -> Mutation:
+        MUTATIONS[name] = function
         return function
 
     return register
 
 
-def all_plants() -> dict[str, Plant]:
+def all_mutations() -> dict[str, Mutation]:
     """Every plant by its anomaly's name."""
-    from . import plants_of_logs
+    from . import log_mutations
 
-    assert plants_of_logs
-    return PLANTS
+    assert log_mutations
+    return MUTATIONS
 
 
-@plant("inconsistent-offsets")
+def mutated(
+    name: str, times: int, *, steps: int = 1_000, first_seed: int = 0
+) -> Iterator[tuple[int, Edit]]:
+    """(seed, history) of the first legal histories that have a place for an anomaly, with it."""
+    for seed in range(first_seed, first_seed + times * 20):
+        edit = Edit(ModelCluster(seed, steps=steps).recorder, random.Random(seed))
+        try:
+            all_mutations()[name](edit)
+        except NoPlace:
+            continue
+        yield seed, edit
+        times -= 1
+        if not times:
+            return
+    raise AssertionError(f"no more places for {name}")
+
+
+@mutation("inconsistent-offsets")
 def _(e: Edit) -> None:
     sends, rows = e["sends"], e.committed_sends()
     one = e.pick(rows)
@@ -41,7 +61,7 @@ def _(e: Edit) -> None:
     sends["offset"][e.pick(same)] = sends["offset"][one]
 
 
-@plant("duplicate")
+@mutation("duplicate")
 def _(e: Edit) -> None:
     row = e.pick(range(len(e["scan"])))
     same = e["scan"]["partition"] == e["scan"]["partition"][row]
@@ -49,7 +69,7 @@ def _(e: Edit) -> None:
     e.insert("scan", int(np.flatnonzero(same)[-1]) + 1, e.copy("scan", row, offset=end))
 
 
-@plant("misplaced")
+@mutation("misplaced")
 def _(e: Edit) -> None:
     rows = e.committed_sends()
     row = e.pick(rows)
@@ -61,7 +81,7 @@ def _(e: Edit) -> None:
     e["scan"]["offset"][e["scan"]["value"] == value] += 10_000
 
 
-@plant("G1a")
+@mutation("G1a")
 def _(e: Edit) -> None:
     failed = np.isin(e["sends"]["transaction"], e.transactions(Outcome.FAIL))
     row = e.pick(np.flatnonzero(failed & (e["sends"]["offset"] >= 0)))
@@ -70,12 +90,12 @@ def _(e: Edit) -> None:
     e.insert("polls", read, e.copy("polls", read, **fields))
 
 
-@plant("phantom-read")
+@mutation("phantom-read")
 def _(e: Edit) -> None:
     e["scan"]["value"][e.pick(range(len(e["scan"])))] = 10**15
 
 
-@plant("lost-write")
+@mutation("lost-write")
 def _(e: Edit) -> None:
     sends, scan, rows = e["sends"], e["scan"], e.committed_sends()
     last = {int(p): scan["offset"][scan["partition"] == p].max() for p in scan["partition"]}
@@ -83,12 +103,12 @@ def _(e: Edit) -> None:
     e.hide(int(sends["value"][e.pick(rows)]))
 
 
-@plant("unseen")
+@mutation("unseen")
 def _(e: Edit) -> None:
     e.hide(int(e["sends"]["value"][e.pick(e.committed_sends())]))
 
 
-@plant("lso-stuck")
+@mutation("lso-stuck")
 def _(e: Edit) -> None:
     e["ends"]["last_stable_offset"][e.pick(np.flatnonzero(e["ends"]["replica"] == -1))] -= 1
 
@@ -114,12 +134,12 @@ def _skip(e: Edit, *, within: bool) -> None:
     e.remove("polls", [e.pick(b for b in pairs.values() if b in pairs)])
 
 
-@plant("poll-skip")
+@mutation("poll-skip")
 def _(e: Edit) -> None:
     _skip(e, within=False)
 
 
-@plant("int-poll-skip")
+@mutation("int-poll-skip")
 def _(e: Edit) -> None:
     _skip(e, within=True)
 
@@ -132,12 +152,12 @@ def _swap(e: Edit, *, within: bool) -> None:
         column[one], column[other] = column[other], column[one]
 
 
-@plant("nonmonotonic-poll")
+@mutation("nonmonotonic-poll")
 def _(e: Edit) -> None:
     _swap(e, within=False)
 
 
-@plant("int-nonmonotonic-poll")
+@mutation("int-nonmonotonic-poll")
 def _(e: Edit) -> None:
     _swap(e, within=True)
 
@@ -157,17 +177,17 @@ def _swap_sends(e: Edit, *, within: bool) -> None:
         column[one], column[other] = column[other], column[one]
 
 
-@plant("nonmonotonic-send")
+@mutation("nonmonotonic-send")
 def _(e: Edit) -> None:
     _swap_sends(e, within=False)
 
 
-@plant("int-nonmonotonic-send")
+@mutation("int-nonmonotonic-send")
 def _(e: Edit) -> None:
     _swap_sends(e, within=True)
 
 
-@plant("precommitted-read")
+@mutation("precommitted-read")
 def _(e: Edit) -> None:
     writer = dict(zip(e["sends"]["value"], e["sends"]["transaction"], strict=True))
     rows = [r for r, v in enumerate(e["polls"]["value"]) if writer[v] >= 0]
@@ -191,14 +211,14 @@ def _writers(e: Edit) -> list[int]:
     return [int(t) for t in e.transactions(Outcome.OK) if t in known]
 
 
-@plant("G1c")
+@mutation("G1c")
 def _(e: Edit) -> None:
     one, other = e.rng.sample(_writers(e), 2)
     _reads(e, one, other)
     _reads(e, other, one)
 
 
-@plant("G1c-realtime")
+@mutation("G1c-realtime")
 def _(e: Edit) -> None:
     rows = {int(r["transaction"]): r for r in e["transactions"]}
     writers = _writers(e)
@@ -206,7 +226,7 @@ def _(e: Edit) -> None:
     _reads(e, *pairs[e.pick(range(len(pairs)))])
 
 
-@plant("torn-transaction")
+@mutation("torn-transaction")
 def _(e: Edit) -> None:
     sends, rows = e["sends"], e.committed_sends()
     owners, counts = np.unique(sends["transaction"][rows], return_counts=True)
@@ -228,14 +248,14 @@ def _owner_times(e: Edit) -> dict[int, tuple[int, int]]:
     }
 
 
-@plant("dirty-read")
+@mutation("dirty-read")
 def _(e: Edit) -> None:
     owner = _owner_times(e)
     row = e.pick([r for r, v in enumerate(e["polls"]["value"]) if int(v) in owner])
     e["polls"]["returned_ns"][row] = owner[int(e["polls"]["value"][row])][1] - 1
 
 
-@plant("read-past-open")
+@mutation("read-past-open")
 def _(e: Edit) -> None:
     owner, sends = _owner_times(e), e["sends"]
     plain = {int(r["value"]): int(r["invoked_ns"]) for r in sends if r["transaction"] < 0}
@@ -257,7 +277,7 @@ def _(e: Edit) -> None:
     e["polls"]["returned_ns"][row] = invoked_ns
 
 
-@plant("zombie-write")
+@mutation("zombie-write")
 def _(e: Edit) -> None:
     owner, sends = _owner_times(e), e["sends"]
     row = e.pick([r for r in e.committed_sends() if int(sends["value"][r]) in owner])
@@ -277,7 +297,7 @@ def _shown_derivations(e: Edit) -> np.ndarray:
     return np.flatnonzero(np.isin(e["derivations"]["value"], e["scan"]["value"]))
 
 
-@plant("input-lost")
+@mutation("input-lost")
 def _(e: Edit) -> None:
     rows = _shown_derivations(e)
     if len(rows) < 2:  # a group that derives nothing is no read-process-write job
@@ -285,7 +305,7 @@ def _(e: Edit) -> None:
     e.remove("derivations", [e.pick(rows)])
 
 
-@plant("input-doubled")
+@mutation("input-doubled")
 def _(e: Edit) -> None:
     rows = _shown_derivations(e)
     row = e.pick(rows)
@@ -294,7 +314,7 @@ def _(e: Edit) -> None:
     e["derivations"]["offset"][other] = e["derivations"]["offset"][row]
 
 
-@plant("input-invisible")
+@mutation("input-invisible")
 def _(e: Edit) -> None:
     e["derivations"]["offset"][e.pick(_shown_derivations(e))] = 10_000
 
@@ -305,18 +325,18 @@ def _done_commits(e: Edit, least: int) -> np.ndarray:
     return np.flatnonzero(ok & (rows["from_offset"] >= least))
 
 
-@plant("offset-overlap")
+@mutation("offset-overlap")
 def _(e: Edit) -> None:
     e["offset_commits"]["from_offset"][e.pick(_done_commits(e, 1))] = 0
 
 
-@plant("offset-gap")
+@mutation("offset-gap")
 def _(e: Edit) -> None:
     row = e.pick(range(len(e["committed"])))
     e["committed"]["offset"][row] = 0
 
 
-@plant("output-order")
+@mutation("output-order")
 def _(e: Edit) -> None:
     sends = {int(r["value"]): (int(r["partition"]), int(r["offset"])) for r in e["sends"]}
     made = e["derivations"]

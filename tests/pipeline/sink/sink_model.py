@@ -1,6 +1,6 @@
 """A model of everything around the sink's protocol: a cluster, Spark, its workers, and bad luck.
 
-One step of one generator is one thing that happens in the world; a seed says which. The protocol,
+One step of one generator is one thing that happens in the model; a seed says which. The protocol,
 the decision's records and the workers' ids are the real ones.
 Bad luck: drivers and attempts are killed, freeze and wake; several drivers on one checkpoint; twin
 attempts; answers that are lost, with requests that arrive a second time much later; the control
@@ -52,7 +52,7 @@ class Size:
     rows: int = 2
 
 
-class World:
+class SinkModel:
     def __init__(self, seed: int, parts: Parts, size: Size) -> None:
         self.random, self.parts, self.size = random.Random(seed), parts, size
         self.cluster = ModelCluster()
@@ -368,6 +368,6 @@ class Reduced(SinkProtocol):
 
 def run(seed: int, parts: Parts = Parts(), size: Size = Size()) -> tuple[int, int, int]:
     """(doubled, missing, left open) of one seed."""
-    world = World(seed, parts, size)
-    world.run()
-    return world.verdict()
+    model = SinkModel(seed, parts, size)
+    model.run()
+    return model.verdict()

@@ -50,7 +50,7 @@ class Owner:
     transaction: Transaction | None = None
 
 
-class World:
+class ModelCluster:
     """The servers, the clock and the recorder."""
 
     def __init__(self, seed: int, *, steps: int = 1_500) -> None:
@@ -204,42 +204,49 @@ class World:
             add("probes", kind, 1, self.now_ns, self.now_ns + 5, Outcome.OK, None)
 
 
-def initialized(world: World, process: int, transactional_id: str) -> Generator[None, None, Owner]:
-    handle = world.recorder.initialize_invoked(process, transactional_id)
+def initialized(
+    cluster: ModelCluster, process: int, transactional_id: str
+) -> Generator[None, None, Owner]:
+    handle = cluster.recorder.initialize_invoked(process, transactional_id)
     yield
-    owner = world.initialize(transactional_id)
+    owner = cluster.initialize(transactional_id)
     producer_id, epoch = owner.producer_id, owner.epoch
     yield
-    world.recorder.initialize_ended(handle, Outcome.OK, producer_id=producer_id, epoch=epoch)
+    cluster.recorder.initialize_ended(handle, Outcome.OK, producer_id=producer_id, epoch=epoch)
     return owner
 
 
 def send(
-    world: World, process: int, partition: str, owner: Owner, begun: Begun, running: Transaction
+    cluster: ModelCluster,
+    process: int,
+    partition: str,
+    owner: Owner,
+    begun: Begun,
+    running: Transaction,
 ) -> Generator[None, None, int | None]:
     """The value of a record that was appended, None when the producer was fenced."""
-    value = world.recorder.new_value()
-    handle = world.recorder.send_invoked(process, partition, value, begun)
+    value = cluster.recorder.new_value()
+    handle = cluster.recorder.send_invoked(process, partition, value, begun)
     yield
-    if not world.is_current(running.transactional_id, owner) or running.state != "open":
-        world.recorder.send_ended(handle, Outcome.FAIL, error="PRODUCER_FENCED")
+    if not cluster.is_current(running.transactional_id, owner) or running.state != "open":
+        cluster.recorder.send_ended(handle, Outcome.FAIL, error="PRODUCER_FENCED")
         return None
-    offset = world.append(partition, value, owner.producer_id, running.epoch, running)
+    offset = cluster.append(partition, value, owner.producer_id, running.epoch, running)
     yield
-    if world.rng.random() < 0.9:
-        world.recorder.send_ended(handle, Outcome.OK, offset=offset)
+    if cluster.rng.random() < 0.9:
+        cluster.recorder.send_ended(handle, Outcome.OK, offset=offset)
     return value
 
 
 def ended(
-    world: World, owner: Owner, begun: Begun, running: Transaction
+    cluster: ModelCluster, owner: Owner, begun: Begun, running: Transaction
 ) -> Generator[None, None, Outcome]:
     """Commit or abort, or lose the answer."""
-    rng, recorder = world.rng, world.recorder
+    rng, recorder = cluster.rng, cluster.recorder
     if rng.random() < 0.2:
         yield
-        if world.is_current(running.transactional_id, owner) and running.state == "open":
-            world.decide(running, "abort")
+        if cluster.is_current(running.transactional_id, owner) and running.state == "open":
+            cluster.decide(running, "abort")
         yield
         recorder.transaction_ended(begun, Outcome.FAIL, "aborted on purpose")
         return Outcome.FAIL
@@ -249,51 +256,53 @@ def ended(
     if is_lost and rng.random() < 0.5:  # the request
         recorder.transaction_ended(begun, Outcome.INFO, "REQUEST_TIMED_OUT")
         return Outcome.INFO
-    if not world.is_current(running.transactional_id, owner) or running.state != "open":
+    if not cluster.is_current(running.transactional_id, owner) or running.state != "open":
         recorder.transaction_ended(begun, Outcome.FAIL, "PRODUCER_FENCED")
         return Outcome.FAIL
-    world.decide(running, "commit")
+    cluster.decide(running, "commit")
     yield
     outcome = Outcome.INFO if is_lost else Outcome.OK
     recorder.transaction_ended(begun, outcome, "REQUEST_TIMED_OUT" if is_lost else None)
     return outcome
 
 
-def begin(world: World, owner: Owner, transactional_id: str) -> Generator[None, None, Transaction]:
-    while not world.may_begin(owner):
+def begin(
+    cluster: ModelCluster, owner: Owner, transactional_id: str
+) -> Generator[None, None, Transaction]:
+    while not cluster.may_begin(owner):
         yield
     running = Transaction(transactional_id, owner.producer_id, owner.epoch)
-    if world.is_current(transactional_id, owner):
+    if cluster.is_current(transactional_id, owner):
         owner.transaction = running
     else:
         running.state = "fenced"
     return running
 
 
-def writer(world: World, transactional_id: str) -> Steps:
+def writer(cluster: ModelCluster, transactional_id: str) -> Steps:
     """Transactions over several partitions; reads, too; its id is shared with another."""
-    rng, recorder = world.rng, world.recorder
+    rng, recorder = cluster.rng, cluster.recorder
     while True:
         process = recorder.new_process()
-        owner = yield from initialized(world, process, transactional_id)
-        positions, is_alive, session = dict.fromkeys(world.logs, 0), True, 0
+        owner = yield from initialized(cluster, process, transactional_id)
+        positions, is_alive, session = dict.fromkeys(cluster.logs, 0), True, 0
         while is_alive:
-            running = yield from begin(world, owner, transactional_id)
+            running = yield from begin(cluster, owner, transactional_id)
             begun = recorder.begin(process, transactional_id, owner.producer_id, running.epoch)
             before = dict(positions)
             for _ in range(rng.randrange(1, 5)):
                 if rng.random() < 0.3:
                     call, handle = recorder.poll_invoked(process, begun)
                     yield
-                    partition = rng.choice(list(world.logs))
-                    found, positions[partition] = world.read(partition, positions[partition], 5)
+                    partition = rng.choice(list(cluster.logs))
+                    found, positions[partition] = cluster.read(partition, positions[partition], 5)
                     returned_ns = recorder.poll_returned(handle)
                     for offset, value in found:
                         recorder.polled(process, call, partition, offset, value, session=session,
                                         returned_ns=returned_ns, transaction=begun)  # fmt: skip
                     continue
-                partition = rng.choice(list(world.logs))
-                sent = yield from send(world, process, partition, owner, begun, running)
+                partition = rng.choice(list(cluster.logs))
+                sent = yield from send(cluster, process, partition, owner, begun, running)
                 if sent is None:
                     is_alive = False
                     break
@@ -301,18 +310,18 @@ def writer(world: World, transactional_id: str) -> Steps:
             if not is_alive:
                 recorder.transaction_ended(begun, Outcome.FAIL, "PRODUCER_FENCED")
                 break
-            outcome = yield from ended(world, owner, begun, running)
+            outcome = yield from ended(cluster, owner, begun, running)
             if outcome is not Outcome.OK:
                 positions = before
-            is_alive = outcome is not Outcome.INFO and world.is_current(transactional_id, owner)
+            is_alive = outcome is not Outcome.INFO and cluster.is_current(transactional_id, owner)
 
 
-def plain_producer(world: World) -> Steps:
+def plain_producer(cluster: ModelCluster) -> Steps:
     """Plain idempotent sends, some of them without an answer."""
-    rng, recorder = world.rng, world.recorder
-    process, producer_id = recorder.new_process(), next(world.ids)
+    rng, recorder = cluster.rng, cluster.recorder
+    process, producer_id = recorder.new_process(), next(cluster.ids)
     while True:
-        partition, value = rng.choice(list(world.logs)), recorder.new_value()
+        partition, value = rng.choice(list(cluster.logs)), recorder.new_value()
         handle = recorder.send_invoked(process, partition, value)
         yield
         chance = rng.random()
@@ -321,23 +330,23 @@ def plain_producer(world: World) -> Steps:
             continue
         if chance < 0.1:
             continue  # the request was lost
-        offset = world.append(partition, value, producer_id, 0)
+        offset = cluster.append(partition, value, producer_id, 0)
         yield
         if chance > 0.2:
             recorder.send_ended(handle, Outcome.OK, offset=offset)
 
 
-def consumer(world: World) -> Steps:
+def consumer(cluster: ModelCluster) -> Steps:
     """Polls all partitions; goes elsewhere now and then, in a new session."""
-    rng, recorder = world.rng, world.recorder
+    rng, recorder = cluster.rng, cluster.recorder
     process, session = recorder.new_process(), 0
-    positions = dict.fromkeys(world.logs, 0)
+    positions = dict.fromkeys(cluster.logs, 0)
     while True:
         call, handle = recorder.poll_invoked(process)
         yield
         got = []
-        for partition in rng.sample(list(world.logs), 2):
-            found, positions[partition] = world.read(partition, positions[partition], 4)
+        for partition in rng.sample(list(cluster.logs), 2):
+            found, positions[partition] = cluster.read(partition, positions[partition], 4)
             got += [(partition, offset, value) for offset, value in found]
         returned_ns = recorder.poll_returned(handle)
         for partition, offset, value in got:
@@ -345,21 +354,21 @@ def consumer(world: World) -> Steps:
                             returned_ns=returned_ns)  # fmt: skip
         if rng.random() < 0.03:
             session += 1
-            positions = {p: rng.randrange(0, len(log) + 1) for p, log in world.logs.items()}
+            positions = {p: rng.randrange(0, len(log) + 1) for p, log in cluster.logs.items()}
         yield
 
 
-def copier(world: World, transactional_id: str, source: str) -> Steps:
+def copier(cluster: ModelCluster, transactional_id: str, source: str) -> Steps:
     """Reads from one partition, writes what it makes of it elsewhere, commits its offsets."""
-    rng, recorder, group = world.rng, world.recorder, "copiers"
+    rng, recorder, group = cluster.rng, cluster.recorder, "copiers"
     while True:
         process = recorder.new_process()
-        owner = yield from initialized(world, process, transactional_id)
+        owner = yield from initialized(cluster, process, transactional_id)
         session, outcome = 0, Outcome.OK
         while outcome is not Outcome.INFO:
-            running = yield from begin(world, owner, transactional_id)
-            start = world.committed.get((group, source), 0)
-            found, position = world.read(source, start, 3)
+            running = yield from begin(cluster, owner, transactional_id)
+            start = cluster.committed.get((group, source), 0)
+            found, position = cluster.read(source, start, 3)
             if not found:
                 yield
                 continue
@@ -370,12 +379,12 @@ def copier(world: World, transactional_id: str, source: str) -> Steps:
                 recorder.polled(process, call, source, offset, value, session=session,
                                 returned_ns=returned_ns, transaction=begun)  # fmt: skip
             for offset, _ in found:
-                sent = yield from send(world, process, rng.choice(["out/0", "out/1"]), owner,
+                sent = yield from send(cluster, process, rng.choice(["out/0", "out/1"]), owner,
                                        begun, running)  # fmt: skip
                 assert sent is not None
                 recorder.add("derivations", sent, group, source, offset)
             recorder.add("offset_commits", begun.number, process, group, source, start, position,
-                         world.now_ns, Outcome.OK)  # fmt: skip
+                         cluster.now_ns, Outcome.OK)  # fmt: skip
             running.offsets[(group, source)] = position
             yield
-            outcome = yield from ended(world, owner, begun, running)
+            outcome = yield from ended(cluster, owner, begun, running)

@@ -1,6 +1,6 @@
 """Raw rows of logs to which only what is legal has happened, for the audit.
 
-A world is one topic of two partitions. Producers of all kinds take turns by a seed: plain ones,
+A log_model is one topic of two partitions. Producers of all kinds take turns by a seed: plain ones,
 idempotent ones, transactional ones of both versions, with fences, repeated markers and changes of
 leader. `edge` says what has happened to the log since: its beginning gone, compacted, sequences
 about to wrap.
@@ -9,6 +9,8 @@ about to wrap.
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+
+from ...deploy.judge.edit import NoPlace
 
 SEQUENCE_MAX = 2**31 - 1
 EDGES = ("whole", "cut", "compacted", "wrap", "empty")
@@ -47,7 +49,7 @@ class _Producer:
     coordinator_epoch: int = 0
 
 
-class RawWorld:
+class ModelLog:
     """See the top of the file. `rows`: of all copies; `shown`: what read_committed gives."""
 
     def __init__(self, seed: int, topic: str, edge: str = "whole", *, batches: int = 60,
@@ -197,7 +199,3 @@ class Place:
         is_first = self.batch[0] is self.row
         before = (r for r in self.own[: self.at] if r.sequence >= 0)
         return is_first and any(r.producer_epoch == self.row.producer_epoch for r in before)
-
-
-class NoPlace(Exception):
-    """This world has no place for that anomaly."""

@@ -1,0 +1,21 @@
+"""Transactions on a real topic, for those who audit it."""
+
+from oncelog.client.producer import Producer
+
+
+async def write(bootstrap: str, topic: str, *, plain_records: int) -> None:
+    """Six transactions of a record in each of two partitions, each third aborted; plain records."""
+    for number in range(6):
+        async with Producer(bootstrap, transactional_id="writer") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            for partition in (0, 1):
+                await producer.send(topic, b"%d" % number, partition=partition)
+            await producer.flush()
+            await (
+                producer.abort_transaction() if number % 3 == 2 else producer.commit_transaction()
+            )
+    async with Producer(bootstrap) as plain:
+        for number in range(plain_records):
+            await plain.send(topic, b"%d" % number)
+        await plain.flush()
