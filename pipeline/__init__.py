@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .session import spark_session as spark_session
-    from .sink.judgement import SinkStopped as SinkStopped
+    from .sink.batch_check import SinkStopped as SinkStopped
     from .sink.sink import ExactlyOnceSink as ExactlyOnceSink
     from .sink.sink import exactly_once as exactly_once
 
 _WHERE = {
     "ExactlyOnceSink": "sink.sink",
-    "SinkStopped": "sink.judgement",
+    "SinkStopped": "sink.batch_check",
     "exactly_once": "sink.sink",
     "spark_session": "session",
 }

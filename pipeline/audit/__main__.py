@@ -13,7 +13,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from ...wire.errors import KafkaError
 from .. import spark_session
 from ..failure_words import sentence_of
 from ..java import NoJava
-from .judgement import CHUNK_SIZE, Judgement, judge, summary
+from .audit import CHUNK_SIZE, AuditResult, Summary, audit, summary
 from .reading import CannotRead, live, log_directories
 from .rules import VIOLATION
 
@@ -79,46 +80,50 @@ def main(given: Sequence[str] | None = None) -> int:
         else:
             client = {"bootstrap.servers": options.bootstrap, **_pairs(options.client)}
             evidence = live(spark, client, options.topic, open_s_max=options.open_seconds)
-        judgement = judge(evidence, chunk_size=options.chunk_size)
-        told = summary(judgement)
-        examples = _examples(judgement, told["violations"])
+        result = audit(evidence, chunk_size=options.chunk_size)
+        counts = summary(result)
+        examples = _examples(result, counts.violations)
         if options.out:
-            judgement.violations.write.json(options.out)
+            result.violations.write.json(options.out)
     except UNREADABLE as problem:
         print(sentence_of(problem), file=sys.stderr)
         return 2
-    told["seconds"] = round(time.monotonic() - started, 1)
+    seconds = round(time.monotonic() - started, 1)
     if options.format == "json":
-        print(json.dumps({**told, "examples": examples}))
+        print(json.dumps({**asdict(counts), "seconds": seconds, "examples": examples}))
     else:
-        print("\n".join(words(told, examples)))
-    return 1 if told["violations"] else 0
+        print("\n".join([*words(counts, examples), f"{verdict(counts)} ({seconds} s)"]))
+    return 1 if counts.violations else 0
 
 
-def words(told: dict[str, Any], examples: list[dict[str, Any]]) -> list[str]:
+def words(counts: Summary, examples: list[dict[str, Any]]) -> list[str]:
+    """What was looked at and found, for people."""
     lines = [
-        f"{told['records']:,} records and {told['markers']:,} markers in {told['copies']:,} copies "
-        f"of {told['partitions']:,} partitions",
-        f"{told['committed']:,} parts of transactions committed, {told['aborted']:,} aborted, "
-        f"{told['open']:,} open",
+        f"{counts.records:,} records and {counts.markers:,} markers in {counts.copies:,} copies "
+        f"of {counts.partitions:,} partitions",
+        f"{counts.committed:,} parts of transactions committed, {counts.aborted:,} aborted, "
+        f"{counts.open:,} open",
     ]
-    for anomaly, count in told["violations"].items():
+    for anomaly, count in counts.violations.items():
         lines.append(f"{count:>9,}  {anomaly}")
         for one in examples:
             if one["anomaly"] == anomaly:
                 copy = f" (node {one['replica']})" if one["replica"] >= 0 else ""
                 where = f"{one['topic']}/{one['partition']}@{one['offset']}"
                 lines.append(f"{'':11}{where}{copy}: {one['sentence']}")
-    found = sum(told["violations"].values())
-    verdict = f"{found:,} violations" if found else "no promise was broken"
-    return [*lines, f"{verdict} ({told['seconds']} s)"]
+    return lines
 
 
-def _examples(judgement: Judgement, counts: dict[str, int]) -> list[dict[str, Any]]:
+def verdict(counts: Summary) -> str:
+    total = sum(counts.violations.values())
+    return f"{total:,} violations" if total else "no promise was broken"
+
+
+def _examples(result: AuditResult, anomalies: Iterable[str]) -> list[dict[str, Any]]:
     """The first few violations of each kind."""
     found: list[dict[str, Any]] = []
-    for anomaly in counts:
-        rows = judgement.violations.where(judgement.violations["anomaly"] == anomaly)
+    for anomaly in anomalies:
+        rows = result.violations.where(result.violations["anomaly"] == anomaly)
         for row in rows.orderBy("topic", "partition", "offset", "replica").take(EXAMPLES):
             found.append({name: row[name] for name in VIOLATION})
     return found

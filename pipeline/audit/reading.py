@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from ...client import BlockingAdmin
 from ...client.admin import EARLIEST, LATEST
 from ..sink import decision
-from .judgement import Evidence
+from .audit import Evidence
 from .pieces import BOUNDS
 from .readers import SPANS, shown
 

@@ -217,9 +217,9 @@ def of_transactions(endings: DataFrame) -> DataFrame:
     One is told from others of its producer by its marker's epoch, where that is above its data's:
     transactions V2, and V1 after a fence.
     """
-    told = endings.where("marker_epoch > data_epoch")
+    distinct = endings.where("marker_epoch > data_epoch")
     both = (
-        told.groupBy("producer_id", "marker_epoch")
+        distinct.groupBy("producer_id", "marker_epoch")
         .agg(
             F.min("kind").alias("least"),
             F.max("kind").alias("most"),

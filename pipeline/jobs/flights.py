@@ -129,7 +129,7 @@ def start(spark: "SparkSession", options: argparse.Namespace) -> dict[str, "Stre
     }
 
 
-class Teller:
+class ProgressReporter:
     """Watches queries and tells of each micro-batch once."""
 
     def __init__(self, queries: Mapping[str, "StreamingQuery"], say: Callable[..., None]) -> None:
@@ -182,8 +182,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: is_over.append(1))
     queries = start(spark, options)
     say("ready")
-    teller = Teller(queries, say)
-    while teller.look():
+    reporter = ProgressReporter(queries, say)
+    while reporter.look():
         is_orphan = options.tell not in (None, os.getppid())
         if is_over or is_orphan or not any(query.isActive for query in queries.values()):
             stop(spark, queries)
@@ -202,13 +202,13 @@ def stop(spark: "SparkSession", queries: Mapping[str, "StreamingQuery"]) -> None
             java.kill()
         os._exit(FAILED)
 
-    patience = threading.Timer(STOP_S_MAX, end_hard)
-    patience.daemon = True
-    patience.start()
+    killer = threading.Timer(STOP_S_MAX, end_hard)
+    killer.daemon = True
+    killer.start()
     for query in queries.values():
         query.stop()
     spark.stop()
-    patience.cancel()
+    killer.cancel()
 
 
 def _confs(options: argparse.Namespace) -> dict[str, str]:

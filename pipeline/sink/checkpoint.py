@@ -8,7 +8,7 @@ other rows than what was written under the number then. So without that file the
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from .judgement import SinkStopped
+from .batch_check import SinkStopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from ...client import Admin
 from ...client.admin import BROKER_RESOURCE
 from ...client.cluster_view import Partition
 from ...wire.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from .batch_check import SinkStopped
 from .decision import TOPIC
-from .judgement import SinkStopped
 
 INIT_PRODUCER_ID, PREPARES_FROM = 22, 6
 UNSTABLE, TWO_PHASE = "unstable.api.versions.enable", "transaction.two.phase.commit.enable"

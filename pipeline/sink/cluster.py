@@ -28,11 +28,11 @@ CONTROL_TIMEOUT_MS = 60_000
 CONTROL_TRIES = 5  # of a transaction that had to be aborted
 # Another sink's control transaction holds the topic until it times out. For mode "driver" that may
 # be transaction.max.timeout.ms: Kafka's default, and a minute for its coordinator to see to it.
-READ_PATIENCE_S = 900.0 + 60.0
-SAYS_THAT_IT_WAITS_S = 30.0
-LIST_PATIENCE_MS = 2_000
+READ_TIMEOUT_S = 900.0 + 60.0
+LOG_INTERVAL_S = 30.0
+LIST_TIMEOUT_MS = 2_000
 ENDS_AT_ONCE = 32
-END_PATIENCE_MS = 60_000
+END_TIMEOUT_MS = 60_000
 PLACE = (TOPIC, 0)
 THREAD = "oncelog-sink-driver"
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class SinkCluster:
         """
         wanted: dict[str, Any] = {"prefix": child_prefix(self.sink_id), "states": ["Ongoing"]}
         try:
-            brief = TransactionAdmin(self.view, timeout_ms=LIST_PATIENCE_MS)
+            brief = TransactionAdmin(self.view, timeout_ms=LIST_TIMEOUT_MS)
             found = await brief.list_transactions(**wanted)
         except KafkaError as problem:
             if not problem.retriable:
@@ -182,7 +182,7 @@ class SinkCluster:
         )
         while True:
             try:
-                await complete_prepared(self.view, token, commit=True, timeout_ms=END_PATIENCE_MS)
+                await complete_prepared(self.view, token, commit=True, timeout_ms=END_TIMEOUT_MS)
             except KafkaError as problem:
                 if problem.number == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
                     return None  # it was committed, and its id has expired since
@@ -250,14 +250,14 @@ class ClusterThread:
             threading.Thread(target=self.close, daemon=True).start()
 
 
-async def read_topic(admin: Admin, patience_s: float | None = None) -> dict[bytes, bytes | None]:
+async def read_topic(admin: Admin, timeout_s: float | None = None) -> dict[bytes, bytes | None]:
     """The newest committed value of each key of the topic of decisions.
 
     To the high watermark of this moment, which a leader tells only when it is sure of it; so a
-    transaction that holds readers back below it is waited for: READ_PATIENCE_S, unless told
+    transaction that holds readers back below it is waited for: READ_TIMEOUT_S, unless told
     otherwise. Raises TimeoutError, which says what it waited for.
     """
-    patience_s = READ_PATIENCE_S if patience_s is None else patience_s
+    timeout_s = READ_TIMEOUT_S if timeout_s is None else timeout_s
     end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]
     start = (await admin.list_offsets({PLACE: EARLIEST}))[PLACE]
     newest: dict[bytes, bytes | None] = {}
@@ -270,9 +270,9 @@ async def read_topic(admin: Admin, patience_s: float | None = None) -> dict[byte
             records = await consumer.poll(500)
             newest |= newest_by_key((r.key, r.value) for r in records)
             now_s = time.monotonic()
-            if now_s - begun_s > patience_s:
+            if now_s - begun_s > timeout_s:
                 raise TimeoutError(await _held_up(admin, consumer.position(*PLACE), end))
-            if now_s - said_s > SAYS_THAT_IT_WAITS_S:
+            if now_s - said_s > LOG_INTERVAL_S:
                 log.warning("%s", await _held_up(admin, consumer.position(*PLACE), end))
                 said_s = now_s
     return newest

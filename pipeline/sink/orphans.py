@@ -23,7 +23,7 @@ from .cluster import SinkCluster, read_topic
 from .decision import decode
 from .names import PREFIX, control_id
 
-PATIENCE_S = 180.0  # a person waits; the sentence of the TimeoutError says for what
+TIMEOUT_S = 180.0  # a person waits; the sentence of the TimeoutError says for what
 ID_OF_SINK = re.compile(re.escape(PREFIX) + r"(.+)\.(?:g\d+\.[0-9a-f]+\.\d+|ctl)")
 
 
@@ -62,7 +62,7 @@ async def _end_of_sink(view: ClusterView, sink: str, names: list[str]) -> list[d
     try:
         await cluster.fence()
         try:
-            decision = decode(sink, await read_topic(cluster.admin, PATIENCE_S))
+            decision = decode(sink, await read_topic(cluster.admin, TIMEOUT_S))
         except UnknownTopicOrPartition:
             decision = None
         kept = {} if decision is None else {c.transactional_id for c in decision.unfinished}

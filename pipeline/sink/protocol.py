@@ -13,7 +13,7 @@ At the first batch of a run
     roll forward               commit the children of the decision; each may be committed already
     sweep                      abort the open children of own and older generations
 At each batch
-    judge                      skip what is decided (judgement.py)
+    check                      skip what is decided (batch_check.py)
     run the tasks              those with rows end with a prepared transaction each
     decide                     one record, in a transaction of the control id
     roll forward, sweep, and write down that the decision is done
@@ -33,8 +33,8 @@ from enum import Enum, auto
 from typing import Any
 
 from . import steps
+from .batch_check import SinkStopped, Terms, Verdict, check_batch, rows_missing
 from .decision import Decision
-from .judgement import SinkStopped, Terms, Verdict, judge, rows_missing
 from .names import check_sink_id, generation_of
 
 GIVEN_BACK_MAX = 2_000  # ids that tasks are told of
@@ -118,7 +118,7 @@ class SinkProtocol:
         return steps.ReadDecision()
 
     def _looked(self, read: steps.DecisionRead) -> steps.Effect:
-        self._judge_found(read.decision)
+        self._check_found(read.decision)
         self.phase = Phase.FENCING
         return steps.Fence()
 
@@ -127,18 +127,18 @@ class SinkProtocol:
         return steps.ReadDecision()
 
     def _read(self, read: steps.DecisionRead) -> steps.Effect:
-        self._judge_found(read.decision)
+        self._check_found(read.decision)
         self.decision = read.decision
         self.phase = Phase.LISTING
         return steps.ListOpen()
 
-    def _judge_found(self, found: Decision | None) -> None:
+    def _check_found(self, found: Decision | None) -> None:
         if self.generation and (found is None or found.generation != self.generation):
             raise SinkStopped(
                 f"Another driver of sink {self.sink_id} has taken over while this one had nothing "
                 "to do, so this one ends. Only one query may use a sink_id at a time."
             )
-        judge(self.sink_id, found, self._given, self._terms)
+        check_batch(self.sink_id, found, self._given, self._terms)
 
     def _listed(self, listed: steps.OpenListed) -> steps.Effect:
         generations = [generation_of(self.sink_id, name) for name in listed.names]
@@ -167,7 +167,7 @@ class SinkProtocol:
         return steps.AbortChildren(self._sweepable(self._open))
 
     def _swept(self, _: steps.ChildrenAborted) -> steps.Effect:
-        return self._judged()
+        return self._checked()
 
     # --- a batch
 
@@ -175,10 +175,10 @@ class SinkProtocol:
         if given.is_long_after:
             return self._begin(given)
         self._given = given
-        return self._judged()
+        return self._checked()
 
-    def _judged(self) -> steps.Effect:
-        verdict = judge(self.sink_id, self.decision, self._given, self._terms)
+    def _checked(self) -> steps.Effect:
+        verdict = check_batch(self.sink_id, self.decision, self._given, self._terms)
         if verdict is Verdict.SKIP:
             self.phase = Phase.READY
             return steps.BatchOver(was_written=False)

@@ -38,12 +38,12 @@ from typing import TYPE_CHECKING, Any
 from ...client import Producer
 from ...client.settings import producer_settings
 from . import steps
+from .batch_check import SinkStopped, Terms
 from .checkpoint import plan_digest
 from .checks import check_brokers, ready_topic
 from .cluster import CONTROL_TIMEOUT_MS, ClusterThread, SinkCluster
 from .columns import prepare, rows_by_topic
 from .decision import Child
-from .judgement import SinkStopped, Terms
 from .protocol import Mode, Phase, SinkProtocol
 from .task import REPORT, Order, write_attempt
 
@@ -99,7 +99,7 @@ class ExactlyOnceSink:
     """A sink for foreachBatch; one for each query, in the driver.
 
     checkpoint: of the query, needed only where Spark itself does not tell it. replaces_query,
-    first_batch: see judgement.py. transaction_timeout_ms: of mode "driver", how long a batch
+    first_batch: see batch_check.py. transaction_timeout_ms: of mode "driver", how long a batch
     may take. settings: of the producers (compression_type, linger_ms, batch_size...;
     client/settings.py).
     """

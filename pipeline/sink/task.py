@@ -31,7 +31,7 @@ REPORT = (
     "partition_id int, record_count long, transactional_id string, producer_id long, "
     "producer_epoch int, is_v2 boolean"
 )
-ABORT_PATIENCE_MS = 5_000
+ABORT_TIMEOUT_MS = 5_000
 ID_TRIES = 5
 VIEW_TIMEOUT_MS = 10_000
 
@@ -138,7 +138,7 @@ class Attempt:
         self._worker.ids.leave(self._name)
         if producer is not None:
             with contextlib.suppress(Exception):
-                self._worker.thread.run(producer.close(), ABORT_PATIENCE_MS / 1000)
+                self._worker.thread.run(producer.close(), ABORT_TIMEOUT_MS / 1000)
 
     async def _write(self, batch: "pa.RecordBatch") -> None:
         if self._producer is None:

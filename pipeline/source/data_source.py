@@ -43,7 +43,9 @@ from .offsets import DataLost, Known, OffsetRange, Position
 from .options import AtTime, OptionError, Place, SourceOptions, read_options
 from .range_reader import RangeReader
 
-PATIENCE_S = 30.0  # within moments brokers have new metadata, a new leader the high watermark
+METADATA_TIMEOUT_S = (
+    30.0  # within moments brokers have new metadata, a new leader the high watermark
+)
 log = logging.getLogger(__name__)
 
 
@@ -243,7 +245,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         What is still missing after a while is reported, once: a query that goes on without it does
         not wait again.
         """
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + METADATA_TIMEOUT_S
         while True:
             known = self._lookup.known(must_exist=False)
             rules.check_identity(begin, known)

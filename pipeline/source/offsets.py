@@ -239,8 +239,8 @@ def latest(
     if ends == start.offsets:
         return start
     end = known.at(ends)
-    told = {topic: topic_id for topic, topic_id in end.topic_ids.items() if topic_id}
-    end = replace(end, topic_ids={**end.topic_ids, **start.topic_ids, **told})
+    known_ids = {topic: topic_id for topic, topic_id in end.topic_ids.items() if topic_id}
+    end = replace(end, topic_ids={**end.topic_ids, **start.topic_ids, **known_ids})
     if not start.is_initial:
         return end
     return replace(end, since={key: start.offsets.get(key, 0) for key in end.offsets})

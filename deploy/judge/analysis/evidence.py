@@ -93,8 +93,8 @@ class Evidence:
             return {}
         to_ns = max(from_ns, to_ns)
         rows = np.flatnonzero((started <= to_ns) & ((ended < 0) | (ended >= from_ns)))
-        told = [self.row("faults", int(row)) for row in rows[:FAULTS_MAX]]
-        return {"faults": told, "faults_active": len(rows)} if len(rows) else {}
+        listed = [self.row("faults", int(row)) for row in rows[:FAULTS_MAX]]
+        return {"faults": listed, "faults_active": len(rows)} if len(rows) else {}
 
     def around(self, partition: int, offset: int) -> Facts:
         """The transaction markers next to an offset, as the logs were dumped."""
@@ -107,12 +107,12 @@ class Evidence:
         low, high = rows[base < offset], rows[base >= offset]
         near = [int(r) for r in (*low[-2:], *high[:2])]
         wanted = ("replica", "base_offset", "producer_id", "producer_epoch", "coordinator_epoch")
-        told: list[Facts] = []
+        listed: list[Facts] = []
         for row in near:
             facts = self.row("batches", row)
             kind = Marker(int(self.history.column("batches", "marker")[row])).name.lower()
-            told.append({"marker": kind} | {k: facts[k] for k in wanted if k in facts})
-        return {"markers": told}
+            listed.append({"marker": kind} | {k: facts[k] for k in wanted if k in facts})
+        return {"markers": listed}
 
     def place(self, place: int) -> tuple[str, int]:
         """The partition and offset of a place."""

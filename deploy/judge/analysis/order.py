@@ -24,10 +24,10 @@ class Order:
     ) -> None:
         self.places, self._send_partition = places, send_partition
         holder = np.full(places.size + 1, -1, np.int32)  # the last one is for "no place"
-        told = np.flatnonzero(send_place >= 0).astype(np.int32)
-        at = send_place[told]
-        holder[at] = told
-        rivals = [(at[holder[at] != told], told[holder[at] != told])]
+        sent = np.flatnonzero(send_place >= 0).astype(np.int32)
+        at = send_place[sent]
+        holder[at] = sent
+        rivals = [(at[holder[at] != sent], sent[holder[at] != sent])]
         for place, writer in claims:
             is_free = holder[place] < 0
             holder[place[is_free]] = writer[is_free]

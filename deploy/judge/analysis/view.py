@@ -82,7 +82,7 @@ class View:
         rows[by_value.of(values >> NUMBER_BITS, values & low_mask)] = np.arange(
             self.sends, dtype=np.int32
         )
-        history.forget("sends", "value")
+        history.release("sends", "value")
         raw: list[tuple[str, Array, Array, Array]] = []
         for table in ("polls", "scan"):
             isolation = history.column(table, "isolation")
@@ -91,15 +91,15 @@ class View:
             raw.append((table, isolation, writer, value))
         del rows, by_value
         strange = [value[writer < 0] for _, _, writer, value in raw]
-        self.strange_values = np.unique(np.concatenate(strange))
+        self.unknown_values = np.unique(np.concatenate(strange))
         for _, _, writer, value in raw:
             is_strange = writer < 0
             if is_strange.any():
                 writer[is_strange] = self.sends + np.searchsorted(
-                    self.strange_values, value[is_strange]
+                    self.unknown_values, value[is_strange]
                 )
-        history.forget("polls", "value")
-        history.forget("scan", "value")
+        history.release("polls", "value")
+        history.release("scan", "value")
         self._make_sends()
         offset = self._send_offset
         known = np.flatnonzero((offset >= 0) & (self.partition >= 0))
@@ -114,7 +114,7 @@ class View:
         self._split_reads(raw)
 
     def _make_sends(self) -> None:
-        history, extra = self.history, len(self.strange_values)
+        history, extra = self.history, len(self.unknown_values)
 
         def padded(values: Array, filler: int) -> Array:
             return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
@@ -122,7 +122,7 @@ class View:
         self.partition = padded(history.column("sends", "partition"), NONE)
         self._send_offset = padded(history.column("sends", "offset"), NONE)
         rows = self.transactions.rows_of(history.column("sends", "transaction"))
-        history.forget("sends", "transaction")
+        history.release("sends", "transaction")
         self.transaction = padded(rows, NONE)
         own = padded(history.column("sends", "outcome"), Outcome.INFO)
         self.outcome = np.where(
@@ -141,7 +141,7 @@ class View:
                 if len(rows):
                     found.append(self._reads(table, rows, writer, len(isolation)))
         for table, _, _, _ in raw:
-            self.history.forget(table, "transaction", "isolation")
+            self.history.release(table, "transaction", "isolation")
 
     def _reads(self, table: str, rows: Array, writer: Array, total: int) -> Reads:
         def taken(values: Array) -> Array:
@@ -237,5 +237,5 @@ class View:
     def value(self, send: int) -> int:
         """The value of a send, or of what was never sent."""
         if send >= self.sends:
-            return int(self.strange_values[send - self.sends])
+            return int(self.unknown_values[send - self.sends])
         return int(self.history.column("sends", "value")[send])

@@ -21,8 +21,8 @@ def is_dirty(view: View, reads: Reads) -> Array:
     never = np.iinfo(np.int64).max
     visible_ns = np.where(visible_ns == NONE, never, visible_ns)
     invoked_ns = view.history.column("sends", "invoked_ns")
-    if len(view.strange_values):  # of those nobody knows when
-        invoked_ns = np.append(invoked_ns, np.zeros(len(view.strange_values), np.int64))
+    if len(view.unknown_values):  # of those nobody knows when
+        invoked_ns = np.append(invoked_ns, np.zeros(len(view.unknown_values), np.int64))
     visible_ns = np.where(transaction >= 0, visible_ns, invoked_ns[reads.writer])
     return Evidence(view).read_ns(reads) < visible_ns
 

@@ -29,18 +29,23 @@ def check(view: View) -> Iterable[Finding]:
         return
     evidence = Evidence(view)
     open_until = _open_until(view)
-    told = np.flatnonzero((view.send_place >= 0) & (view.transaction >= 0))
+    sent = np.flatnonzero((view.send_place >= 0) & (view.transaction >= 0))
     at_place = np.zeros(view.places.size, np.int64)
-    np.maximum.at(at_place, view.send_place[told], open_until[view.transaction[told]])
+    np.maximum.at(at_place, view.send_place[sent], open_until[view.transaction[sent]])
     before = at_place.copy()
     for _, span in view.places.each_group():
         np.maximum.accumulate(before[span], out=before[span])
     for reads in view.committed:
-        yield from _of(view, evidence, reads, told, at_place, before)
+        yield from _of(view, evidence, reads, sent, at_place, before)
 
 
 def _of(
-    view: View, evidence: Evidence, reads: Reads, told: Array, at_place: Array, before: Array
+    view: View,
+    evidence: Evidence,
+    reads: Reads,
+    sent: Array,
+    at_place: Array,
+    before: Array,
 ) -> Iterable[Finding]:
     returned = evidence.read_ns(reads)
     rows = np.flatnonzero((returned < before[reads.place]) & ~is_dirty(view, reads))
@@ -49,7 +54,7 @@ def _of(
         place = int(reads.place[row])
         start = int(view.places.starts[int(reads.partition[row]) - view.places.group_low])
         older = start + int(np.argmax(at_place[start : place + 1] > returned[row]))
-        send = int(told[view.send_place[told] == older][0])
+        send = int(sent[view.send_place[sent] == older][0])
         _, offset = evidence.place(older)
         partition = evidence.partition(int(reads.partition[row]))
         at = int(reads.offset[row])

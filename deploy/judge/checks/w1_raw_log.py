@@ -166,13 +166,13 @@ def _across(view: View, evidence: Evidence, ended: list[tuple[int, Ended]]) -> I
     mixed = [parts for parts in by_transaction.values() if len({p.marker for _, p in parts}) > 1]
 
     def facts_of(parts: list[tuple[int, Ended]]) -> Facts:
-        told = [
+        listed = [
             {"partition": evidence.partition(p)}
             | one._asdict()
             | {"marker": Marker(one.marker).name.lower()}
             for p, one in parts[:8]
         ]
-        return {"ended": told}
+        return {"ended": listed}
 
     def mixed_case(row: int) -> Case:
         one = mixed[row][0][1]

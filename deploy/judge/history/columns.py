@@ -1,6 +1,6 @@
 """A history as columns: what the checks read.
 
-Columns are numpy arrays, read when they are first asked for and kept until `forget`; names are
+Columns are numpy arrays, read when they are first asked for and kept until `release`; names are
 numbers into `names`, the same for all tables and recorders. Rows of one recorder keep their order;
 recorders follow one another by number. Recordings are read whether they were sealed as Parquet,
 left as they were written, or torn by the death of the writer: whatever is not a whole row is left
@@ -70,7 +70,7 @@ class History:
         """How many rows a table has."""
         return len(self.column(table, TABLES[table].columns[-1].name))
 
-    def forget(self, table: str, *names: str) -> None:
+    def release(self, table: str, *names: str) -> None:
         """Let columns go; they are read again when they are asked for again."""
         for name in names or [c.name for c in TABLES[table].columns]:
             self._columns.pop((table, name), None)

@@ -8,7 +8,7 @@ from ....client.cluster_view import ClusterView
 from ....client.consumer import Consumer
 
 POLL_MS = 500
-SILENCE_S_MAX = 60.0  # a partition that has no leader for so long is given up
+PROGRESS_TIMEOUT_S = 60.0  # a partition that has no leader for so long is given up
 Key = tuple[str, int]
 
 
@@ -20,17 +20,17 @@ async def read_to(
     *,
     isolation: str,
 ) -> list[Key]:
-    """Let `poll` read until every partition's end; those of which nothing came in SILENCE_S_MAX."""
+    """Let `poll` read to the ends; returns what made no progress for PROGRESS_TIMEOUT_S."""
     unfinished = {key for key in starts if starts[key] < ends[key]}
     async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
         consumer.assign({key: starts[key] for key in unfinished})
-        heard = time.monotonic()
-        while unfinished and time.monotonic() - heard < SILENCE_S_MAX:
+        progress_at = time.monotonic()
+        while unfinished and time.monotonic() - progress_at < PROGRESS_TIMEOUT_S:
             before = {key: consumer.position(*key) for key in unfinished}
             await poll(consumer)
             for key, position in before.items():
                 if consumer.position(*key) != position:
-                    heard = time.monotonic()
+                    progress_at = time.monotonic()
                 if consumer.position(*key) >= ends[key]:
                     unfinished.discard(key)
                     consumer.unassign(*key)

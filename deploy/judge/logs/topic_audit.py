@@ -16,7 +16,7 @@ from ....client.view_source import view_of
 from ...cluster.failure import Failure
 from ..analysis.findings import Finding, merged
 from .partition_audit import PartitionAudit
-from .reading import POLL_MS, SILENCE_S_MAX, Key, is_compacted, read_to
+from .reading import POLL_MS, PROGRESS_TIMEOUT_S, Key, is_compacted, read_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ async def audit_topic(
 
             if silent := await read_to(view, starts, ends, poll, isolation=isolation):
                 names = ", ".join(f"{topic}/{partition}" for topic, partition in silent)
-                raise Failure(f"Nothing came of {names} for {SILENCE_S_MAX:.0f} s.")
+                raise Failure(f"Nothing came of {names} for {PROGRESS_TIMEOUT_S:.0f} s.")
 
         say(f"reading {topic} under read_committed, {len(keys)} partitions")
         await read(stable, "read_committed")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from oncelog.pipeline.audit import readers
-from oncelog.pipeline.audit.judgement import Evidence
+from oncelog.pipeline.audit.audit import Evidence
 from oncelog.pipeline.audit.pieces import BOUNDS
 from oncelog.pipeline.source.columns import RAW
 

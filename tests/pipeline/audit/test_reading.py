@@ -9,7 +9,7 @@ import pytest
 from oncelog.client import BlockingProducer
 from oncelog.pipeline.audit import reading
 from oncelog.pipeline.audit.__main__ import main
-from oncelog.pipeline.audit.judgement import judge
+from oncelog.pipeline.audit.audit import audit
 from oncelog.pipeline.audit.reading import log_directories, read_checkpoint
 from oncelog.pipeline.sink import decision
 
@@ -55,10 +55,10 @@ def found(spark, tmp_path_factory):
     evidence = log_directories(spark, nodes, [], compacted=["clean-compacted"], open_s_max=60)
     names: dict[str, set[str]] = {}
     with lightly(spark):
-        judgement = judge(evidence, chunk_size=64)
-        for row in judgement.violations.collect():
+        result = audit(evidence, chunk_size=64)
+        for row in result.violations.collect():
             names.setdefault(row["topic"], set()).add(row["anomaly"])
-        judgement.close()
+        result.close()
     return names
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from pyspark.sql import functions as F
 
-from oncelog.pipeline.audit.judgement import ANOMALIES, judge, summary
+from oncelog.pipeline.audit.audit import ANOMALIES, Summary, audit, summary
 from oncelog.pipeline.audit.neighbours import with_neighbours
 
 from ...deploy.judge.edit import Edit, NoPlace
@@ -56,9 +56,7 @@ def compacted_since(seed: int) -> ModelLog:
 
 
 @pytest.fixture(scope="module")
-def found(
-    spark, tmp_path_factory
-) -> tuple[AuditedLogs, dict[str, set[Spotted]], dict[str, object]]:
+def found(spark, tmp_path_factory) -> tuple[AuditedLogs, dict[str, set[Spotted]], Summary]:
     """What was planted where, what was found where, and the summary."""
     audited = AuditedLogs()
     for number in range(15):
@@ -76,14 +74,14 @@ def found(
     spotted: dict[str, set[Spotted]] = {}
     with lightly(spark):
         evidence = audited.evidence(spark, tmp_path_factory.mktemp("rows"))
-        judgement = judge(evidence, chunk_size=16)
-        for row in judgement.violations.collect():
+        result = audit(evidence, chunk_size=16)
+        for row in result.violations.collect():
             assert row["sentence"]
             one = (row["anomaly"], row["partition"], row["offset"])
             spotted.setdefault(row["topic"].partition("|")[0], set()).add(one)
-        told = summary(judgement)
-        judgement.close()
-    return audited, spotted, told
+        counts = summary(result)
+        result.close()
+    return audited, spotted, counts
 
 
 def names(spotted: set[Spotted]) -> set[str]:
@@ -137,9 +135,9 @@ def test_what_lies_before_and_after_does_not_depend_on_where_a_group_is_cut(spar
 
 
 def test_the_summary_counts_what_was_looked_at(found) -> None:
-    audited, _, told = found
-    assert told["records"] == sum(not row["is_control"] for row in audited.rows)
-    assert told["markers"] == sum(bool(row["is_control"]) for row in audited.rows)
-    assert set(told["violations"]) == set(ANOMALIES)
-    assert told["committed"] > 100
-    assert told["aborted"] > 100
+    audited, _, counts = found
+    assert counts.records == sum(not row["is_control"] for row in audited.rows)
+    assert counts.markers == sum(bool(row["is_control"]) for row in audited.rows)
+    assert set(counts.violations) == set(ANOMALIES)
+    assert counts.committed > 100
+    assert counts.aborted > 100

@@ -8,8 +8,15 @@ import traceback
 import pytest
 
 from oncelog.pipeline.jobs import flights
-from oncelog.pipeline.jobs.flights import Teller, airlines, arguments, offsets_of, pairs, stop
-from oncelog.pipeline.sink.judgement import SinkStopped
+from oncelog.pipeline.jobs.flights import (
+    ProgressReporter,
+    airlines,
+    arguments,
+    offsets_of,
+    pairs,
+    stop,
+)
+from oncelog.pipeline.sink.batch_check import SinkStopped
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
 
 
@@ -35,15 +42,15 @@ class Query:
 
 def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
     query, told = Query(), []
-    teller = Teller({"sums": query}, lambda *event: told.append(event))
-    assert teller.look()
+    reporter = ProgressReporter({"sums": query}, lambda *event: told.append(event))
+    assert reporter.look()
     query.batch(0, 10, None, offsets(p0=5, p1=5))
-    assert teller.look()
-    assert teller.look()
+    assert reporter.look()
+    assert reporter.look()
     query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=5, p1=5))
-    assert teller.look()
+    assert reporter.look()
     query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=6, p1=5))  # only a marker came
-    assert teller.look()
+    assert reporter.look()
     assert told == [
         ("batch", "sums", 0, 1_356_998_401_250, 10, {"0": 5, "1": 5}),
         ("batch", "sums", 1, 1_356_998_401_250, 0, {"0": 6, "1": 5}),
@@ -61,7 +68,7 @@ def test_a_query_that_stopped_is_reported_in_one_line():
         f"raised by the Python Proxy. Return Message: {trace} SQLSTATE: XXKST\n"
         "=== Streaming Query ===\nIdentifier: sums [id = 1, runId = 2]"
     )
-    assert not Teller({"sums": query}, lambda *event: told.append(event)).look()
+    assert not ProgressReporter({"sums": query}, lambda *event: told.append(event)).look()
     assert told == [("failed", "sums", "SinkStopped: Sink s belongs to query q: say which.")]
 
 

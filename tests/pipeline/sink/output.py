@@ -8,13 +8,13 @@ from oncelog.client import Admin, Consumer
 from oncelog.client.fetch.offset_queries import LATEST
 from oncelog.pipeline.sink.names import PREFIX
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 async def read_committed(bootstrap: str, topic: str) -> list[str]:
     """The values up to the high watermarks; TimeoutError when a transaction holds one back."""
     values: list[str] = []
-    async with Admin(bootstrap) as admin, asyncio.timeout(PATIENCE_S):
+    async with Admin(bootstrap) as admin, asyncio.timeout(TIMEOUT_S):
         places = [(topic, p.partition) for p in await admin.describe_topics([topic])]
         ends = await admin.list_offsets(dict.fromkeys(places, LATEST))
         async with Consumer(

@@ -17,8 +17,8 @@ from typing import Any
 
 from oncelog.pipeline.sink import protocol as sink_protocol
 from oncelog.pipeline.sink import steps
+from oncelog.pipeline.sink.batch_check import SinkStopped, Terms
 from oncelog.pipeline.sink.decision import Child, Decision, decode, encode
-from oncelog.pipeline.sink.judgement import SinkStopped, Terms
 from oncelog.pipeline.sink.names import WorkerIds, control_id
 from oncelog.pipeline.sink.protocol import SinkProtocol
 

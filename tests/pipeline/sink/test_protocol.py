@@ -5,8 +5,8 @@ from typing import get_args
 import pytest
 
 from oncelog.pipeline.sink import protocol as sink_protocol
+from oncelog.pipeline.sink.batch_check import SinkStopped, Terms
 from oncelog.pipeline.sink.decision import Child, Decision
-from oncelog.pipeline.sink.judgement import SinkStopped, Terms
 from oncelog.pipeline.sink.names import child_prefix
 from oncelog.pipeline.sink.protocol import RULES, Mode, Phase, SinkProtocol
 from oncelog.pipeline.sink.steps import (

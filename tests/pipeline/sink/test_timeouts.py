@@ -12,10 +12,10 @@ import pytest
 from oncelog.client import ClusterView, ProducerState
 from oncelog.pipeline.sink import checks
 from oncelog.pipeline.sink import cluster as sink_cluster
+from oncelog.pipeline.sink.batch_check import SinkStopped
 from oncelog.pipeline.sink.checks import check_brokers, ready_topic
-from oncelog.pipeline.sink.cluster import CONTROL_TRIES, READ_PATIENCE_S, THREAD, SinkCluster
+from oncelog.pipeline.sink.cluster import CONTROL_TRIES, READ_TIMEOUT_S, THREAD, SinkCluster
 from oncelog.pipeline.sink.decision import TOPIC, Decision
-from oncelog.pipeline.sink.judgement import SinkStopped
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
 from oncelog.wire.errors import (
     ClusterAuthorizationFailed,
@@ -150,8 +150,8 @@ def test_a_topic_that_is_held_up_is_waited_for_and_then_named(
 
     admin: Any = Admin()
     monkeypatch.setattr(sink_cluster, "Consumer", Consumer)
-    monkeypatch.setattr(sink_cluster, "READ_PATIENCE_S", 0.3)
-    monkeypatch.setattr(sink_cluster, "SAYS_THAT_IT_WAITS_S", 0.1)
+    monkeypatch.setattr(sink_cluster, "READ_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(sink_cluster, "LOG_INTERVAL_S", 0.1)
     said = (
         f"{TOPIC} is read to offset 4, and has to be read to 9; its last stable offset is {stable}"
     )
@@ -161,7 +161,7 @@ def test_a_topic_that_is_held_up_is_waited_for_and_then_named(
 
 
 def test_the_read_timeout_is_longer_than_kafka_s_default_transaction_max_timeout() -> None:
-    assert READ_PATIENCE_S > 900
+    assert READ_TIMEOUT_S > 900
 
 
 def threads() -> int:

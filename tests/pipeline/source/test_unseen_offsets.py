@@ -32,7 +32,7 @@ class Lookup:
 
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_source, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(data_source, "METADATA_TIMEOUT_S", 1.0)
 
 
 def reader(lookup: Lookup, **options: str) -> StreamReader:

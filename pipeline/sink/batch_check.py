@@ -32,7 +32,9 @@ class Terms:
     first_batch: int | None = None
 
 
-def judge(sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms) -> Verdict:
+def check_batch(
+    sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms
+) -> Verdict:
     """Compare a batch with the decision. Raises SinkStopped."""
     batch = given.batch_id
     if decision is not None and decision.lost and not _goes_on(decision, given, terms):

@@ -8,7 +8,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -44,7 +43,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class AuditResult:
     """violations: rows of rules.VIOLATION. logs: a row for each copy. Call `close` at the end."""
 
     violations: DataFrame
@@ -56,7 +55,7 @@ class Judgement:
             frame.unpersist()
 
 
-def judge(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> Judgement:
+def audit(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> AuditResult:
     """Judge raw rows.
 
     Each rule is a query of its own: Spark plans one that holds them all anew after each of its
@@ -95,24 +94,37 @@ def judge(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> Judgement:
         one.count()
     violations = reduce(DataFrame.unionByName, kept)
     counted = logs.join(_transactions(endings, opened), [*COPY], "left").na.fill(0)
-    return Judgement(violations, counted, (*kept, context, logs, pieces))
+    return AuditResult(violations, counted, (*kept, context, logs, pieces))
 
 
 def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:
     """How many ended how, by copy."""
-    told = endings.select(*COPY, "kind").unionByName(
+    outcomes = endings.select(*COPY, "kind").unionByName(
         opened.select(*COPY, F.lit(None).cast("int").alias("kind"))
     )
-    return told.groupBy(*COPY).agg(
+    return outcomes.groupBy(*COPY).agg(
         F.count_if(F.col("kind") == COMMIT).alias("committed"),
         F.count_if(F.col("kind") == ABORT).alias("aborted"),
         F.count_if(F.col("kind").isNull()).alias("open"),
     )
 
 
-def summary(judgement: Judgement) -> dict[str, Any]:
-    """What was looked at and how much was found, in numbers."""
-    logs = judgement.logs.agg(
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was looked at; `violations`: how many of each anomaly that was found."""
+
+    partitions: int
+    copies: int
+    records: int
+    markers: int
+    committed: int
+    aborted: int
+    open: int
+    violations: dict[str, int]
+
+
+def summary(result: AuditResult) -> Summary:
+    logs = result.logs.agg(
         F.count_distinct(*PARTITION).alias("partitions"),
         F.count(F.lit(1)).alias("copies"),
         F.sum(F.col("records") - F.col("markers")).alias("records"),
@@ -121,8 +133,8 @@ def summary(judgement: Judgement) -> dict[str, Any]:
     ).first()
     counts = {
         row["anomaly"]: row["count"]
-        for row in judgement.violations.groupBy("anomaly").count().collect()
+        for row in result.violations.groupBy("anomaly").count().collect()
     }
     assert logs is not None
-    told = {name: value or 0 for name, value in logs.asDict().items()}
-    return {**told, "violations": {n: counts[n] for n in ANOMALIES if n in counts}}
+    found = {name: value or 0 for name, value in logs.asDict().items()}
+    return Summary(**found, violations={n: counts[n] for n in ANOMALIES if n in counts})
