@@ -24,10 +24,10 @@ class PeerView:
 
 
 class FetchedOutcome(NamedTuple):
-    """What a follower's fetch changed; constants of this module, so that it costs nothing."""
+    """What a follower's fetch came to."""
 
     is_accepted: bool  # False: unknown replica or a former incarnation, nothing was noted
-    high_watermark_advanced: bool = False
+    high_watermark: int | None = None  # what it rises to; None: it stays
     may_join_isr: bool = False  # worth a call of next_isr_change now
 
 

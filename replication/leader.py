@@ -7,6 +7,10 @@ than min.insync.replicas (KIP-966), and it never moves back. A follower that has
 is not a member yet holds it too, for as long as it keeps up: else under steady load it could
 never be seen at or beyond the high watermark, which is the ticket into the ISR.
 
+The log keeps the high watermark. Whatever happens here (`appended`, `flushed`, `follower_fetched`,
+an ISR change, `tick`) comes to an offset that it rises to, or None, for `raise_high_watermark` of
+the replica manager: the one place where it rises, and where those who wait for it are freed.
+
 Our own copy counts up to `own_end_offset`: while a flush is owed, not to the log end.
 
 A fetch for offset n says: everything below n is in my log. It counts only when the shell has
@@ -17,16 +21,19 @@ Times are monotonic milliseconds.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from .follower_progress import UNKNOWN_OFFSET, FetchedOutcome, FollowerProgress, PeerView
 from .isr_change import UNKNOWN_BROKER_EPOCH, AfterFailure, IsrChange, IsrMember, after_failure
 
 _IGNORED = FetchedOutcome(False)
 _NOTED = FetchedOutcome(True)
-_ADVANCED = FetchedOutcome(True, high_watermark_advanced=True)
-_JOINS = FetchedOutcome(True, may_join_isr=True)
-_ADVANCED_AND_JOINS = FetchedOutcome(True, True, True)
 _LONG_AGO_MS = -(1 << 62)
+
+
+class CommittedLog(Protocol):
+    @property
+    def high_watermark(self) -> int: ...
 
 
 class PartitionLeader:
@@ -34,6 +41,7 @@ class PartitionLeader:
 
     __slots__ = (
         "_lag_time_max_ms",
+        "_log",
         "_maximal_isr",
         "_min_insync_replicas",
         "_peers",
@@ -41,7 +49,6 @@ class PartitionLeader:
         "broker_epoch",
         "epoch_start_offset",
         "followers",
-        "high_watermark",
         "is_under_min_isr",
         "isr",
         "leader_epoch",
@@ -62,8 +69,8 @@ class PartitionLeader:
         replicas: Iterable[int],
         isr: Iterable[int],
         min_insync_replicas: int,
+        log: CommittedLog,
         log_end_offset: int,
-        high_watermark: int,
         now_ms: int,
         lag_time_max_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
@@ -79,7 +86,7 @@ class PartitionLeader:
         self.log_end_offset = log_end_offset
         self.own_end_offset = log_end_offset if own_end_offset is None else own_end_offset
         self.epoch_start_offset = log_end_offset
-        self.high_watermark = high_watermark
+        self._log = log
         self._min_insync_replicas = min_insync_replicas
         self._lag_time_max_ms = lag_time_max_ms
         self._peers = peers or PeerView()
@@ -93,12 +100,11 @@ class PartitionLeader:
             for node in self.replicas
             if node != node_id
         }
-        self._advance_high_watermark(now_ms)
 
     # -- events of the log and of the followers
 
-    def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> bool:
-        """Note that our log has grown; True when the high watermark advanced with it.
+    def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> int | None:
+        """Note that our log has grown; what the high watermark rises to with it.
 
         Unless `is_flushed` our copy does not count for it before `flushed` says so.
         """
@@ -108,21 +114,21 @@ class PartitionLeader:
         if is_flushed:
             self.own_end_offset = log_end_offset
         if not self.followers:
-            return self._advance_high_watermark(now_ms)
+            return self._raised(now_ms)
         last_fetch_ms = self._peers.last_fetch_ms
         for follower in self.followers.values():
             if follower.log_end_offset == previous_end:
                 # It was at the end when its session last spoke; from here on it lags.
                 seen_ms = last_fetch_ms.get(follower.node_id, follower.last_fetch_ms)
                 follower.last_caught_up_ms = max(follower.last_caught_up_ms, seen_ms)
-        return len(self._maximal_isr) == 1 and self._advance_high_watermark(now_ms)
+        return self._raised(now_ms) if len(self._maximal_isr) == 1 else None
 
-    def flushed(self, offset: int, now_ms: int) -> bool:
-        """Note that our copy counts up to `offset`; True when the high watermark advanced."""
+    def flushed(self, offset: int, now_ms: int) -> int | None:
+        """Note that our copy counts up to `offset`; what the high watermark rises to."""
         if offset <= self.own_end_offset:
-            return False
+            return None
         self.own_end_offset = offset
-        return self._advance_high_watermark(now_ms)
+        return self._raised(now_ms)
 
     def follower_fetched(
         self,
@@ -161,12 +167,12 @@ class PartitionLeader:
         follower.leader_end_at_last_fetch = leader_end
         follower.last_fetch_ms = now_ms
         if node_id in self.isr:
-            return _ADVANCED if moved and self._advance_high_watermark(now_ms) else _NOTED
-        joins = self._pending is None and self._may_join(follower, now_ms)
+            joins = False
+        else:
+            joins = self._pending is None and self._may_join(follower, now_ms)
         # An outsider can hold the high watermark back, so its progress can free it too.
-        if moved and self._advance_high_watermark(now_ms):
-            return _ADVANCED_AND_JOINS if joins else _ADVANCED
-        return _JOINS if joins else _NOTED
+        raised = self._raised(now_ms) if moved else None
+        return FetchedOutcome(True, raised, joins) if joins or raised is not None else _NOTED
 
     # -- the ISR
 
@@ -249,10 +255,10 @@ class PartitionLeader:
 
     def isr_change_succeeded(
         self, change: IsrChange, isr: Iterable[int], partition_epoch: int, now_ms: int
-    ) -> bool:
-        """Take over the controller's answer; True when the high watermark advanced."""
+    ) -> int | None:
+        """Take over the controller's answer; what the high watermark rises to."""
         if self._pending is not change or partition_epoch < self.partition_epoch:
-            return False
+            return None
         return self._confirm(frozenset(isr), partition_epoch, now_ms)
 
     def metadata_applied(
@@ -263,17 +269,17 @@ class PartitionLeader:
         now_ms: int,
         replicas: Iterable[int] | None = None,
         min_insync_replicas: int | None = None,
-    ) -> bool:
+    ) -> int | None:
         """Take over the replicated partition record of the same leader epoch.
 
         Only a higher partition epoch ends a pending change: at the same one the controller
-        may still be about to confirm it. True when the high watermark advanced.
+        may still be about to confirm it. Returns what the high watermark rises to.
         """
         if min_insync_replicas is not None:
             self._min_insync_replicas = min_insync_replicas
             self._weigh()
         if partition_epoch <= self.partition_epoch:
-            return self._advance_high_watermark(now_ms)
+            return self._raised(now_ms)
         if replicas is not None:
             self.replicas = tuple(replicas)
             self.followers = {
@@ -283,9 +289,9 @@ class PartitionLeader:
             }
         return self._confirm(frozenset(isr), partition_epoch, now_ms)
 
-    def tick(self, now_ms: int) -> bool:
-        """Let go of outsiders that held the high watermark and stopped keeping up."""
-        return self._advance_high_watermark(now_ms)
+    def tick(self, now_ms: int) -> int | None:
+        """What the high watermark rises to: outsiders that stopped keeping up hold it no longer."""
+        return self._raised(now_ms)
 
     # -- questions
 
@@ -302,30 +308,27 @@ class PartitionLeader:
 
     # -- rules
 
-    def _confirm(self, isr: frozenset[int], partition_epoch: int, now_ms: int) -> bool:
+    def _confirm(self, isr: frozenset[int], partition_epoch: int, now_ms: int) -> int | None:
         self.isr = isr
         self.partition_epoch = partition_epoch
         self._pending = None
         self._maximal_isr = isr
         self._weigh()
-        return self._advance_high_watermark(now_ms)
+        return self._raised(now_ms)
 
     def _weigh(self) -> None:
         """What acks=all needs (never more than there are replicas), and whether it is there."""
         self.min_insync_replicas = min(self._min_insync_replicas, len(self.replicas))
         self.is_under_min_isr = len(self.isr) < self.min_insync_replicas
 
-    def _advance_high_watermark(self, now_ms: int) -> bool:
+    def _raised(self, now_ms: int) -> int | None:
         if self.is_under_min_isr:
-            return False
+            return None
         lowest = self.own_end_offset
         for follower in self.followers.values():
             if follower.log_end_offset < lowest and self._holds_back(follower, now_ms):
                 lowest = follower.log_end_offset
-        if lowest <= self.high_watermark:
-            return False
-        self.high_watermark = lowest
-        return True
+        return lowest if lowest > self._log.high_watermark else None
 
     def _holds_back(self, follower: FollowerProgress, now_ms: int) -> bool:
         return follower.node_id in self._maximal_isr or (
@@ -349,7 +352,7 @@ class PartitionLeader:
         node = follower.node_id
         heard_ms = max(follower.last_fetch_ms, self._peers.last_fetch_ms.get(node, _LONG_AGO_MS))
         return (
-            follower.log_end_offset >= self.high_watermark
+            follower.log_end_offset >= self._log.high_watermark
             and follower.log_end_offset >= self.epoch_start_offset
             and now_ms - heard_ms <= self._lag_time_max_ms
             and self._is_caught_up(follower, now_ms)

@@ -85,14 +85,19 @@ class Purgatory:
         self._deadlines.push(operation.deadline_ms, operation)
         self.waiting_count += 1
 
-    def advance(
-        self, key: Hashable, high_watermark: int, error: int = ErrorCode.NONE
-    ) -> list[DelayedProduce]:
+    def advance(self, key: Hashable, high_watermark: int) -> list[DelayedProduce]:
         """The produces whose last open partition is settled by this high watermark.
 
-        `error` is their outcome here: NOT_ENOUGH_REPLICAS_AFTER_APPEND when the offset is
-        reached but the ISR has fallen below its minimum meanwhile.
+        Never with NOT_ENOUGH_REPLICAS_AFTER_APPEND: while the ISR is below its minimum the high
+        watermark stands still (KIP-966).
         """
+        return self._settle(key, high_watermark, ErrorCode.NONE)
+
+    def fail_produces(self, key: Hashable, error: int) -> list[DelayedProduce]:
+        """Settle all produces of a partition with an error: we lead it no longer."""
+        return self._settle(key, 1 << 63, error)
+
+    def _settle(self, key: Hashable, high_watermark: int, error: int) -> list[DelayedProduce]:
         queue = self._produces.get(key)
         if queue is None:
             return []
@@ -104,10 +109,6 @@ class Purgatory:
         if not queue:
             del self._produces[key]
         return freed
-
-    def fail_produces(self, key: Hashable, error: int) -> list[DelayedProduce]:
-        """Settle all produces of a partition with an error: we lead it no longer."""
-        return self.advance(key, 1 << 63, error)
 
     # -- fetch
 

@@ -43,6 +43,8 @@ class LedLog(Protocol):
     def log_start_offset(self) -> int: ...
     @property
     def log_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...
     def read(
         self, offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
@@ -62,9 +64,9 @@ class HostedPartition(Protocol):
 
 @dataclass(slots=True)
 class Progress:
-    """What a follower's request changed here; keys of the partitions."""
+    """What a follower's request came to here, by the keys of the partitions."""
 
-    advanced: list[TopicIdPartition] = field(default_factory=list)  # high watermark
+    high_watermarks: list[tuple[TopicIdPartition, int]] = field(default_factory=list)  # they rise
     may_join_isr: list[TopicIdPartition] = field(default_factory=list)
 
 
@@ -235,7 +237,7 @@ class ReplicaServer:
                 )
             return SlotAnswer(
                 slot.slot,
-                high_watermark=leader.high_watermark,
+                high_watermark=log.high_watermark,
                 log_start_offset=log.log_start_offset,
                 records=read.data,
             )
@@ -313,9 +315,8 @@ class ReplicaServer:
             )
             if not outcome.is_accepted:
                 slot.verdict = _refusal(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if outcome.high_watermark_advanced:
-                progress.advanced.append(slot.key)
-                self.watermarks_moved(slot.key)
+            if outcome.high_watermark is not None:
+                progress.high_watermarks.append((slot.key, outcome.high_watermark))
             if outcome.may_join_isr:
                 progress.may_join_isr.append(slot.key)
         if slot.verdict is not None:
@@ -361,4 +362,4 @@ def _watermarks(slot: LeaderSlot) -> tuple[int, int] | None:
     host: HostedPartition | None = slot.host
     if host is None or slot.is_held or host.leader is None:
         return None
-    return host.leader.high_watermark, host.log.log_start_offset
+    return host.log.high_watermark, host.log.log_start_offset

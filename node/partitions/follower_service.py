@@ -75,10 +75,10 @@ class FollowerService:
             self._respond(self._clock.monotonic_ms())
 
     def _consequences(self, progress: Progress) -> None:
-        for key in progress.advanced:
+        for key, offset in progress.high_watermarks:
             partition = self._replicas.get_by_id(key)
             if partition is not None and partition.leader is not None:
-                self._replicas.high_watermark_advanced(partition)
+                self._replicas.raise_high_watermark(partition, offset)
         for key in progress.may_join_isr:
             partition = self._replicas.get_by_id(key)
             if partition is not None:

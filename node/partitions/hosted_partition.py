@@ -106,8 +106,8 @@ class HostedPartition:
             replicas=record.replicas,
             isr=record.isr,
             min_insync_replicas=min_insync_replicas,
+            log=self.log,
             log_end_offset=self.log.log_end_offset,
-            high_watermark=self.log.high_watermark,
             now_ms=now_ms,
             lag_time_max_ms=lag_time_max_ms,
             broker_epoch=broker_epoch,
@@ -117,7 +117,7 @@ class HostedPartition:
         self.follower = None
         # What earlier leaders wrote above the high watermark has not been counted.
         end_offset = self.log.log_end_offset
-        is_committed = self.leader.high_watermark == end_offset
+        is_committed = self.log.high_watermark == end_offset
         self.unseen = [] if is_committed else [(end_offset, BYTES_UNKNOWN)]
         self._adopt(record)
 
@@ -225,6 +225,6 @@ class HostedPartition:
     def latest_offset(self, is_read_committed: bool, current_leader_epoch: int) -> int:
         """ListOffsets' "latest"; right after an election it may not be known yet (KIP-207)."""
         leader = self.leading(current_leader_epoch)
-        if leader.high_watermark < leader.epoch_start_offset:
+        if self.log.high_watermark < leader.epoch_start_offset:
             raise OffsetNotAvailable
         return self.readable_end(is_read_committed)

@@ -86,8 +86,7 @@ class IsrProposer:
         for partition in partitions:
             leader, now_ms = partition.leader, self._replicas.clock.monotonic_ms()
             if leader is not None:
-                if leader.tick(now_ms):
-                    self._replicas.high_watermark_advanced(partition)
+                self._replicas.raise_high_watermark(partition, leader.tick(now_ms))
                 if change := leader.next_isr_change(now_ms):
                     pending.append((partition, leader, change))
             if leader is None or leader.is_settled:
@@ -137,8 +136,8 @@ class IsrProposer:
         for (partition, leader, change), item in zip(pending, result.items, strict=True):
             if item.error == ErrorCode.NONE and partition.leader is leader:
                 now_ms = self._replicas.clock.monotonic_ms()
-                if leader.isr_change_succeeded(change, item.isr, item.partition_epoch, now_ms):
-                    self._replicas.high_watermark_advanced(partition)
+                raised = leader.isr_change_succeeded(change, item.isr, item.partition_epoch, now_ms)
+                self._replicas.raise_high_watermark(partition, raised)
                 partition.partition_epoch = max(partition.partition_epoch, item.partition_epoch)
                 logger.info("%r: ISR is now %s", partition, list(item.isr))
                 self.isr_may_change(partition)

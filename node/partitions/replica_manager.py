@@ -193,8 +193,8 @@ class ReplicaManager:
         if not is_flushed:
             self.flusher.flush(partition)  # promised before the acknowledgement
         now_ms = self.clock.monotonic_ms()
-        if leader.appended(log.log_end_offset, now_ms, is_flushed=is_flushed):
-            self.high_watermark_advanced(partition)
+        raised = leader.appended(log.log_end_offset, now_ms, is_flushed=is_flushed)
+        self.raise_high_watermark(partition, raised)
         if leader.followers and not partition.is_changed:
             partition.is_changed = True
             if not self._changed:
@@ -208,25 +208,21 @@ class ReplicaManager:
             self.unsettled[partition] = None
         self.tell_followers(changed)
 
-    def high_watermark_advanced(self, partition: HostedPartition) -> None:
-        """The leader's rule has raised it: tell the log, and free who waited for it."""
-        leader = partition.leader
-        assert leader is not None
+    def raise_high_watermark(self, partition: HostedPartition, offset: int | None) -> None:
+        """Apply what an event of its leader came to: raise it, and free who waited for that.
+
+        None: it stays.
+        """
+        if offset is None:
+            return
         self._fault_point("replica.before-high-watermark")
-        partition.log.advance_high_watermark(leader.high_watermark)
+        partition.log.advance_high_watermark(offset)
         self._fault_point("replica.after-high-watermark")
-        error = (
-            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            if leader.is_under_min_isr
-            else ErrorCode.NONE
-        )
-        for produce in self.purgatory.advance(partition, leader.high_watermark, error):
+        for produce in self.purgatory.advance(partition, offset):
             self._free(produce)
         self.watermark_moved(partition)
-        seen_bytes = partition.take_seen(leader.high_watermark)
-        freed = self.purgatory.made_visible(
-            partition, leader.high_watermark, seen_bytes, partition.stable_end
-        )
+        seen_bytes = partition.take_seen(offset)
+        freed = self.purgatory.made_visible(partition, offset, seen_bytes, partition.stable_end)
         for fetch in freed:
             self._free(fetch)
         if partition.observer is not None:
@@ -237,8 +233,8 @@ class ReplicaManager:
         leader = partition.leader
         if leader is None:
             return
-        if leader.flushed(partition.log.own_end_offset, self.clock.monotonic_ms()):
-            self.high_watermark_advanced(partition)
+        raised = leader.flushed(partition.log.own_end_offset, self.clock.monotonic_ms())
+        self.raise_high_watermark(partition, raised)
         for produce in self.purgatory.advance(partition.flushed_key, leader.own_end_offset):
             self._free(produce)
 

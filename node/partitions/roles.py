@@ -294,14 +294,14 @@ class PartitionRoles:
             if hosted.leader is not None and hosted.leader_epoch == record.leader_epoch:
                 hosted.partition_epoch = record.partition_epoch
                 hosted.replicas = record.replicas
-                if hosted.leader.metadata_applied(
+                raised = hosted.leader.metadata_applied(
                     isr=record.isr,
                     partition_epoch=record.partition_epoch,
                     now_ms=now_ms,
                     replicas=record.replicas,
                     min_insync_replicas=min_insync_replicas,
-                ):
-                    self._replicas.high_watermark_advanced(hosted)
+                )
+                self._replicas.raise_high_watermark(hosted, raised)
                 self._replicas.isr_may_change(hosted)
                 return
             self._followers.stop_following(hosted)
@@ -322,8 +322,7 @@ class PartitionRoles:
             assert hosted.leader is not None
             if hosted.log.is_flush_owed:
                 self._replicas.flusher.flush(hosted)
-            if hosted.leader.high_watermark > hosted.log.high_watermark:
-                self._replicas.high_watermark_advanced(hosted)
+            self._replicas.raise_high_watermark(hosted, hosted.leader.tick(now_ms))
             self._replicas.isr_may_change(hosted)
             self._replicas.part_changed(hosted)
             return

@@ -48,7 +48,7 @@ class _Written(NamedTuple):
         """NONE once it is committed."""
         if self.partition.leader is not self.leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.leader.high_watermark <= self.offset:
+        if self.partition.log.high_watermark <= self.offset:
             return ErrorCode.REQUEST_TIMED_OUT
         return ErrorCode.NONE
 
@@ -116,7 +116,7 @@ class MarkerWriter:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # as Kafka says of one that is elsewhere
         try:
             leader = partition.leading(leader_epoch)
-            offset = _uncommitted_repetition(partition, leader, marker)
+            offset = _uncommitted_repetition(partition, marker)
             if offset is None:
                 offset = self._write(partition, marker)
             else:
@@ -161,7 +161,7 @@ class MarkerWriter:
         waiting: dict[Hashable, int] = {
             partition: end
             for partition, end in required.items()
-            if partition.leader is not None and partition.leader.high_watermark < end
+            if partition.leader is not None and partition.log.high_watermark < end
         }
         if not waiting:
             return
@@ -233,9 +233,7 @@ def _required(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[dict[Host
     return required
 
 
-def _uncommitted_repetition(
-    partition: HostedPartition, leader: PartitionLeader, marker: TransactionMarker
-) -> int | None:
+def _uncommitted_repetition(partition: HostedPartition, marker: TransactionMarker) -> int | None:
     """The offset of this very marker if it is in the log, not committed yet.
 
     A coordinator ends a producer's next transaction only when all markers of this one are
@@ -250,7 +248,7 @@ def _uncommitted_repetition(
         and entry.transaction_first_offset == NO_OFFSET
         and entry.epoch == marker.producer_epoch
         and entry.coordinator_epoch == marker.coordinator_epoch
-        and entry.last_marker_offset >= leader.high_watermark
+        and entry.last_marker_offset >= partition.log.high_watermark
         and entry.last_marker_offset > entry.last_data_offset
     ):
         return entry.last_marker_offset

@@ -103,8 +103,8 @@ class CoordinatingBroker:
             lag_time_max_ms=FAR_MS,
         )
         assert self.hosted.leader is not None
-        if self.hosted.leader.high_watermark > log.high_watermark:
-            self.replicas.high_watermark_advanced(self.hosted)
+        raised = self.hosted.leader.tick(self.clock.monotonic_ms())
+        self.replicas.raise_high_watermark(self.hosted, raised)
         self.replicas.part_changed(self.hosted)
 
     def resign(self) -> None:
@@ -119,8 +119,7 @@ class CoordinatingBroker:
         outcome = self.hosted.leader.follower_fetched(
             2, 1, self.hosted.log.log_end_offset, self.clock.monotonic_ms()
         )
-        if outcome.high_watermark_advanced:
-            self.replicas.high_watermark_advanced(self.hosted)
+        self.replicas.raise_high_watermark(self.hosted, outcome.high_watermark)
 
     @property
     def shard(self) -> GroupShard:

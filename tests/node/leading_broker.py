@@ -153,8 +153,7 @@ class LeadingBroker:
         assert hosted.leader is not None
         offset = hosted.log.log_end_offset if up_to is None else up_to
         outcome = hosted.leader.follower_fetched(2, 1, offset, self.clock.monotonic_ms())
-        if outcome.high_watermark_advanced:
-            self.replicas.high_watermark_advanced(hosted)
+        self.replicas.raise_high_watermark(hosted, outcome.high_watermark)
 
     # -- requests
 

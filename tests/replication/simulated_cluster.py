@@ -274,10 +274,10 @@ class Node:
                 self.change_leader(key, host, record.leader, record)
                 self.note(self.server.partition_changed(key, now))
             elif host.leader is not None and record.partition_epoch > host.partition_epoch:
-                advanced = host.leader.metadata_applied(
+                raised = host.leader.metadata_applied(
                     isr=record.isr, partition_epoch=record.partition_epoch, now_ms=now
                 )
-                self.note(Progress(advanced=[key] if advanced else []))
+                self.raise_high_watermark(key, raised)
             host.partition_epoch = record.partition_epoch
         self.pump()
         self.respond()
@@ -297,14 +297,14 @@ class Node:
                 replicas=record.replicas,
                 isr=record.isr,
                 min_insync_replicas=sim.min_insync_replicas,
+                log=host.log,
                 log_end_offset=host.log.log_end_offset,
-                high_watermark=host.log.high_watermark,
                 now_ms=sim.now_ms,
                 lag_time_max_ms=LAG_TIME_MAX_MS,
                 broker_epoch=self.broker_epoch,
                 peers=self.peers,
             )
-            self.note(Progress(advanced=[key]))
+            self.raise_high_watermark(key, host.leader.tick(sim.now_ms))
         elif leader_id >= 0:
             host.follower = follower = PartitionFollower(leader_id, record.leader_epoch)
             session = self.sessions.setdefault(leader_id, FollowerSession())
@@ -316,20 +316,23 @@ class Node:
     def append(self, key: Key, host: Host, value: int) -> None:
         assert host.leader is not None
         end = host.log.append(host.leader_epoch, value)
-        advanced = host.leader.appended(end, self.simulation.now_ms)
+        raised = host.leader.appended(end, self.simulation.now_ms)
         self.server.appended(key)
-        self.note(Progress(advanced=[key] if advanced else []))
+        self.raise_high_watermark(key, raised)
         self.respond()
 
     def note(self, progress: Progress) -> None:
-        for key in progress.advanced:
-            host = self.hosts[key]
-            if host.leader is not None:
-                host.log.advance_high_watermark(host.leader.high_watermark)
-                self.simulation.judge_commit(key, host.log, host.leader.high_watermark)
-                self.server.watermarks_moved(key)
+        for key, offset in progress.high_watermarks:
+            self.raise_high_watermark(key, offset)
         for key in progress.may_join_isr:
             self.propose_isr(key, self.hosts[key])
+
+    def raise_high_watermark(self, key: Key, offset: int | None) -> None:
+        if offset is not None:
+            log = self.hosts[key].log
+            log.advance_high_watermark(offset)
+            self.simulation.judge_commit(key, log, log.high_watermark)
+            self.server.watermarks_moved(key)
 
     def propose_isr(self, key: Key, host: Host) -> None:
         if host.leader is not None:
@@ -353,10 +356,10 @@ class Node:
             if not self.is_alive or self.life != life or self.hosts[key].leader is not leader:
                 return
             if not error:
-                if leader.isr_change_succeeded(
+                raised = leader.isr_change_succeeded(
                     change, record.isr, record.partition_epoch, sim.now_ms
-                ):
-                    self.note(Progress(advanced=[key]))
+                )
+                self.raise_high_watermark(key, raised)
             elif (again := leader.isr_change_failed(change, error)) is not None:
                 self.send_isr(key, leader, again)
 
@@ -365,8 +368,7 @@ class Node:
     def tick(self) -> None:
         for key, host in self.hosts.items():
             if host.leader is not None:
-                if host.leader.tick(self.simulation.now_ms):
-                    self.note(Progress(advanced=[key]))
+                self.raise_high_watermark(key, host.leader.tick(self.simulation.now_ms))
                 if self.simulation.random.random() < 0.3:
                     self.propose_isr(key, host)
         self.respond()

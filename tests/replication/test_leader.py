@@ -4,8 +4,9 @@ import pytest
 
 from oncelog.replication.follower_progress import PeerView
 from oncelog.replication.isr_change import IsrMember
-from oncelog.replication.leader import PartitionLeader
 from oncelog.wire.errors import ErrorCode
+
+from .leading import CommittedLog, Leading
 
 LAG_MS = 1000
 LIVE = {1: 11, 2: 12, 3: 13}
@@ -13,24 +14,26 @@ LIVE = {1: 11, 2: 12, 3: 13}
 
 def leader(
     *, replicas=(1, 2, 3), isr=(1, 2, 3), min_insync=2, end=0, high_watermark=0, live=None
-) -> PartitionLeader:
-    return PartitionLeader(
+) -> Leading:
+    partition = Leading(
         node_id=1,
         leader_epoch=5,
         partition_epoch=7,
         replicas=replicas,
         isr=isr,
         min_insync_replicas=min_insync,
+        log=CommittedLog(high_watermark),
         log_end_offset=end,
-        high_watermark=high_watermark,
         now_ms=0,
         lag_time_max_ms=LAG_MS,
         broker_epoch=11,
         peers=PeerView(live=dict(LIVE if live is None else live)),
     )
+    partition.tick(0)
+    return partition
 
 
-def fetch(partition: PartitionLeader, node: int, offset: int, now_ms: int = 1, epoch=None):
+def fetch(partition: Leading, node: int, offset: int, now_ms: int = 1, epoch=None):
     return partition.follower_fetched(node, epoch or LIVE[node], offset, now_ms)
 
 
@@ -48,9 +51,9 @@ def test_one_node_alone_commits_at_once() -> None:
 def test_the_high_watermark_is_the_lowest_end_in_the_isr() -> None:
     partition = leader()
     assert not partition.appended(10, 1)
-    assert not fetch(partition, 2, 10).high_watermark_advanced
+    assert fetch(partition, 2, 10).high_watermark is None
     assert partition.high_watermark == 0  # node 3 has not spoken
-    assert fetch(partition, 3, 6).high_watermark_advanced
+    assert fetch(partition, 3, 6).high_watermark == 6
     assert partition.high_watermark == 6
 
 

@@ -52,14 +52,6 @@ def test_partitions_that_failed_at_once_are_not_waited_for() -> None:
     assert produce.outcomes == {"a": 0, "b": 6}
 
 
-def test_an_isr_that_fell_below_its_minimum_is_told() -> None:
-    purgatory = Purgatory()
-    produce = DelayedProduce({"a": 5}, 100)
-    purgatory.watch_produce(produce)
-    purgatory.advance("a", 5, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-    assert produce.outcomes == {"a": ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-
-
 def test_losing_the_leadership_fails_all_produces_of_the_partition() -> None:
     purgatory = Purgatory()
     one, two = DelayedProduce({"a": 5}, 100), DelayedProduce({"a": 1 << 60, "b": 1}, 100)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import pytest
 
 from oncelog.replication.follower_progress import PeerView
-from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.messages import AddedSlot, MovedSlot, ReplicaFetchRequest, SlotAnswer
 from oncelog.replication.replica_server import ReplicaServer
 from oncelog.replication.replica_session import LeaderSession, LeaderSlot
 from oncelog.wire.errors import ErrorCode, KafkaStorageError
 
+from .leading import Leading
 from .memory_log import MemoryLog, decode
 
 KEYS = [(bytes([i]) * 16, i) for i in range(4)]
@@ -22,7 +22,7 @@ LIVE = {1: 11, 2: 12, 3: 13}
 class Host:
     log: MemoryLog
     leader_epoch: int
-    leader: PartitionLeader | None
+    leader: Leading | None
 
 
 class Broker:
@@ -38,15 +38,15 @@ class Broker:
     def lead(self, key, epoch: int = 5, isr=(1, 2)) -> Host:
         log = self.hosts[key].log if key in self.hosts else MemoryLog()
         log.assign_epoch(epoch)
-        leader = PartitionLeader(
+        leader = Leading(
             node_id=1,
             leader_epoch=epoch,
             partition_epoch=0,
             replicas=(1, 2, 3),
             isr=isr,
             min_insync_replicas=2,
+            log=log,
             log_end_offset=log.log_end_offset,
-            high_watermark=log.high_watermark,
             now_ms=self.now,
             lag_time_max_ms=1000,
             peers=self.peers,
@@ -75,7 +75,10 @@ class Broker:
             removed=removed,
         )
         self.session_epoch += 1
-        return self.server.on_request(follower, request, context, self.now)
+        progress = self.server.on_request(follower, request, context, self.now)
+        for key, _ in progress.high_watermarks:
+            self.server.watermarks_moved(key)
+        return progress
 
     def responses(self):
         taken = self.server.take_responses(self.now)
@@ -131,7 +134,7 @@ def test_the_next_position_is_the_acknowledgement() -> None:
     broker.append(KEYS[0], 3)
     broker.answers()
     progress = broker.poll(moved=[MovedSlot(0, 3, 5, 0)])
-    assert progress.advanced == [KEYS[0]]
+    assert progress.high_watermarks == [(KEYS[0], 3)]
     leader = broker.hosts[KEYS[0]].leader
     assert leader is not None and leader.high_watermark == 3
 
@@ -213,7 +216,7 @@ def test_a_diverging_follower_is_told_where_and_does_not_count() -> None:
     host = broker.lead(KEYS[0])
     broker.append(KEYS[0], 4)
     progress = broker.poll(added=[added(0, at=(3, 4))])  # epoch 4 is unknown to us
-    assert progress.advanced == []
+    assert progress.high_watermarks == []
     assert host.leader is not None and host.leader.follower_log_end_offset(2) == -1
     (answer,) = broker.answers()
     assert (answer.diverging_epoch, answer.diverging_end_offset) == (4, 0)

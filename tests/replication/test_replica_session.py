@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from oncelog.replication.follower import Append, PartitionFollower
 from oncelog.replication.follower_progress import PeerView
 from oncelog.replication.follower_session import FollowerSession
-from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.messages import (
     AddedSlot,
     ReplicaFetchRequest,
@@ -24,6 +23,7 @@ from oncelog.replication.replica_server import PollResponse, ReplicaServer
 from oncelog.replication.replica_session import ANSWERS_MAX, LeaderSession
 from oncelog.wire.errors import ErrorCode
 
+from .leading import Leading
 from .memory_log import MemoryLog
 
 KEYS = [(bytes([i]) * 16, i) for i in range(4)]
@@ -191,15 +191,15 @@ class Host:
         self.log = MemoryLog()
         self.leader_epoch = 1
         self.log.assign_epoch(1)
-        self.leader = PartitionLeader(
+        self.leader = Leading(
             node_id=1,
             leader_epoch=1,
             partition_epoch=0,
             replicas=(1, 2),
             isr=(1, 2),
             min_insync_replicas=2,
+            log=self.log,
             log_end_offset=0,
-            high_watermark=0,
             now_ms=0,
             lag_time_max_ms=1000,
             peers=peers,
@@ -244,7 +244,7 @@ class Pair:
     def serve(self, count: int) -> None:
         for header, request in self.to_leader[:count]:
             progress = self.server.on_request(2, decode_fetch_request(header), request, self.now)
-            for key in progress.advanced:
+            for key, _ in progress.high_watermarks:
                 self.server.watermarks_moved(key)
         del self.to_leader[:count]
         self.to_follower += self.server.take_responses(self.now)

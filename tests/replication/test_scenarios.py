@@ -33,7 +33,7 @@ class JoinsBeforeTheEpochStart(PartitionLeader):
     __slots__ = ()
 
     def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
-        return follower.log_end_offset >= self.high_watermark and self._is_eligible(follower)
+        return follower.log_end_offset >= self._log.high_watermark and self._is_eligible(follower)
 
 
 class TrustsEveryIncarnation(PartitionLeader):
@@ -42,7 +42,7 @@ class TrustsEveryIncarnation(PartitionLeader):
     __slots__ = ()
 
     def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
-        at_the_end = follower.log_end_offset >= self.high_watermark
+        at_the_end = follower.log_end_offset >= self._log.high_watermark
         return at_the_end and self._is_eligible(follower)
 
     def _is_eligible(self, follower: FollowerProgress) -> bool:

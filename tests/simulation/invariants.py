@@ -159,7 +159,7 @@ class Invariants:
                 continue
             if leader is None:
                 continue
-            high, epoch = leader.high_watermark, leader.leader_epoch
+            high, epoch = log.high_watermark, leader.leader_epoch
             if not log.log_start_offset <= log.last_stable_offset <= high <= log.log_end_offset:
                 self._violated(
                     "watermarks crossed",
@@ -253,11 +253,11 @@ class Invariants:
             return
         if known != broker._liveness.broker_epoch and node.node_id != hosted.leader.node_id:
             return  # the leader has not heard yet that it is another incarnation
-        if mine.log.log_end_offset < hosted.leader.high_watermark:
+        if mine.log.log_end_offset < hosted.log.high_watermark:
             self._violated(
                 "member lacks records",
                 f"{hosted}: {node.node_id} is in sync with {hosted.leader.node_id} and ends at "
-                f"{mine.log.log_end_offset}, below {hosted.leader.high_watermark}",
+                f"{mine.log.log_end_offset}, below {hosted.log.high_watermark}",
             )
 
     def _compare_some(self) -> None:

@@ -124,16 +124,14 @@ def lone_high_watermark() -> AbstractContextManager[Any]:
     """What the leader has counts as committed, whatever its followers have."""
     sound = PartitionLeader.appended
 
-    def advance(self: Any, _now_ms: int) -> bool:
-        has_risen = self.log_end_offset > self.high_watermark
-        self.high_watermark = max(self.high_watermark, self.log_end_offset)
-        return has_risen
+    def raised(self: Any, _now_ms: int) -> int | None:
+        return self.log_end_offset if self.log_end_offset > self._log.high_watermark else None
 
-    def appended(self: Any, log_end_offset: int, now_ms: int, **flushed: bool) -> bool:
-        return sound(self, log_end_offset, now_ms, **flushed) or advance(self, now_ms)
+    def appended(self: Any, log_end_offset: int, now_ms: int, **flushed: bool) -> int | None:
+        return sound(self, log_end_offset, now_ms, **flushed) or raised(self, now_ms)
 
     return together(
-        replaced(PartitionLeader, "_advance_high_watermark", advance),
+        replaced(PartitionLeader, "_raised", raised),
         replaced(PartitionLeader, "appended", appended),
     )
 

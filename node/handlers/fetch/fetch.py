@@ -147,7 +147,7 @@ class _Read:
             if epoch >= 0 and (epoch < wanted.last_fetched_epoch or end_offset < offset):
                 answer.diverging_epoch = (epoch, end_offset)
                 self.must_answer = True
-        answer.high_watermark = leader.high_watermark
+        answer.high_watermark = log.high_watermark
         answer.last_stable_offset = log.last_stable_offset
         answer.log_start_offset = log.log_start_offset
         if self._read_committed:

@@ -179,7 +179,7 @@ async def _searched(context: RequestContext, search: _Search) -> Found:
     )
     if found is None or found.offset >= upper:
         # What lies beyond may still be found once the new leader knows its high watermark.
-        if found is not None and leader.high_watermark < leader.epoch_start_offset:
+        if found is not None and log.high_watermark < leader.epoch_start_offset:
             partition.latest_offset(search.read_committed, search.current_leader_epoch)
         return _NOTHING
     return found.offset, found.timestamp, found.leader_epoch
@@ -309,14 +309,14 @@ def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
 def _move_start(context: RequestContext, name: str, wanted: Any) -> tuple[HostedPartition, int]:
     replicas = context.broker.replicas
     partition = replicas.partition(name, wanted.partition_index)
-    leader = partition.leading()
+    partition.leading()
     log = partition.log
     if name in INTERNAL_TOPICS:
         raise InvalidTopicException(f"No client may delete records of {name}.")
     if log.config.is_compacted and not log.config.is_deleted_by_retention:
         raise PolicyViolation("records of a topic that is only compacted are not deleted")
-    offset = leader.high_watermark if wanted.offset == -1 else wanted.offset
-    if offset < 0 or offset > leader.high_watermark:
+    offset = log.high_watermark if wanted.offset == -1 else wanted.offset
+    if offset < 0 or offset > log.high_watermark:
         raise OffsetOutOfRange(f"offset {offset} is beyond the high watermark")
     if offset > log.log_start_offset:
         try:

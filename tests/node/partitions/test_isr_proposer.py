@@ -47,7 +47,9 @@ def test_a_change_that_is_always_refused_does_not_go_round_as_fast_as_it_is_deci
         return Result(items=(Item(error=ErrorCode.INELIGIBLE_REPLICA),))
 
     clock = SimpleNamespace(monotonic_ms=lambda: 0)
-    replicas: Any = SimpleNamespace(clock=clock, isr_may_change=None, unsettled={})
+    replicas: Any = SimpleNamespace(
+        clock=clock, isr_may_change=None, unsettled={}, raise_high_watermark=lambda *_: None
+    )
 
     async def watch() -> None:
         proposer = IsrProposer(
@@ -70,9 +72,8 @@ class _Settled:
     def __init__(self) -> None:
         self.looks = 0
 
-    def tick(self, now_ms: int) -> bool:
+    def tick(self, now_ms: int) -> None:
         self.looks += 1
-        return False
 
     def next_isr_change(self, now_ms: int) -> None:
         return None
@@ -82,7 +83,9 @@ async def test_a_settled_partition_is_looked_at_once_however_many_ticks_pass() -
     partition: Any = _Partition()
     partition.leader = leader = _Settled()
     clock = SimpleNamespace(monotonic_ms=lambda: 0)
-    replicas: Any = SimpleNamespace(clock=clock, unsettled={partition: None})
+    replicas: Any = SimpleNamespace(
+        clock=clock, unsettled={partition: None}, raise_high_watermark=lambda *_: None
+    )
 
     async def propose(command: Command) -> Result:
         raise AssertionError("there is nothing to propose")

@@ -134,7 +134,7 @@ async def test_a_leader_that_came_with_unsynced_records_settles_them(
     hosted.follow(Partition(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
     hosted.log.append_as_follower(bytes(batch(producer_id=-1, transactional=False)), now_ms=1)
     broker.lead(hosted, Partition(replicas=(1,), isr=(1,), leader=1, leader_epoch=3))
-    assert hosted.leader is not None and hosted.leader.high_watermark == 0
+    assert hosted.leader is not None and hosted.log.high_watermark == 0
     broker.replicas.flusher.flush(hosted)
     await until(lambda: hosted.log.high_watermark == 1)
 

@@ -1,0 +1,22 @@
+"""A leader without a shell: what its events come to is applied to its log at once."""
+
+from dataclasses import dataclass
+
+from oncelog.replication.leader import PartitionLeader
+
+
+@dataclass
+class CommittedLog:
+    high_watermark: int = 0
+
+
+class Leading(PartitionLeader):
+    @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    def _raised(self, now_ms: int) -> int | None:
+        offset = super()._raised(now_ms)
+        if offset is not None:
+            self._log.high_watermark = offset  # type: ignore[misc]
+        return offset
