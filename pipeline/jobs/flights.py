@@ -130,14 +130,14 @@ def start(spark: "SparkSession", options: argparse.Namespace) -> dict[str, "Stre
 
 
 class ProgressReporter:
-    """Watches queries and tells of each micro-batch once."""
+    """Watches queries and reports each micro-batch once."""
 
     def __init__(self, queries: Mapping[str, "StreamingQuery"], say: Callable[..., None]) -> None:
         self._queries, self._say = queries, say
-        self._told = dict.fromkeys(queries, -1)
+        self._reported = dict.fromkeys(queries, -1)
 
     def look(self) -> bool:
-        """Tell what is new; False when a query has stopped by itself with an error."""
+        """Report what is new; False when a query has stopped by itself with an error."""
         for name, query in self._queries.items():
             if progress := query.lastProgress:  # looked at far more often than a batch takes
                 self._batch(name, progress)
@@ -151,9 +151,9 @@ class ProgressReporter:
         number, rows, where = progress["batchId"], progress["numInputRows"], progress["sources"][0]
         ends = offsets_of(where["endOffset"])
         is_idle = not rows and ends == offsets_of(where["startOffset"])
-        if number <= self._told[name] or is_idle:
+        if number <= self._reported[name] or is_idle:
             return
-        self._told[name] = number
+        self._reported[name] = number
         begun = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
         self._say("batch", name, number, int(begun.timestamp() * 1000), rows, ends)
 

@@ -4,7 +4,7 @@ A key is a partition, a value an integer of its own in each key. An operation ta
 it polls it polls at its end, just before it commits.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oncelog.deploy.judge.analysis.view import View
 from oncelog.deploy.judge.history.columns import History
@@ -47,7 +47,7 @@ class Ops:
             self.values[(key, value)] = self.recorder.new_value()
         return self.values[(key, value)]
 
-    def plain(self, key: str, numbers: list[int]) -> list[object]:
+    def plain(self, key: str, numbers: list[int]) -> list[Any]:
         """Values of a key as the test wrote them."""
         back = {number: value for (of, value), number in self.values.items() if of == key}
         return [back[number] for number in numbers]
@@ -121,7 +121,7 @@ class Ops:
     def verdict(self) -> Verdict:
         return judge(self.history(), J_CHECKS)
 
-    def cases(self, anomaly: str) -> list[dict[str, object]]:
+    def cases(self, anomaly: str) -> list[dict[str, Any]]:
         """The facts of one anomaly's cases."""
         found = [f for f in self.verdict().findings if f.name == anomaly]
         return [dict(case.facts) for f in found for case in f.cases]

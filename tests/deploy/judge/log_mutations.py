@@ -128,7 +128,7 @@ def _(e: Edit) -> None:
         if key in seen and where in place and where[1] > seen[key] + 1:
             found.append((seen[key], place[where]))
         seen.setdefault(key, where[1])
-    first, last = found[e.pick(range(len(found)))] if found else e.pick([])
+    first, last = found[e.pick(range(len(found)))]
     between = _batches(
         e,
         (batches["partition"] == batches["partition"][last])

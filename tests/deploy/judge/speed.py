@@ -23,7 +23,8 @@ PARTITIONS, PROCESSES, A_TRANSACTION = 12, 16, 10
 def make(run: Path, sends: int) -> None:
     """A run's directory with a history that is legal."""
     recorder = Recorder.open(run)
-    assert recorder.folder is not None
+    folder = recorder.folder
+    assert folder is not None
     partitions = [recorder.name(f"orders/{p}") for p in range(PARTITIONS)]
     identity = [recorder.name(f"writer-{p}") for p in range(PROCESSES)]
     recorder.close()
@@ -44,7 +45,7 @@ def make(run: Path, sends: int) -> None:
         for name, value in columns.items():
             made[name] = value
         made["is_set"] = 1
-        made.tofile(recorder.folder / f"{table}.rows")
+        made.tofile(folder / f"{table}.rows")
 
     count = int(transaction[-1]) + 1
     begun = 1_000_000_000 + np.arange(count) * A_TRANSACTION * 1_000

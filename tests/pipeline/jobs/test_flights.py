@@ -4,6 +4,7 @@ import json
 import threading
 import time
 import traceback
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,8 @@ class Query:
 
 
 def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
-    query, told = Query(), []
+    query: Any = Query()
+    told: list[Any] = []
     reporter = ProgressReporter({"sums": query}, lambda *event: told.append(event))
     assert reporter.look()
     query.batch(0, 10, None, offsets(p0=5, p1=5))
@@ -58,7 +60,8 @@ def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
 
 
 def test_a_query_that_stopped_is_reported_in_one_line():
-    query, told = Query(), []
+    query: Any = Query()
+    told: list[Any] = []
     try:
         raise SinkStopped("Sink s belongs to query q: say which.")
     except SinkStopped:

@@ -75,7 +75,7 @@ def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
         lines = [f"{batch}-{row:05}" for row in range(rows)]
         file = job.input / f"{batch:03}.txt"
         file.write_text("\n".join(lines) + "\n")
-        os.utime(file, (time.time() - 100 + batch,) * 2)
+        os.utime(file, (time.time() - 100 + batch, time.time() - 100 + batch))
         values += lines
     return values
 
@@ -87,7 +87,7 @@ def write_times(job: Job) -> None:
     for batch, seconds in enumerate(TIMES):
         file = job.input / f"{batch:03}.txt"
         file.write_text("".join(f"{second}\n" for second in seconds))
-        os.utime(file, (time.time() - 100 + batch,) * 2)
+        os.utime(file, (time.time() - 100 + batch, time.time() - 100 + batch))
 
 
 class MortalSink(ExactlyOnceSink):
@@ -206,7 +206,8 @@ def main(text: str) -> None:
         local_dir=f"{job.folder}/local",
         **job.confs,
     )
-    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    java: Any = spark._jvm
+    jvm = java.java.lang.ProcessHandle.current().pid()
 
     def die() -> None:
         for process in (jvm, os.getpid()):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,8 @@ def peer(folder: Path, **settings: str) -> Iterator[str]:
     """An Apache Kafka, where it is wanted."""
     if not is_enabled():
         pytest.skip("ONCELOG_KAFKA is not 1")
-    with KafkaPeer(folder, **settings) as running:
+    more: Any = settings
+    with KafkaPeer(folder, **more) as running:
         yield running.bootstrap
 
 

@@ -111,7 +111,7 @@ def test_what_would_not_be_honoured_is_refused(options: dict[str, str], said: st
             read_options({"subscribe": "t"}, is_streaming=True)
         return
     with pytest.raises(OptionError, match=said):
-        read(**options)
+        read(True, **options)
 
 
 @pytest.mark.parametrize(

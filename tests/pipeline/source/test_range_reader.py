@@ -1,7 +1,8 @@
 """A range of offsets is read to its end, or it is said what is missing."""
 
 import itertools
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import pytest
@@ -49,7 +50,7 @@ def read(
     *,
     topic_id: str = "",
     report: Callable[[str], None] = refuse,
-    **client: str,
+    client: Mapping[str, str] = MappingProxyType({}),
 ) -> list[RawBatch]:
     config = {"bootstrap.servers": cluster.bootstrap, **client}
     wanted = OffsetRange(topic, 0, start, end, topic_id)
@@ -68,7 +69,9 @@ def test_batches_are_whole_and_marked_when_aborted(cluster: Cluster, topic: str)
 
 def test_small_fetches_give_the_same(cluster: Cluster, topic: str) -> None:
     whole = read(cluster, topic, 3, 40)
-    assert [b.header for b in read(cluster, topic, 3, 40, **SMALL)] == [b.header for b in whole]
+    assert [b.header for b in read(cluster, topic, 3, 40, client=SMALL)] == [
+        b.header for b in whole
+    ]
 
 
 def test_what_was_removed_meanwhile_is_reported(
@@ -110,7 +113,7 @@ def test_an_end_offset_that_is_never_reached_times_out_with_a_reason(
     cluster: Cluster, topic: str
 ) -> None:
     with pytest.raises(RequestTimedOut, match="no broker gave what stands at offset 44 for 1500"):
-        read(cluster, topic, 33, 50, **{"default.api.timeout.ms": "1500"})
+        read(cluster, topic, 33, 50, client={"default.api.timeout.ms": "1500"})
 
 
 @pytest.fixture
@@ -136,7 +139,7 @@ def test_answers_without_records_do_not_end_a_range(
     cluster: Cluster, topic: str, empty_answers: Callable[[Container[int]], None]
 ) -> None:
     empty_answers(range(2, 12))
-    batches = read(cluster, topic, 0, 44, **SMALL)
+    batches = read(cluster, topic, 0, 44, client=SMALL)
     assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
 
 
@@ -153,8 +156,7 @@ def test_a_broker_that_returns_no_records_times_out_with_a_reason(
             0,
             44,
             report=losses.append,
-            **SMALL,
-            **{"default.api.timeout.ms": "1500"},
+            client={**SMALL, "default.api.timeout.ms": "1500"},
         )
     assert losses == []
 
@@ -167,5 +169,5 @@ def test_the_hole_at_the_end_of_a_compacted_log_is_no_error(
 ) -> None:
     admin.alter_configs(topic, {"cleanup.policy": "compact"})
     empty_answers(range(2, 10_000))
-    batches = read(cluster, topic, 0, 44, **SMALL)
+    batches = read(cluster, topic, 0, 44, client=SMALL)
     assert [b.header.base_offset for b in batches] == [0, 10]
