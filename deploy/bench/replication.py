@@ -61,7 +61,6 @@ class Grid:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """The settings, for the report."""
         return asdict(self)
 
 
@@ -95,8 +94,6 @@ class Repetition:
 
 @dataclass(slots=True)
 class CellResult:
-    """All repetitions of a cell."""
-
     cell: Cell
     repetitions: list[Repetition] = field(default_factory=list[Repetition])
 
@@ -117,12 +114,10 @@ class CellResult:
         return statistics.median(values) if values else None
 
     def spread(self, of: Callable[[Repetition], float]) -> tuple[float, float]:
-        """Lowest and highest over the repetitions."""
         values = [of(r) for r in self.repetitions]
         return min(values), max(values)
 
     def as_json(self) -> dict[str, Any]:
-        """Every figure of every repetition."""
         return {
             "cell": asdict(self.cell),
             "perf_line": self.perf_line,

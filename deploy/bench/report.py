@@ -85,5 +85,4 @@ def rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
 
 
 def print_table(results: list[CellResult]) -> None:
-    """The table for the terminal."""
     show(rows(results), "table", columns=COLUMNS)

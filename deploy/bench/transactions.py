@@ -60,7 +60,6 @@ class TransactionGrid:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """The settings, for the report."""
         return asdict(self)
 
 
@@ -89,17 +88,13 @@ class TransactionRun:
 
 @dataclass(slots=True)
 class TransactionResult:
-    """All repetitions of a cell."""
-
     cell: TransactionCell
     runs: list[TransactionRun] = field(default_factory=list[TransactionRun])
 
     def median(self, of: Callable[[TransactionRun], float]) -> float:
-        """The median over the repetitions."""
         return statistics.median(map(of, self.runs))
 
     def as_json(self) -> dict[str, Any]:
-        """Every figure of every repetition."""
         return {
             "cell": asdict(self.cell),
             "repetitions": [

@@ -47,7 +47,6 @@ def read_back(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, in
 
 
 def wait_for(what: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether it became true in time."""
     deadline = time.monotonic() + timeout_s
     while not what():
         if time.monotonic() > deadline:

@@ -113,7 +113,6 @@ def _faults(report: DemoReport) -> str:
 
 
 def sentence(report: DemoReport) -> str:
-    """The verdict in one sentence."""
     took = f"seed {report.seed}, {report.seconds:.0f} s"
     if report.findings:
         named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)

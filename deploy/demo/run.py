@@ -48,8 +48,6 @@ BREAKS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 @dataclass(slots=True)
 class DemoReport:
-    """Everything that the demo found out."""
-
     seed: int
     broken: str
     engine: str = "workers"
@@ -254,7 +252,6 @@ class Demo:
 
 
 def describe(report: FaultReport) -> str:
-    """One line about a fault."""
     took = f"; it went on after {report.failover_ms:.0f} ms" if report.failover_ms else ""
     hit = f"{report.open_transactions} open transactions, {report.batches.unanswered} batches"
     return f"{report.what}{took}; hit {hit} in flight"

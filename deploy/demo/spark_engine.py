@@ -36,13 +36,10 @@ MISSING = (
 
 
 def is_installed() -> bool:
-    """Whether the extra `spark` is there."""
     return find_spec("pyspark") is not None
 
 
 class SparkEngine:
-    """See the top of the file."""
-
     kinds = fault_plan.OF_SPARK
     topics = ("oncelog.spark.decisions",)
     sums_by = "origin, carrier and month"
@@ -110,11 +107,9 @@ class SparkEngine:
         self.job.stop()
 
     def close(self) -> None:
-        """SIGKILL where something still runs."""
         self.job.close()
 
     def remove_logs(self) -> None:
-        """The job's log and checkpoint."""
         self.job.log.unlink(missing_ok=True)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
@@ -130,7 +125,6 @@ class SparkEngine:
         return sums_of_csv(rows)
 
     def account(self) -> Account:
-        """How many micro-batches were told."""
         batches = len({(t.query, t.number) for t in self.job.batches})
         words = f"micro-batches of two queries, whose driver was started {self.job.starts} times"
         return Account(batches, words, {"micro-batches": batches, "starts": self.job.starts})

@@ -122,7 +122,6 @@ class SparkJobProcess(Heard):
             raise Failure(f"The Spark job does not end. Its log: {self.log}") from None
 
     def close(self) -> None:
-        """Leave no process behind, whatever happened."""
         process = self._unwanted()
         if process is None:
             return

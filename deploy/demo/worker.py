@@ -58,8 +58,6 @@ BOTH: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """What a worker is told."""
-
     bootstrap: str
     name: str  # of the worker: its transactional id
     incarnation: int  # how often it has been started
@@ -82,8 +80,6 @@ class Work:
 
 
 class Worker:
-    """See the top of the file."""
-
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
         common = {"bootstrap.servers": settings.bootstrap, "client.id": settings.name, **BOTH}

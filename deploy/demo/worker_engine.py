@@ -97,7 +97,6 @@ class WorkerEngine:
         self.workers.stop()
 
     def close(self) -> None:
-        """SIGKILL where one still runs."""
         self.workers.close()
 
     def remove_logs(self) -> None:

@@ -141,7 +141,6 @@ class Workers(Heard):
                 worker.reader.join()
 
     def close(self) -> None:
-        """Leave none behind, whatever happened."""
         for name in self.names:
             process = self._unwanted(name).process
             if process is not None and process.poll() is None:

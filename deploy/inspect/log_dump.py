@@ -28,7 +28,6 @@ class DumpedBatch:
     records: tuple[Record, ...] = ()
 
     def words(self) -> str:
-        """The batch as a sentence."""
         h = self.header
         span = f"{h.base_offset}" if h.record_count == 1 else f"{h.base_offset}-{h.last_offset}"
         parts = [f"offsets {span}", f"leader epoch {h.partition_leader_epoch}"]
@@ -47,7 +46,6 @@ class DumpedBatch:
         return " · ".join(parts)
 
     def fields(self) -> dict[str, object]:
-        """The batch as a flat object."""
         h = self.header
         return {
             "file": self.file,

@@ -68,7 +68,6 @@ class ProbeResult:
 
     @property
     def max_ms(self) -> float:
-        """The latest answer of all."""
         return max(node.max_ms for node in self.nodes)
 
     @property
@@ -142,7 +141,6 @@ class Probe:
         self._send({"node": node_id, "pid": pid})
 
     def stop(self) -> ProbeResult:
-        """End the asking; what was seen."""
         if self._process is None:
             raise Failure("The probe does not run.")
         process, self._process = self._process, None
@@ -174,7 +172,6 @@ def targets_of(cluster: "Cluster") -> list[Target]:
 
 
 def targets_behind(bootstrap: str) -> list[Target]:
-    """The live brokers of any cluster."""
     from ..cluster.blocking_admin import blocking_admin
 
     with blocking_admin(bootstrap, timeout_ms=5_000) as admin:

@@ -59,7 +59,6 @@ class ProcessFiles:
         return int(self._fields("statm", 2)[1]) * PAGE_BYTES
 
     def cpu_s(self) -> float:
-        """Processor time of all its threads."""
         fields = self._fields("stat", 15)
         return (int(fields[13]) + int(fields[14])) / CLOCK_TICKS_PER_S
 
@@ -90,11 +89,9 @@ class Answers:
 
     @property
     def count(self) -> int:
-        """How many have been answered."""
         return len(self._late_ns)
 
     def answered(self, now_ns: int, waited_ns: int) -> None:
-        """The oldest one is answered."""
         due_ns, waited_before_ns = self.waiting.popleft()
         self.sent -= 1
         self._note(due_ns, now_ns, waited_ns - waited_before_ns)
@@ -171,7 +168,6 @@ class Watched:
             self.answers.waiting.append((due_ns, waited_before_ns))
 
     def send(self) -> None:
-        """Whatever is due and not sent."""
         unsent = len(self.answers.waiting) - self.answers.sent
         if not self._is_connected or not unsent or self._socket is None:
             return

@@ -38,7 +38,6 @@ class ShardLog:
         return entry.index <= self.chosen.snapshot_index or having > self.voters // 2
 
     def rows(self) -> list[dict[str, Any]]:
-        """In the order of the log."""
         return [self._row(entry) for entry in self.chosen.entries]
 
     @property

@@ -14,7 +14,6 @@ SHOWN_CASES = 3
 
 
 def verdict_words(verdict: Verdict, *, evidence: bool) -> Iterator[str]:
-    """A run's verdict, line by line."""
     yield f"{verdict.operations:,} operations judged by {', '.join(verdict.judged)}"
     for name, why in verdict.not_judged:
         yield f"not judged: {name}, {why}"
@@ -24,7 +23,6 @@ def verdict_words(verdict: Verdict, *, evidence: bool) -> Iterator[str]:
 
 
 def audit_words(audit: TopicAudit, *, evidence: bool) -> Iterator[str]:
-    """A topic's verdict, line by line."""
     for p in audit.partitions:
         ends = p.transactions
         yield (

@@ -25,11 +25,9 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Whether no promise was broken."""
         return not self.violations
 
     def names(self) -> set[str]:
-        """The names of the broken promises."""
         return {f.name for f in self.violations}
 
     def count(self, name: str) -> int:

@@ -98,7 +98,6 @@ def audit(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> AuditResult:
 
 
 def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:
-    """How many ended how, by copy."""
     outcomes = endings.select(*COPY, "kind").unionByName(
         opened.select(*COPY, F.lit(None).cast("int").alias("kind"))
     )

@@ -88,7 +88,6 @@ def word_of(offset: str) -> Column:
 
 
 def bit_of(offset: str) -> Column:
-    """An offset's bit within its word."""
     return F.expr(f"shiftleft(1L, cast({offset} % {WORD} as int))")
 
 
@@ -101,12 +100,10 @@ def offsets_in(mask: str, word: str = "word") -> Column:
 
 
 def first_sequence() -> Column:
-    """Of a piece with sequences."""
     return F.pmod(F.col("base") + F.col("first"), F.lit(SEQUENCES))
 
 
 def last_sequence() -> Column:
-    """Of a piece with sequences."""
     return F.pmod(F.col("base") + F.col("last"), F.lit(SEQUENCES))
 
 

@@ -65,7 +65,6 @@ class Decision:
         return tuple(c for c in self.children if c.transactional_id not in self.lost)
 
     def claimed(self, generation: int) -> "Decision":
-        """The same under a new driver."""
         return replace(self, generation=generation)
 
     def without(self, names: tuple[str, ...]) -> "Decision":

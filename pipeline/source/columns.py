@@ -18,7 +18,6 @@ RAW = (
 
 
 def schema_of(*, raw: bool, headers: bool) -> str:
-    """The columns that a reader gives."""
     if raw:
         return RAW
     return f"{PLAIN}, {HEADERS}" if headers else PLAIN

@@ -54,7 +54,6 @@ class OncelogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As in `format("oncelog")`."""
         return "oncelog"
 
     def schema(self) -> str:
@@ -64,11 +63,9 @@ class OncelogSource(DataSource):
         return schema_of(raw=raw, headers=headers)
 
     def reader(self, schema: StructType) -> "BatchReader":
-        """For `spark.read`."""
         return BatchReader(read_options(self.options, is_streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> "StreamReader":
-        """For `spark.readStream`."""
         return StreamReader(read_options(self.options, is_streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -236,7 +233,6 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return [*self._pieces(begin, stop, known)]
 
     def stop(self) -> None:
-        """Close what asks the cluster."""
         self._lookup.close()
 
     def _known_with(self, begin: Position) -> Known:

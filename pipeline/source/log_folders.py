@@ -20,8 +20,6 @@ from .options import OptionError, SourceOptions, Where
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One .log file of one replica."""
-
     replica: int
     topic: str
     partition: int

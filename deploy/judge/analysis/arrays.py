@@ -50,7 +50,6 @@ class Places:
         self.starts = np.searchsorted(self._keys, np.arange(groups + 1) * width)
 
     def of(self, group: Array, number: Array) -> Array:
-        """The place of each pair."""
         shifted = group - self.group_low
         is_known = (shifted >= 0) & (shifted < len(self._low))
         safe = np.where(is_known, shifted, 0)
@@ -69,18 +68,15 @@ class Places:
         return place.astype(np.int32) if self.size < 2**31 else place
 
     def group_of(self, places: Array) -> Array:
-        """The group of each place."""
         return np.searchsorted(self.starts, places, "right") - 1 + self.group_low
 
     def number_of(self, places: Array) -> Array:
-        """The number of each place."""
         group = self.group_of(places) - self.group_low
         if self._numbers is None:
             return self._low[group] + places - self.starts[group]
         return self._numbers[self._keys[places] % len(self._numbers)]
 
     def each_group(self) -> list[tuple[int, slice]]:
-        """Every group with its places."""
         bounds = zip(self.starts[:-1], self.starts[1:], strict=True)
         return [(self.group_low + i, slice(int(a), int(b))) for i, (a, b) in enumerate(bounds)]
 

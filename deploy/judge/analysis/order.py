@@ -86,7 +86,6 @@ class Order:
         return self._extremes[2]
 
     def places_of(self, send: int) -> list[int]:
-        """All places of one send."""
         held = np.flatnonzero(self.holder == send).tolist()
         return sorted({*held, *self.rival_places[self.rival_sends == send].tolist()})
 

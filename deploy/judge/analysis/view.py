@@ -189,7 +189,6 @@ class View:
 
     @cached_property
     def order(self) -> Order:
-        """The order of every partition."""
         return Order(
             self.places,
             self.partition,

@@ -28,7 +28,6 @@ def is_dirty(view: View, reads: Reads) -> Array:
 
 
 def check(view: View) -> Iterable[Finding]:
-    """Readings that came too early."""
     evidence = Evidence(view)
     for reads in view.committed:
         yield from _of(view, evidence, reads)

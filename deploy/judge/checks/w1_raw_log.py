@@ -48,7 +48,6 @@ _STATES = {
 
 
 def check(view: View) -> Iterable[Finding]:
-    """Every partition that was dumped."""
     evidence = Evidence(view)
     problems: dict[Anomaly, list[tuple[int, Problem]]] = {}
     opened: list[Facts] = []

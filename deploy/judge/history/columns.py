@@ -67,7 +67,6 @@ class History:
         return found
 
     def count(self, table: str) -> int:
-        """How many rows a table has."""
         return len(self.column(table, TABLES[table].columns[-1].name))
 
     def release(self, table: str, *names: str) -> None:

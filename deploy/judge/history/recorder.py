@@ -42,8 +42,6 @@ class Begun:
 
 
 class Recorder:
-    """See the top of the file."""
-
     def __init__(
         self, number: int, folder: Path | None, clock_ns: Callable[[], int] = time.monotonic_ns
     ) -> None:
@@ -173,7 +171,6 @@ class Recorder:
         partition: str | None = None,
         error: str | None = None,
     ) -> None:
-        """What the producer said of it."""
         rows = self._rows["sends"]
         if partition is not None:
             rows.change(handle, partition=self.name(partition))
@@ -223,11 +220,9 @@ class Recorder:
         return self.add("assignments", *row)
 
     def revoked(self, handle: Handle) -> None:
-        """It does so no longer."""
         self._rows["assignments"].change(handle, revoked_ns=self._clock_ns())
 
     def fault_begun(self, kind: str, target: str, seed: int = NONE) -> Handle:
-        """Something is broken on purpose."""
         return self.add("faults", kind, target, self._clock_ns(), NONE, seed)
 
     def fault_ended(self, handle: Handle) -> None:

@@ -98,6 +98,5 @@ class PartitionAudit:
 
 
 def _holds(offsets: "array[int]", offset: int) -> bool:
-    """Whether offsets, which ascend, hold one."""
     at = bisect_left(offsets, offset)
     return at < len(offsets) and offsets[at] == offset

@@ -106,8 +106,6 @@ class Producer:
 
 
 class Open(NamedTuple):
-    """A transaction without a marker."""
-
     producer_id: int
     producer_epoch: int
     first_offset: int

@@ -30,7 +30,6 @@ class TopicAudit:
 
     @property
     def is_clean(self) -> bool:
-        """Whether no promise was broken."""
         return not any(finding.is_violation for finding in self.findings)
 
 
