@@ -60,9 +60,6 @@ class Grid:
                 found.append(Cell(rf, acks, min_insync, record, batch))
         return found
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Repetition:

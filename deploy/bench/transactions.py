@@ -59,9 +59,6 @@ class TransactionGrid:
             if partitions <= max(records, min(self.partitions))
         ]
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class TransactionRun:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -118,7 +119,7 @@ def replication(
         raise Failure("--rate, --seconds and --repetitions are above 0.", exit_code=2)
     with bench_target(data, bootstrap) as target:
         results = run_grid(target, grid, say)
-        described = bench_report.environment(target, grid.as_json())
+        described = bench_report.environment(target, asdict(grid))
     bench_report.print_table(results)
     for result in results:
         print(f"{result.cell.name}: {result.perf_line}")
@@ -167,7 +168,7 @@ def txn(
         raise Failure("--seconds and --repetitions are above 0.", exit_code=2)
     with bench_target(data, bootstrap) as target:
         results = run_transaction_grid(target, grid, say)
-        described = bench_report.environment(target, grid.as_json())
+        described = bench_report.environment(target, asdict(grid))
     show_one(described, "table")
     show(transactions_page.rows(results), "table", columns=transactions_page.COLUMNS)
     if json_file:
