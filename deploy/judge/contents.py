@@ -5,9 +5,9 @@ producer was handed, or the input that it was made of. Keys ascend within a part
 were not acknowledged may be there or not; both are legal.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .analysis.findings import Anomaly, Finding, Findings
 
@@ -41,11 +41,7 @@ Place = tuple[int, int]
 """(partition, offset)."""
 
 
-class _Ordered(Hashable, Protocol):
-    def __lt__(self, other: Any, /) -> bool: ...
-
-
-Key = TypeVar("Key", bound=_Ordered)
+Key = TypeVar("Key", int, Place)
 
 
 class Acknowledgement(NamedTuple):
@@ -62,9 +58,6 @@ class ContentsVerdict:
     read: int
     distinct: int
     violations: tuple[Finding, ...]
-
-    def count(self, name: str) -> int:
-        return sum(f.count for f in self.violations if f.name == name)
 
 
 def look_at(
