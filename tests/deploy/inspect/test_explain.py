@@ -53,7 +53,7 @@ def held(*holders: Holder) -> PartitionFacts:
     return replace(CLEAN, last_stable=200, holders=holders)
 
 
-def told(explanation) -> dict[str, str]:
+def lines_of(explanation) -> dict[str, str]:
     return {about: text for about, text in reversed(explanation.lines)}
 
 
@@ -120,14 +120,14 @@ def with_state(**changes) -> PartitionFacts:
     ],
 )
 def test_what_holds_a_partition_and_how_it_ends(facts, about, words):
-    assert words in told(why(facts))[about]
+    assert words in lines_of(why(facts))[about]
 
 
 def test_a_partition_without_a_leader_names_who_could_be_it():
     gone = replace(PARTITION, leader=-1, isr=(2,))
     explanation = why(PartitionFacts(partition=gone, min_insync=2, now_ms=NOW_MS))
     assert "has no leader" in explanation.heading
-    assert told(explanation) == {
+    assert lines_of(explanation) == {
         "replicas": "1, 2, 3; in sync were last: 2",
         "to do": "start one that was in sync: oncelog start 2",
     }
@@ -135,7 +135,7 @@ def test_a_partition_without_a_leader_names_who_could_be_it():
 
 def test_a_partition_below_min_insync_replicas_is_explained():
     facts = replace(CLEAN, partition=replace(PARTITION, isr=(1,)))
-    lines = told(why(facts))
+    lines = lines_of(why(facts))
     assert "1 in sync (1) of 2" in lines["replicas"]
     assert lines["to do"] == "start or mend node 2, 3"
 
@@ -149,7 +149,7 @@ GROUP = GroupDescription("g", "Stable", "consumer", "range", 2, (MEMBER,))
 
 def of_group(facts: PartitionFacts, **fields) -> dict[str, str]:
     group = GroupFacts(**{"name": "g", "described": GROUP, "committed": 1000} | fields)
-    return told(why(replace(facts, group=group)))
+    return lines_of(why(replace(facts, group=group)))
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_who_holds_a_groups_offset_is_explained_once():
 def test_every_state_of_an_id_has_a_sentence(changes, words):
     explanation = explain(replace(ONGOING, **changes), now_ms=NOW_MS)
     assert words in explanation.heading
-    assert told(explanation)["coordinator"] == "node 3"
-    assert "epoch below 2" in told(explanation)["fenced"]
+    assert lines_of(explanation)["coordinator"] == "node 3"
+    assert "epoch below 2" in lines_of(explanation)["fenced"]
 
 
 def test_an_open_transaction_shows_where_and_when_it_wrote_last():
@@ -223,17 +223,17 @@ def test_an_open_transaction_shows_where_and_when_it_wrote_last():
     explanation = explain(
         replace(ONGOING, partitions=partitions), now_ms=NOW_MS, last_write_ms=NOW_MS - 500
     )
-    assert told(explanation)["last write"] == "0.5 s ago"
-    assert told(explanation)["partitions"].endswith("orders/5 and 3 more")
-    assert told(explain(replace(ONGOING, partitions=()), now_ms=NOW_MS))["partitions"] == (
+    assert lines_of(explanation)["last write"] == "0.5 s ago"
+    assert lines_of(explanation)["partitions"].endswith("orders/5 and 3 more")
+    assert lines_of(explain(replace(ONGOING, partitions=()), now_ms=NOW_MS))["partitions"] == (
         "no partition yet"
     )
 
 
 def test_pending_markers_without_a_leader_are_explained():
     explanation = explain(replace(ONGOING, state="PrepareCommit"), now_ms=0, leaderless=[KEY])
-    assert told(explanation)["waits for"].startswith("a leader of orders/0")
+    assert lines_of(explanation)["waits for"].startswith("a leader of orders/0")
 
 
 def test_a_producer_of_the_first_epoch_has_fenced_no_other():
-    assert "fenced" not in told(explain(replace(ONGOING, producer_epoch=0), now_ms=NOW_MS))
+    assert "fenced" not in lines_of(explain(replace(ONGOING, producer_epoch=0), now_ms=NOW_MS))

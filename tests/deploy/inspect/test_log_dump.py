@@ -24,12 +24,12 @@ def test_a_dump_shows_batches_producers_and_markers():
         base_offset=3,
     )
     first = batch(0, producer_id=9, producer_epoch=1, base_sequence=20, transactional=True)
-    told = words(first + marker)
-    assert "offsets 0-2" in told[0]
-    assert "producer 9 epoch 1" in told[0]
-    assert "sequences 20-22" in told[0]
-    assert "in a transaction" in told[0]
-    assert "ABORT marker, coordinator epoch 6" in told[1]
+    lines = words(first + marker)
+    assert "offsets 0-2" in lines[0]
+    assert "producer 9 epoch 1" in lines[0]
+    assert "sequences 20-22" in lines[0]
+    assert "in a transaction" in lines[0]
+    assert "ABORT marker, coordinator epoch 6" in lines[1]
 
 
 def test_a_flipped_bit_is_noticed():

@@ -48,10 +48,10 @@ def test_an_acknowledged_record_that_is_not_there_is_lost():
 
 def test_a_record_that_was_not_acknowledged_may_be_there_or_not():
     read = written(0, 1, 2, 3, 4, 5)
-    told = promised(read)
-    del told[5]
-    assert not judge_stream(SENT, told, read, row_of).violations
-    assert kinds(judge_stream(SENT, told, read[:-1], row_of)) == {"undelivered": 1}
+    acknowledged = promised(read)
+    del acknowledged[5]
+    assert not judge_stream(SENT, acknowledged, read, row_of).violations
+    assert kinds(judge_stream(SENT, acknowledged, read[:-1], row_of)) == {"undelivered": 1}
 
 
 def test_every_copy_beyond_the_first_is_counted():
@@ -63,8 +63,8 @@ def test_every_copy_beyond_the_first_is_counted():
 
 def test_a_copy_in_another_partition_is_a_copy_too():
     read = [*written(0, 1, 2, 3, 4, 5), *written(2, partition=1)]
-    told = promised(written(0, 1, 2, 3, 4, 5))
-    assert kinds(judge_stream(SENT, told, read, row_of)) == {"doubled": 1}
+    acknowledged = promised(written(0, 1, 2, 3, 4, 5))
+    assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"doubled": 1}
 
 
 def test_order_is_judged_within_a_partition():
@@ -74,28 +74,28 @@ def test_order_is_judged_within_a_partition():
 
 def test_a_record_at_another_offset_than_promised_is_displaced():
     read = written(0, 1, 2, 3, 4, 5)
-    told = promised(read)
-    told[4] = Acknowledgement(0, 77)
-    assert kinds(judge_stream(SENT, told, read, row_of)) == {"displaced": 1}
+    acknowledged = promised(read)
+    acknowledged[4] = Acknowledgement(0, 77)
+    assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"displaced": 1}
 
 
 def test_without_a_promised_offset_nothing_is_displaced():
     read = written(0, 1, 2, 3, 4, 5)
-    told = {row: Acknowledgement(0, NO_OFFSET) for row in range(6)}
-    assert not judge_stream(SENT, told, read, row_of).violations
+    acknowledged = {row: Acknowledgement(0, NO_OFFSET) for row in range(6)}
+    assert not judge_stream(SENT, acknowledged, read, row_of).violations
 
 
 def test_the_promised_copy_of_a_doubled_record_may_be_the_second():
     read = [*written(0, 1, 2, 3, 4, 5), *written(2, start=6)]
-    told = promised(written(0, 1, 2, 3, 4, 5))
-    told[2] = Acknowledgement(0, 6)
-    assert kinds(judge_stream(SENT, told, read, row_of)) == {"doubled": 1}
+    acknowledged = promised(written(0, 1, 2, 3, 4, 5))
+    acknowledged[2] = Acknowledgement(0, 6)
+    assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"doubled": 1}
 
 
 def test_what_was_never_sent_is_altered():
     read = [*written(0, 1, 2, 3, 4, 5), (0, 6, b"3,other"), (0, 7, b"junk"), (0, 8, b"99,row")]
-    told = promised(read[:6])
-    assert kinds(judge_stream(SENT, told, read, row_of)) == {"altered": 3}
+    acknowledged = promised(read[:6])
+    assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"altered": 3}
 
 
 def test_sums_that_differ_are_named():
@@ -118,8 +118,8 @@ def test_at_the_end_everything_is_decided_readable_and_committed():
 def test_counts_agree_with_a_plain_count(copies, data):
     rows = [row for row, times in enumerate(copies) for _ in range(times)]
     order = data.draw(st.permutations(rows))
-    told = {row: Acknowledgement(0, NO_OFFSET) for row in range(6)}
-    verdict = judge_stream(SENT, told, written(*order), row_of)
+    acknowledged = {row: Acknowledgement(0, NO_OFFSET) for row in range(6)}
+    verdict = judge_stream(SENT, acknowledged, written(*order), row_of)
     assert kinds(verdict).get("lost", 0) == copies.count(0)
     assert kinds(verdict).get("doubled", 0) == copies.count(2)
     assert verdict.distinct == 6 - copies.count(0)

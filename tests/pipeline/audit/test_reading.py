@@ -78,9 +78,9 @@ def test_a_live_topic(spark, cluster, admin, capsys):
     asked = ["--bootstrap", cluster.bootstrap, "--topic", "audited", "--format", "json"]
     with lightly(spark):
         assert main([*asked, "--open-seconds", "60"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (told["records"], told["markers"], told["violations"]) == (512, 12, {})
-    assert (told["committed"], told["aborted"], told["open"]) == (8, 4, 0)
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (printed["records"], printed["markers"], printed["violations"]) == (512, 12, {})
+    assert (printed["committed"], printed["aborted"], printed["open"]) == (8, 4, 0)
 
 
 def test_unreadable_logs_are_an_error_in_one_line(spark, tmp_path, capsys):
@@ -93,9 +93,9 @@ def test_unreadable_logs_are_an_error_in_one_line(spark, tmp_path, capsys):
 def refused(capsys, *asked: str) -> str:
     """The one sentence of an audit that could not be."""
     assert main(list(asked)) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
     return line
 
 

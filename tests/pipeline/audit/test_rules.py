@@ -104,9 +104,9 @@ def test_a_planted_violation_is_found_by_its_name_and_nothing_else_is(found, nam
     audited, spotted, _ = found
     planted = [topic for topic, what in audited.planted.items() if what == name]
     assert len(planted) >= 3
-    told = {topic: names(spotted.get(topic, set())) for topic in planted}
+    seen = {topic: names(spotted.get(topic, set())) for topic in planted}
     may_be = {name} | BROUGHT_ALONG.get(name, set())
-    assert {t: found for t, found in told.items() if name not in found or not found <= may_be} == {}
+    assert {t: found for t, found in seen.items() if name not in found or not found <= may_be} == {}
 
 
 def test_violations_are_found_where_they_were_planted(found) -> None:

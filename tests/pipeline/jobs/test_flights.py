@@ -43,8 +43,8 @@ class Query:
 
 def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
     query: Any = Query()
-    told: list[Any] = []
-    reporter = ProgressReporter({"sums": query}, lambda *event: told.append(event))
+    reported: list[Any] = []
+    reporter = ProgressReporter({"sums": query}, lambda *event: reported.append(event))
     assert reporter.look()
     query.batch(0, 10, None, offsets(p0=5, p1=5))
     assert reporter.look()
@@ -53,7 +53,7 @@ def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
     assert reporter.look()
     query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=6, p1=5))  # only a marker came
     assert reporter.look()
-    assert told == [
+    assert reported == [
         ("batch", "sums", 0, 1_356_998_401_250, 10, {"0": 5, "1": 5}),
         ("batch", "sums", 1, 1_356_998_401_250, 0, {"0": 6, "1": 5}),
     ]
@@ -61,7 +61,7 @@ def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
 
 def test_a_query_that_stopped_is_reported_in_one_line():
     query: Any = Query()
-    told: list[Any] = []
+    reported: list[Any] = []
     try:
         raise SinkStopped("Sink s belongs to query q: say which.")
     except SinkStopped:
@@ -71,8 +71,8 @@ def test_a_query_that_stopped_is_reported_in_one_line():
         f"raised by the Python Proxy. Return Message: {trace} SQLSTATE: XXKST\n"
         "=== Streaming Query ===\nIdentifier: sums [id = 1, runId = 2]"
     )
-    assert not ProgressReporter({"sums": query}, lambda *event: told.append(event)).look()
-    assert told == [("failed", "sums", "SinkStopped: Sink s belongs to query q: say which.")]
+    assert not ProgressReporter({"sums": query}, lambda *event: reported.append(event)).look()
+    assert reported == [("failed", "sums", "SinkStopped: Sink s belongs to query q: say which.")]
 
 
 def test_options_of_the_sink_are_read_from_the_command_line():

@@ -144,11 +144,11 @@ def test_a_real_topic(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
     out = capsys.readouterr().out
     assert "no promise was broken" in out
     assert main.run(["check", "orders", *where, "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["is_clean"]
-    for partition in told["partitions"]:
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["is_clean"]
+    for partition in printed["partitions"]:
         assert (partition["committed"], partition["aborted"], partition["open"]) == (4, 2, [])
-    assert sum(partition["records"] for partition in told["partitions"]) == 12 + 50
+    assert sum(partition["records"] for partition in printed["partitions"]) == 12 + 50
 
 
 @pytest.mark.cluster
