@@ -22,7 +22,7 @@ from pathlib import Path
 from ..coordinator.controller.controller import ControllerSettings
 from ..coordinator.metadata.cluster_state import ClusterState
 from ..coordinator.metadata.commands import Command
-from ..coordinator.metadata.config_checks import ConfigJudges
+from ..coordinator.metadata.config_checks import ConfigValidators
 from ..coordinator.metadata.results import Result
 from ..coordinator.raft.engine import RaftEngine
 from ..replication.messages import PeerMessage
@@ -43,7 +43,7 @@ from .handlers.api_table import prepare_codecs, served_apis
 from .listener.dispatch import Dispatcher
 from .listener.server import KafkaServer, ServerLimits
 from .loop_watchdog import LoopWatchdog
-from .membership.isolated_leader import CutOff
+from .membership.isolated_leader import IsolatedLeader
 from .membership.liveness import INCARNATION_BYTES, Liveness
 from .partitions.follower_service import FollowerService
 from .partitions.isr_proposer import IsrProposer
@@ -146,9 +146,11 @@ class Broker:
             Path(config.peer_directory) / f"admin-{config.node_id}", self._gate, self._metrics
         )
         await self._admin.start()
-        self._cut_off = CutOff(self._replicas, session_timeout_ms=config.broker_session_timeout_ms)
-        self._liveness.on_heard = self._cut_off.heard
-        self._cut_off.start()
+        self._isolated_leader = IsolatedLeader(
+            self._replicas, session_timeout_ms=config.broker_session_timeout_ms
+        )
+        self._liveness.on_heard = self._isolated_leader.heard
+        self._isolated_leader.start()
         self._liveness.start()
         await self._liveness.until_unfenced()
         logger.info(
@@ -179,7 +181,7 @@ class Broker:
         self.services.groups.stop()
         await self._server.stop()
         await self._liveness.stop()
-        self._cut_off.stop()
+        self._isolated_leader.stop()
         await self._isr_proposer.stop()
         await self._storage_failures.stop()
         await self._transactions.stop()
@@ -234,7 +236,7 @@ class Broker:
         self._service = ControllerService(
             node_id=config.node_id,
             state=self.state,
-            group=self._group,
+            raft_group=self._group,
             links=transport,
             settings=ControllerSettings(
                 cluster_id=config.cluster_id or new_cluster_id(self._outside.random_bytes),
@@ -249,12 +251,12 @@ class Broker:
         self._controller = ControllerClient(
             node_id=config.node_id,
             state=self.state,
-            group=self._group,
+            raft_group=self._group,
             links=transport,
             service=self._service,
             now_ms=self._clock.monotonic_ms,
             work=self._work,
-            judges=ConfigJudges(
+            validators=ConfigValidators(
                 topic=self._judge_topic_configs,
                 broker=judge_broker_configs,
                 cluster=judge_cluster_configs,
@@ -309,8 +311,8 @@ class Broker:
         )
         self._transactions.serve(self.services, self._partition_transactions.markers)
         self.state.on_change(self._roles.apply)
-        self.services.doubtful_brokers.watch(self.transport, self.state)
-        self.services.departed_brokers.watch(self.state)
+        self.services.suspected_brokers.watch(self.transport, self.state)
+        self.services.recently_fenced_brokers.watch(self.state)
 
     def _start_replicas(self, broker_epoch: int) -> None:
         config = self.config

@@ -1,7 +1,6 @@
 """What a handler may ask of its broker: one value, filled at the composition root.
 
-The protocols say what the handlers need, not who gives it: `Controller` is given by
-node.controller.client.ControllerClient, `MetadataGroup` by coordinator.raft.RaftGroup.
+`Controller` says what the handlers need of node.controller.client.ControllerClient.
 """
 
 import asyncio
@@ -12,13 +11,14 @@ from ..coordinator.controller.quorum import Quorum
 from ..coordinator.metadata.cluster_state import ClusterState
 from ..coordinator.metadata.commands import Command
 from ..coordinator.metadata.results import Result
+from ..coordinator.raft.group import RaftGroup
 from ..replication.sliced_work import SlicedWork
 from .clock import Clock, SystemClock
 from .config.broker_config import BrokerConfig
 from .groups.coordinator import GroupCoordinator
 from .listener.large_requests import LargeRequests
-from .membership.recently_fenced_brokers import DepartedBrokers
-from .membership.suspected_brokers import DoubtfulBrokers
+from .membership.recently_fenced_brokers import RecentlyFencedBrokers
+from .membership.suspected_brokers import SuspectedBrokers
 from .partitions.batch_contents import PLACES
 from .partitions.refused_batches import RefusedBatches
 from .transactions.connection_fence import ConnectionFence
@@ -49,15 +49,6 @@ class Controller(Protocol):
         ...
 
 
-class MetadataGroup(Protocol):
-    """The Raft group of the cluster's metadata."""
-
-    @property
-    def leader_id(self) -> int | None:
-        """Who leads it, None while nobody is known to."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class BrokerServices:
     """The broker, as its handlers see it. `broker_epoch` is -1 until it is registered."""
@@ -65,7 +56,7 @@ class BrokerServices:
     config: BrokerConfig
     state: ClusterState
     controller: Controller
-    metadata_group: MetadataGroup
+    metadata_group: RaftGroup
     replicas: "ReplicaManager"
     transactions: TransactionCoordinators = field(init=False)
     verifier: TransactionVerifier = field(init=False)
@@ -74,8 +65,8 @@ class BrokerServices:
     large_fetches: LargeRequests = field(default_factory=LargeRequests)
     unfolded: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PLACES))
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
-    doubtful_brokers: DoubtfulBrokers = field(default_factory=DoubtfulBrokers)
-    departed_brokers: DepartedBrokers = field(default_factory=DepartedBrokers)
+    suspected_brokers: SuspectedBrokers = field(default_factory=SuspectedBrokers)
+    recently_fenced_brokers: RecentlyFencedBrokers = field(default_factory=RecentlyFencedBrokers)
     metrics: Any = None
     broker_epoch: int = -1
     groups: GroupCoordinator = field(init=False)

@@ -1,7 +1,7 @@
 """The groups of one partition of __consumer_offsets: which there are, and what is due when.
 
-`replay` builds them from the log, `take_up` starts their members' sessions, and from then on memory
-is ahead of the log: a rebalance that is under way is in no record. `release` ends it all.
+`replay` builds them from the log, `on_loaded` starts their members' sessions, and from then on
+memory is ahead of the log: a rebalance that is under way is in no record. `release` ends it all.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ class GroupTable:
             group = ClassicGroup.restored(group_id, value, self.held_metadata)
             self.groups[group_id] = group
 
-    def take_up(self, turn: Turn, groups: Iterable[ClassicGroup] | None = None) -> None:
+    def on_loaded(self, turn: Turn, groups: Iterable[ClassicGroup] | None = None) -> None:
         """All is loaded: members have their session's time to show up, from now on.
 
         Of all groups, or of some.

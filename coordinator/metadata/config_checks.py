@@ -25,21 +25,21 @@ from .results import Item, Result
 from .rules.configs import changed_configs
 from .topic_names import why_invalid
 
-JUDGED_A_STEP = 8  # some 0.1 ms each
-Judge = Callable[[Mapping[str, str]], None]  # raises InvalidConfig
+VALIDATED_A_STEP = 8  # some 0.1 ms each
+Validate = Callable[[Mapping[str, str]], None]  # raises InvalidConfig
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigJudges:
+class ConfigValidators:
     """How to tell good configs from bad ones: of topics, of one broker, of all brokers."""
 
-    topic: Judge
-    broker: Judge
-    cluster: Judge
+    topic: Validate
+    broker: Validate
+    cluster: Validate
 
 
 def refuse_invalid_configs(
-    tables: ClusterTables, command: Command, judges: ConfigJudges
+    tables: ClusterTables, command: Command, validators: ConfigValidators
 ) -> Steps[tuple[Command, dict[object, Item]]]:
     """The command without what is refused, and the refusals by the key of `item_key`.
 
@@ -51,18 +51,18 @@ def refuse_invalid_configs(
             # Of two reasons to refuse, a bad or taken name comes first, as in Kafka.
             if topic.name not in tables.topics and not why_invalid(topic.name):
                 item = Item(name=topic.name)
-                _judge(judges.topic, topic.configs, item, refused)
-            if number % JUDGED_A_STEP == 0:
+                _validate(validators.topic, topic.configs, item, refused)
+            if number % VALIDATED_A_STEP == 0:
                 yield
         kept = tuple(topic for topic in command.topics if (0, topic.name) not in refused)
         return replace(command, topics=kept), refused
     if isinstance(command, AlterConfigs):
         for number, resource in enumerate(command.resources, 1):
-            judge, configs = _outcome(tables, resource, judges)
+            validate, configs = _outcome(tables, resource, validators)
             item = Item(name=resource.name, resource_type=resource.resource_type)
-            if judge is not None:
-                _judge(judge, configs, item, refused)
-            if number % JUDGED_A_STEP == 0:
+            if validate is not None:
+                _validate(validate, configs, item, refused)
+            if number % VALIDATED_A_STEP == 0:
                 yield
         kept = tuple(r for r in command.resources if (r.resource_type, r.name) not in refused)
         return replace(command, resources=kept), refused
@@ -100,20 +100,20 @@ def item_key(item: Item) -> object:
 
 
 def _outcome(
-    tables: ClusterTables, resource: ResourceConfigs, judges: ConfigJudges
-) -> tuple[Judge | None, Mapping[str, str]]:
+    tables: ClusterTables, resource: ResourceConfigs, validators: ConfigValidators
+) -> tuple[Validate | None, Mapping[str, str]]:
     if resource.resource_type == TOPIC_RESOURCE and resource.name in tables.topics:
-        return judges.topic, changed_configs(tables.topics[resource.name].configs, resource)
+        return validators.topic, changed_configs(tables.topics[resource.name].configs, resource)
     if resource.resource_type == BROKER_RESOURCE:
         configs = changed_configs(tables.broker_configs.get(resource.name, {}), resource)
-        return judges.broker if resource.name else judges.cluster, configs
+        return validators.broker if resource.name else validators.cluster, configs
     return None, {}
 
 
-def _judge(
-    judge: Judge, configs: Mapping[str, str], item: Item, refused: dict[object, Item]
+def _validate(
+    validate: Validate, configs: Mapping[str, str], item: Item, refused: dict[object, Item]
 ) -> None:
     try:
-        judge(configs)
+        validate(configs)
     except InvalidConfig as error:
         refused[item_key(item)] = replace(item, error=error.code, message=str(error))

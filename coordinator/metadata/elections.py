@@ -27,7 +27,7 @@ from enum import Enum
 
 from .cluster_model import NO_LEADER, Partition
 
-NOBODY = -1
+NO_BROKER = -1
 
 
 class Election(Enum):
@@ -51,8 +51,8 @@ def settle(
     replicas: tuple[int, ...] | None = None,
     adding: tuple[int, ...] | None = None,
     removing: tuple[int, ...] | None = None,
-    untrusted: int = NOBODY,
-    emptied: int = NOBODY,
+    untrusted: int = NO_BROKER,
+    emptied: int = NO_BROKER,
 ) -> Partition:
     """The partition after a change of its lists or of the brokers; `before` itself if the same.
 

@@ -39,7 +39,7 @@ from .messages import (
 logger = logging.getLogger(__name__)
 
 
-class Ballot:
+class RaftElection:
     """Elections of one group on one node. Times are monotonic milliseconds."""
 
     def __init__(self, context: GroupContext) -> None:

@@ -314,11 +314,11 @@ class RaftEngine:
             self._outbox[peer].append((group_id, message))
         self._segments.tend(lambda group_id: self.groups[group_id].release_segment())
 
-    def _settle(self, take_up: Callable[[], None]) -> None:
+    def _settle(self, action: Callable[[], None]) -> None:
         """A job has ended; its result is taken up in a turn."""
         if self._is_running:
             try:
-                take_up()
+                action()
             except Exception as error:
                 self.fail(error)
             self._turn()

@@ -1,8 +1,8 @@
 """One Raft group on this node: submitting, committing, applying, snapshots.
 
-The parts decide (`Ballot` who leads, `Follower` what is taken from a leader, `Feeds` what is sent
-to followers, the library what terms and votes mean); this file puts them together and owns what
-the rest of the broker sees. Nothing here blocks.
+The parts decide (`RaftElection` who leads, `Follower` what is taken from one, `ProgressTracker`
+what is sent to followers, the library what terms and votes mean); this file puts them together and
+owns what the rest of the broker sees. Nothing here blocks.
 """
 
 import logging
@@ -13,14 +13,14 @@ from ...replication.sliced_work import Steps
 from . import messages
 from .applier import Applier, StateMachine
 from .context import GroupContext
-from .election import Ballot
+from .election import RaftElection
 from .follower import Follower, SnapshotId
 from .library import COMMAND, LEADER, LibraryMessage, RaftCore
 from .messages import Message
 from .outcomes import BrokenInvariant, DefinitelyNot
 from .preference import Preference
-from .progress import Feeds
-from .proposals import OnDone, Submissions, as_future
+from .progress import ProgressTracker
+from .proposals import OnDone, Proposals, as_future
 from .status import RaftStatus, describe
 from .transfer import Transfer
 from .wal.group_log import GroupLog
@@ -38,7 +38,7 @@ class RaftGroup:
         self._settings = engine.settings
         self._logger = logging.getLogger(f"{__name__}.{engine.node_id}.{group_id}")
         self._applier = Applier(engine, group_id, machine, self._logger)
-        self._submissions = Submissions(self._logger, engine.after_turn)
+        self._proposals = Proposals(self._logger, engine.after_turn)
         self._transfer = Transfer()
         self._preference = Preference(engine.settings, engine.now_ms)
         self._elected: list[Callable[[int], None]] = []
@@ -112,7 +112,7 @@ class RaftGroup:
         index, term = self._log.last_index + 1, self._core.term
         self._log.add(COMMAND + command, index, term)
         deadline_ms = self._engine.now_ms() + timeout_ms
-        self._submissions.add(index, term, deadline_ms, on_done)
+        self._proposals.add(index, term, deadline_ms, on_done)
         self._engine.fault_point("raft.propose.after")
         self._engine.touch(self)
 
@@ -127,7 +127,7 @@ class RaftGroup:
 
     def begin_transfer(self, to: int, on_done: Callable[[bool], None]) -> None:
         """As `transfer_leadership`, with a callback."""
-        if not self._is_serving or to not in self._feeds.by_peer or self._transfer.to is not None:
+        if not self._is_serving or to not in self._tracker.by_peer or self._transfer.to is not None:
             on_done(False)
             return
         deadline_ms = self._engine.now_ms() + self._settings.transfer_timeout_ms
@@ -138,7 +138,7 @@ class RaftGroup:
         """Where the group stands; the followers' progress only on the leader."""
         if self._is_stopped:
             return RaftStatus(None, 0, 0, 0, 0, 0, False, [])
-        return describe(self._context, self._feeds, self.applied_index, self._engine.now_ms())
+        return describe(self._context, self._tracker, self.applied_index, self._engine.now_ms())
 
     # ---- what the engine calls
 
@@ -167,12 +167,12 @@ class RaftGroup:
             post=self._post,
             post_durable=self._post_durable,
         )
-        self._ballot = Ballot(context)
+        self._election = RaftElection(context)
         self._follower = Follower(context, self._install_snapshot)
-        self._feeds = Feeds(context, self._applier.read_snapshot)
+        self._tracker = ProgressTracker(context, self._applier.read_snapshot)
         self._is_stopped = False
         is_preferred = self.preferred_leader in (None, engine.node_id)
-        self._ballot.begin(now_ms, head_start=is_preferred)
+        self._election.begin(now_ms, head_start=is_preferred)
         engine.touch(self)
 
     def receive(self, peer: int, message: Message, now_ms: float) -> None:
@@ -186,14 +186,14 @@ class RaftGroup:
                     core.follow(message.term)
                 elif message.term == core.term == self._led_term and core.state == LEADER:
                     if isinstance(message, messages.AppendReply):
-                        self._feeds.on_reply(peer, message, now_ms)
+                        self._tracker.on_reply(peer, message, now_ms)
                     else:
-                        self._feeds.on_snapshot_reply(peer, message, now_ms)
+                        self._tracker.on_snapshot_reply(peer, message, now_ms)
             case _:
                 leads = self._has_quorum(now_ms)
-                self._ballot.receive(peer, message, now_ms, leads=leads)
+                self._election.receive(peer, message, now_ms, leads=leads)
         if not self._log.is_voter:
-            self._ballot.check_level(*self._follower.verified)
+            self._election.check_level(*self._follower.verified)
 
     def advance(self, now_ms: float) -> None:
         """Do what has become possible: take or give up leadership, commit, apply, send."""
@@ -203,14 +203,14 @@ class RaftGroup:
         if core.state == LEADER:
             if not self._led_term:
                 self._led_term = core.term
-                self._feeds.begin(now_ms)
+                self._tracker.begin(now_ms)
             self._advance_commit()
         self._apply_committed()
         if core.state == LEADER:
             if not self._is_serving and self.applied_index >= core.no_op_index:
                 self._is_serving = True
                 self._call_all(self._elected, core.term)
-            self._feeds.pump(tells_commits=self.tells_commits_at_once)
+            self._tracker.pump(tells_commits=self.tells_commits_at_once)
             target = self._transfer.to
             has_log = target is not None and core.match_index(target) == self._log.last_index
             has_log = has_log and self.applied_index == self._log.last_index  # for submitters here
@@ -223,18 +223,18 @@ class RaftGroup:
             if not self._has_quorum(now_ms):
                 self._core.follow(self._core.term)
             elif self._led_term:
-                self._feeds.heartbeat()
+                self._tracker.heartbeat()
                 self._prefer_leader(now_ms)
-        self._submissions.expire(now_ms)
+        self._proposals.expire(now_ms)
 
     def on_deadline(self, now_ms: float) -> None:
         """The election deadline has passed; not called while `leads`."""
-        self._ballot.on_deadline(now_ms)
+        self._election.on_deadline(now_ms)
 
     @property
     def deadline_ms(self) -> float:
         """When `on_deadline` is due."""
-        return self._ballot.deadline_ms
+        return self._election.deadline_ms
 
     @property
     def leads(self) -> bool:
@@ -247,17 +247,17 @@ class RaftGroup:
 
     def peer_up(self, peer: int) -> None:
         if self._core.state == LEADER:
-            self._feeds.found(peer)
+            self._tracker.found(peer)
 
     def peer_down(self, peer: int, now_ms: float) -> None:
         """A link has closed and did not come back at once."""
-        self._ballot.peer_down(peer, now_ms)
+        self._election.peer_down(peer, now_ms)
         self.lost(peer)
 
     def lost(self, peer: int) -> None:
         """A frame to the peer could not be sent."""
         if self._core.state == LEADER:
-            self._feeds.lost(peer)
+            self._tracker.lost(peer)
 
     def stop(self) -> None:
         """Resolve what is pending; afterwards nothing happens any more."""
@@ -281,7 +281,7 @@ class RaftGroup:
         if len(command) > self._settings.command_bytes_max:
             limit = self._settings.command_bytes_max
             return f"a command of {len(command)} bytes exceeds {limit}: split it"
-        if len(self._submissions) >= self._settings.pending_commands_max:
+        if len(self._proposals) >= self._settings.pending_commands_max:
             return "too many commands are waiting"
         return None
 
@@ -326,13 +326,13 @@ class RaftGroup:
             follower.on_commit(peer, message)
         else:
             follower.on_chunk(peer, message)
-        self._ballot.heard_leader(now_ms)
+        self._election.heard_leader(now_ms)
 
     def _has_quorum(self, now_ms: float) -> bool:
         if self._core.state != LEADER or not self._led_term:
             return self._core.state == LEADER
         since = now_ms - self._settings.election_timeout_max_ms
-        return self._feeds.has_quorum_since(since, self._engine.majority)
+        return self._tracker.has_quorum_since(since, self._engine.majority)
 
     def _advance_commit(self) -> None:
         core, log = self._core, self._log
@@ -357,7 +357,7 @@ class RaftGroup:
             self._applier.snapshot_if_due()
 
         in_this_turn = True
-        self._applier.apply_up_to(last, self._submissions.applied, applied)
+        self._applier.apply_up_to(last, self._proposals.applied, applied)
         in_this_turn = False
 
     def _install_snapshot(
@@ -373,8 +373,8 @@ class RaftGroup:
 
     def _resign(self) -> None:
         was_serving, self._is_serving, self._led_term = self._is_serving, False, 0
-        self._feeds.by_peer.clear()
-        self._submissions.abandon()
+        self._tracker.by_peer.clear()
+        self._proposals.abandon()
         self._transfer.resigned()
         if was_serving:
             self._call_all(self._resigned)
@@ -388,10 +388,10 @@ class RaftGroup:
 
     def _prefer_leader(self, now_ms: float) -> None:
         to = self.preferred_leader
-        if to not in self._feeds.by_peer or not self._is_serving or self._transfer.to is not None:
+        if to not in self._tracker.by_peer or not self._is_serving or self._transfer.to is not None:
             return
         if not self._engine.may_lead(to, now_ms, self._applier.has_decided):
             return
-        feed, match_index = self._feeds.by_peer[to], self._core.match_index(to)
-        if self._preference.may_lead(feed, match_index, self._log.last_index):
+        progress, match_index = self._tracker.by_peer[to], self._core.match_index(to)
+        if self._preference.may_lead(progress, match_index, self._log.last_index):
             self.begin_transfer(to, self._preference.attempted)

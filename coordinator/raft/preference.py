@@ -7,7 +7,7 @@ that fails is not repeated soon: each one costs the clients up to `transfer_time
 
 from collections.abc import Callable
 
-from .progress import Feed
+from .progress import Progress
 from .settings import RaftSettings
 
 _RETRY_MAX_MS = 60_000
@@ -22,7 +22,7 @@ class Preference:
         self._failures = 0
         self._retry_at_ms = float("-inf")
 
-    def may_lead(self, feed: Feed, match_index: int, last_index: int) -> bool:
+    def may_lead(self, progress: Progress, match_index: int, last_index: int) -> bool:
         """Whether a follower is near enough; `match_index` is what it has acknowledged as a voter.
 
         A leader of a new term has not heard of it yet (0), and a voter that lost its disk does
@@ -32,7 +32,7 @@ class Preference:
         return (
             now_ms >= self._retry_at_ms
             and match_index > max(0, last_index - settings.retained_entries)
-            and now_ms - feed.last_contact_ms <= 2 * settings.heartbeat_interval_ms
+            and now_ms - progress.last_contact_ms <= 2 * settings.heartbeat_interval_ms
         )
 
     def attempted(self, moved: bool) -> None:

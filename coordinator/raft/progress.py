@@ -1,6 +1,6 @@
 """The leader's side: what each follower is sent next, and how far it has come.
 
-A feed streams entries without waiting, up to a window of bytes. A follower that answers
+A progress streams entries without waiting, up to a window of bytes. A follower that answers
 "send from n" is probed with one message at a time until it acknowledges; the index never goes
 below what it has acknowledged in this term, so that a repeated or late answer cannot make the
 leader send the log again and again. A follower that lags behind the log is sent the snapshot in
@@ -26,7 +26,7 @@ class _Transfer:
 
 
 @dataclass(slots=True)
-class Feed:
+class Progress:
     next_index: int
     match_index: int = 0  # acknowledged in this term, voter or not
     is_voter: bool = True  # as far as it has said
@@ -48,7 +48,7 @@ class Feed:
         self.in_flight_bytes = 0
 
 
-class Feeds:
+class ProgressTracker:
     """All followers of one leader."""
 
     def __init__(
@@ -62,82 +62,82 @@ class Feeds:
         self._settings = context.settings
         self._post = context.post
         self._load_snapshot = load_snapshot
-        self.by_peer: dict[int, Feed] = {}
+        self.by_peer: dict[int, Progress] = {}
 
     def begin(self, now_ms: float) -> None:
         """Start a term of leadership: assume that every follower has the log before the no-op."""
         self.by_peer = {
-            peer: Feed(self._core.no_op_index, last_contact_ms=now_ms) for peer in self._others
+            peer: Progress(self._core.no_op_index, last_contact_ms=now_ms) for peer in self._others
         }
 
     def pump(self, *, tells_commits: bool = True) -> None:
         """Send what the windows allow, and news of the commit index unless that may wait."""
         commit_index = self._core.commit_index
-        for peer, feed in self.by_peer.items():
-            self._pump(peer, feed)
-            if tells_commits and feed.commit_sent < commit_index and feed.transfer is None:
+        for peer, progress in self.by_peer.items():
+            self._pump(peer, progress)
+            if tells_commits and progress.commit_sent < commit_index and progress.transfer is None:
                 self._post(peer, Commit(self._core.term, commit_index))
-                feed.commit_sent = commit_index
+                progress.commit_sent = commit_index
 
     def heartbeat(self) -> None:
         """Tell every follower that the leader lives, and try again what may have been lost."""
-        for peer, feed in self.by_peer.items():
-            if (transfer := feed.transfer) is not None:
+        for peer, progress in self.by_peer.items():
+            if (transfer := progress.transfer) is not None:
                 if transfer.data and transfer.sent_offset <= transfer.offset:
                     transfer.sent_offset = -1
                     self._post_chunk(peer, transfer, b"")
                 continue
-            if feed.is_probing:
-                feed.rewind(feed.probed_index)
-                feed.is_waiting = False
-            if not (feed.is_probing and self._pump(peer, feed)):
-                self._post_append(peer, feed, ())
+            if progress.is_probing:
+                progress.rewind(progress.probed_index)
+                progress.is_waiting = False
+            if not (progress.is_probing and self._pump(peer, progress)):
+                self._post_append(peer, progress, ())
 
     def on_reply(self, peer: int, reply: AppendReply, now_ms: float) -> None:
         """Take an acknowledgement, or a refusal, of this term."""
-        feed = self.by_peer[peer]
-        feed.last_contact_ms = now_ms
-        feed.is_voter = reply.is_voter
+        progress = self.by_peer[peer]
+        progress.last_contact_ms = now_ms
+        progress.is_voter = reply.is_voter
         if not reply.is_voter:
             self._core.forget_match(peer)
         if not reply.success:
-            if feed.transfer is None:
-                self._refused(peer, feed, reply)
+            if progress.transfer is None:
+                self._refused(peer, progress, reply)
             return
         match_index = reply.next_index - 1
         assert match_index <= self._log.last_index, "a follower acknowledged what was never sent"
         if reply.is_voter:
             ack = {"type": "next_node_idx", "reset": False, "success": True}
             self._core.handle(peer, {**ack, "next_node_idx": reply.next_index})
-        feed.match_index = max(feed.match_index, match_index)
-        feed.next_index = max(feed.next_index, match_index + 1)
-        feed.is_probing = feed.is_waiting = False
-        while feed.in_flight and feed.in_flight[0][0] <= match_index:
-            feed.in_flight_bytes -= feed.in_flight.popleft()[1]
-        if feed.transfer is not None and match_index >= feed.transfer.index:
-            feed.transfer = None
-        if feed.match_index == self._log.last_index:
-            feed.last_caught_up_ms = now_ms
+        progress.match_index = max(progress.match_index, match_index)
+        progress.next_index = max(progress.next_index, match_index + 1)
+        progress.is_probing = progress.is_waiting = False
+        while progress.in_flight and progress.in_flight[0][0] <= match_index:
+            progress.in_flight_bytes -= progress.in_flight.popleft()[1]
+        if progress.transfer is not None and match_index >= progress.transfer.index:
+            progress.transfer = None
+        if progress.match_index == self._log.last_index:
+            progress.last_caught_up_ms = now_ms
 
-    def _refused(self, peer: int, feed: Feed, reply: AppendReply) -> None:
+    def _refused(self, peer: int, progress: Progress, reply: AppendReply) -> None:
         if not reply.is_voter:  # its disk was wiped: it has not what it acknowledged before
-            feed.match_index = min(feed.match_index, reply.next_index - 1)
-        elif reply.next_index <= feed.match_index:
+            progress.match_index = min(progress.match_index, reply.next_index - 1)
+        elif reply.next_index <= progress.match_index:
             # A refusal that is late; or its disk was put back to an older state, and it counts for
             # what it does not have. It alone can tell, and stops voting then.
-            self._post(peer, BrokenPromise(self._core.term, feed.match_index))
+            self._post(peer, BrokenPromise(self._core.term, progress.match_index))
         next_index = min(reply.next_index, self._log.last_index + 1)
-        next_index = max(next_index, feed.match_index + 1)
-        if feed.is_probing and feed.is_waiting and feed.probed_index == next_index:
+        next_index = max(next_index, progress.match_index + 1)
+        if progress.is_probing and progress.is_waiting and progress.probed_index == next_index:
             return  # probed there already: one message for each real gap, not for each answer
-        feed.rewind(next_index)
-        feed.is_waiting = False
-        self._pump(peer, feed)
+        progress.rewind(next_index)
+        progress.is_waiting = False
+        self._pump(peer, progress)
 
     def on_snapshot_reply(self, peer: int, reply: SnapshotReply, now_ms: float) -> None:
-        feed = self.by_peer[peer]
-        feed.last_contact_ms = now_ms
-        transfer = feed.transfer
+        progress = self.by_peer[peer]
+        progress.last_contact_ms = now_ms
+        transfer = progress.transfer
         if transfer is None or transfer.index != reply.snapshot_index or not transfer.data:
             return
         transfer.offset = reply.next_offset
@@ -148,70 +148,72 @@ class Feeds:
 
     def lost(self, peer: int) -> None:
         """A frame could not be sent: stop streaming until the next heartbeat."""
-        feed = self.by_peer.get(peer)
-        if feed is not None:
-            feed.rewind(feed.match_index + 1)
-            feed.is_waiting = True
-            if feed.transfer is not None:
-                feed.transfer.sent_offset = -1
+        progress = self.by_peer.get(peer)
+        if progress is not None:
+            progress.rewind(progress.match_index + 1)
+            progress.is_waiting = True
+            if progress.transfer is not None:
+                progress.transfer.sent_offset = -1
 
     def found(self, peer: int) -> None:
         """The link is up again: go on at once."""
-        feed = self.by_peer.get(peer)
-        if feed is not None:
-            feed.rewind(feed.match_index + 1)
-            feed.is_waiting = False
+        progress = self.by_peer.get(peer)
+        if progress is not None:
+            progress.rewind(progress.match_index + 1)
+            progress.is_waiting = False
 
     def has_quorum_since(self, moment_ms: float, majority: int) -> bool:
         """Whether a majority of voters, the leader included, has answered since then."""
-        heard = sum(
-            feed.is_voter and feed.last_contact_ms >= moment_ms for feed in self.by_peer.values()
-        )
-        return heard + 1 >= majority
+        followers = self.by_peer.values()
+        recent = sum(each.is_voter and each.last_contact_ms >= moment_ms for each in followers)
+        return recent + 1 >= majority
 
-    def _pump(self, peer: int, feed: Feed) -> bool:
-        """Send entries if the feed may; tells whether anything was sent."""
-        if feed.transfer is not None or (feed.is_probing and feed.is_waiting):
+    def _pump(self, peer: int, progress: Progress) -> bool:
+        """Send entries if the window allows it; tells whether anything was sent."""
+        if progress.transfer is not None or (progress.is_probing and progress.is_waiting):
             return False
-        if feed.next_index <= self._log.base_index:
-            self._begin_transfer(peer, feed)
+        if progress.next_index <= self._log.base_index:
+            self._begin_transfer(peer, progress)
             return True
         sent = False
-        while feed.next_index <= self._log.last_index:
-            if feed.in_flight_bytes >= self._settings.in_flight_bytes_max or feed.is_waiting:
+        while progress.next_index <= self._log.last_index:
+            if (
+                progress.in_flight_bytes >= self._settings.in_flight_bytes_max
+                or progress.is_waiting
+            ):
                 break
-            entries = self._log.read_bytes(feed.next_index, self._settings.append_bytes_max)
-            self._post_append(peer, feed, entries)
+            entries = self._log.read_bytes(progress.next_index, self._settings.append_bytes_max)
+            self._post_append(peer, progress, entries)
             size = sum(len(entry[0]) for entry in entries)
-            feed.in_flight.append((entries[-1][1], size))
-            feed.in_flight_bytes += size
-            feed.next_index = entries[-1][1] + 1
-            feed.is_waiting = feed.is_probing
+            progress.in_flight.append((entries[-1][1], size))
+            progress.in_flight_bytes += size
+            progress.next_index = entries[-1][1] + 1
+            progress.is_waiting = progress.is_probing
             sent = True
         return sent
 
     def _post_append(
-        self, peer: int, feed: Feed, entries: Sequence[tuple[bytes, int, int]]
+        self, peer: int, progress: Progress, entries: Sequence[tuple[bytes, int, int]]
     ) -> None:
-        prev_index = feed.next_index - 1
+        prev_index = progress.next_index - 1
         prev_term = self._log.term_at(prev_index)
         if prev_term is None:
-            self._begin_transfer(peer, feed)
+            self._begin_transfer(peer, progress)
             return
         core = self._core
         wire_entries = [(term, command) for command, _, term in entries]
-        feed.commit_sent = core.commit_index
+        progress.commit_sent = core.commit_index
         append = Append(core.term, core.commit_index, prev_index, prev_term, wire_entries)
         self._post(peer, append)
 
-    def _begin_transfer(self, peer: int, feed: Feed) -> None:
-        feed.transfer = transfer = _Transfer()
+    def _begin_transfer(self, peer: int, progress: Progress) -> None:
+        progress.transfer = transfer = _Transfer()
 
         def loaded(found: tuple[Snapshot, bytes] | None) -> None:
-            if feed.transfer is not transfer or self.by_peer.get(peer) is not feed:
+            if progress.transfer is not transfer or self.by_peer.get(peer) is not progress:
                 return  # this node leads no more, or in another term
             if found is None:
-                feed.transfer = None
+                progress.transfer = None
                 return
             snapshot, transfer.data = found
             transfer.index, transfer.term = snapshot.last_index, snapshot.last_term

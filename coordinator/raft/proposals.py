@@ -32,7 +32,7 @@ def as_future() -> tuple[asyncio.Future[Any], OnDone]:
     return future, done
 
 
-class Submissions:
+class Proposals:
     """The waiting submitters of one group, by log index. Their exceptions stay here.
 
     They are called after the turn of the engine: what they propose, in this group or in another,
@@ -59,25 +59,25 @@ class Submissions:
         if waiting is None:
             return
         if waiting.term == term:
-            self._tell(waiting, result, None)
+            self._resolve(waiting, result, None)
         else:
             replaced = DefinitelyNot("another command was committed in its place")
-            self._tell(waiting, None, replaced)
+            self._resolve(waiting, None, replaced)
 
     def expire(self, now_ms: float) -> None:
         """Give up waiting where the time is over."""
         overdue = [index for index, w in self._waiting.items() if w.deadline_ms <= now_ms]
         for index in overdue:
             error = OutcomeUnknown("no majority answered in time")
-            self._tell(self._waiting.pop(index), None, error)
+            self._resolve(self._waiting.pop(index), None, error)
 
     def abandon(self) -> None:
         """Leadership was lost: nothing that waits can be known any more."""
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
-            self._tell(one, None, OutcomeUnknown("leadership was lost before the commit"))
+            self._resolve(one, None, OutcomeUnknown("leadership was lost before the commit"))
 
-    def _tell(self, waiting: _Waiting, result: Any, error: Exception | None) -> None:
+    def _resolve(self, waiting: _Waiting, result: Any, error: Exception | None) -> None:
         """Have the submitter called when no group is in the middle of anything."""
 
         def call() -> None:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from .context import GroupContext
 from .library import LEADER
-from .progress import Feeds
+from .progress import ProgressTracker
 
 
 class VoterStatus(NamedTuple):
@@ -29,17 +29,19 @@ class RaftStatus(NamedTuple):
     voters: list[VoterStatus]
 
 
-def describe(context: GroupContext, feeds: Feeds, applied_index: int, now_ms: float) -> RaftStatus:
+def describe(
+    context: GroupContext, tracker: ProgressTracker, applied_index: int, now_ms: float
+) -> RaftStatus:
     """The status of a running group."""
     core, log = context.core, context.log
     voters = [VoterStatus(context.node_id, log.durable_index + 1, now_ms, now_ms)]
     for peer in context.others:
-        feed = feeds.by_peer.get(peer) if core.state == LEADER else None
-        if feed is None:
+        progress = tracker.by_peer.get(peer) if core.state == LEADER else None
+        if progress is None:
             voters.append(VoterStatus(peer, -1, -1, -1))
         else:
-            times = feed.last_contact_ms, feed.last_caught_up_ms
-            voters.append(VoterStatus(peer, feed.match_index + 1, *times))
+            times = progress.last_contact_ms, progress.last_caught_up_ms
+            voters.append(VoterStatus(peer, progress.match_index + 1, *times))
     return RaftStatus(
         leader_id=core.leader_id,
         term=core.term,

@@ -31,17 +31,17 @@ from ...coordinator.metadata.commands import (
     split_command,
 )
 from ...coordinator.metadata.config_checks import (
-    ConfigJudges,
+    ConfigValidators,
     refuse_invalid_configs,
     with_refusals,
 )
 from ...coordinator.metadata.results import Result, decode_result, merge_results
+from ...coordinator.raft.group import RaftGroup
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
-from ...replication.peer.transport import PeerError
+from ...replication.peer.transport import PeerError, PeerTransport
 from ...replication.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, RequestTimedOut, error_for
-from .ports import Links, MetadataGroup
 from .service import ControllerService
 
 ATTEMPT_MS = 1_000  # then it is asked anew, perhaps of another leader
@@ -57,7 +57,7 @@ _OF_BROKERS = (*_NEEDS_NO_ID, FailReplicas)  # the others are a client's, and wa
 class ControllerClient:
     """One for each broker. service: this node's own, asked directly when the node leads.
 
-    judges: how configurations are judged before they are proposed; without them all are taken.
+    validators: how configurations are judged before they are proposed; without them all are taken.
     now_ms: the monotonic clock.
     """
 
@@ -66,28 +66,28 @@ class ControllerClient:
         *,
         node_id: int,
         state: ClusterState,
-        group: MetadataGroup,
-        links: Links,
+        raft_group: RaftGroup,
+        links: PeerTransport,
         service: ControllerService,
         now_ms: Callable[[], int],
         work: SlicedWork,
-        judges: ConfigJudges | None = None,
+        validators: ConfigValidators | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.node_id = node_id
         self._state = state
-        self._group = group
+        self._raft_group = raft_group
         self._links = links
         self._service = service
         self._now_ms = now_ms
         self._work = work
-        self._judges = judges
+        self._validators = validators
         self._random_bytes = random_bytes
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = count()
         self._producer_ids = ProducerIdBlock()
         self._refill: asyncio.Task[None] | None = None
-        group.on_applied(self._applied)
+        raft_group.on_applied(self._applied)
 
     async def submit(self, command: Command, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Result:
         """Have the command done, and return its outcome once this node knows it.
@@ -98,9 +98,9 @@ class ControllerClient:
         deadline_ms = self._now_ms() + timeout_ms
         refused = {}
         wanted = command
-        if self._judges is not None:
-            judging = refuse_invalid_configs(self._state, command, self._judges)
-            command, refused = await self._work.finish("configurations", judging)
+        if self._validators is not None:
+            validating = refuse_invalid_configs(self._state, command, self._validators)
+            command, refused = await self._work.finish("configurations", validating)
         result = Result()
         if not refused or has_items(command):
             parts = await self._work.finish("splitting of a command", split_command(command))
@@ -145,7 +145,7 @@ class ControllerClient:
 
     async def until_applied(self, index: int, deadline_ms: int) -> None:
         """Wait until this node has applied the metadata log up to index. RequestTimedOut."""
-        if self._group.applied_index < index:
+        if self._raft_group.applied_index < index:
             future = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (index, next(self._numbers), future))
             await self._until(future, deadline_ms)
@@ -154,7 +154,7 @@ class ControllerClient:
         self, kind: int, payload: bytes, deadline_ms: int, attempt_ms: int = ATTEMPT_MS
     ) -> bytes:
         backoff_ms = BACKOFF_MS_FIRST
-        leader = self._group.leader_id
+        leader = self._raft_group.leader_id
         reason = "the cluster has no controller"
         while (remaining_ms := deadline_ms - self._now_ms()) > 0:
             redirect = -1
@@ -170,7 +170,7 @@ class ControllerClient:
             else:
                 await asyncio.sleep(min(backoff_ms, remaining_ms) / 1000)
                 backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
-                leader = self._group.leader_id
+                leader = self._raft_group.leader_id
         raise RequestTimedOut(f"The controller did not answer in time: {reason}.")
 
     async def _submit(self, command: Command, deadline_ms: int) -> Result:

@@ -7,7 +7,7 @@ heartbeat, and when a link breaks.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from ...coordinator.controller.controller import Controller, ControllerSettings, Heartbeat
@@ -16,12 +16,14 @@ from ...coordinator.controller.quorum import quorum_of
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.metadata.commands import Command, decode_command, encode_command
 from ...coordinator.metadata.results import Result, encode_result
+from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.handlers import Buffer, Reply
+from ...replication.peer.transport import PeerTransport
 from ...wire.errors import InvalidRequest, KafkaError
 from ...wire.fault_point import FaultPoint, no_fault_point
-from .ports import Links, MetadataGroup, Reply
 
 TICK_MS = 50
 SUBMIT_TIMEOUT_MS = 5_000
@@ -29,7 +31,7 @@ PROPOSALS_MAX = 1024  # of other brokers, under way at once
 
 
 class ControllerService:
-    """Make it before the group starts; `start` it on the event loop.
+    """Make it before the Raft group starts; `start` it on the event loop.
 
     now_ms: the monotonic clock. fault_point is called around each proposal, with
     "controller.before-propose" and "controller.after-propose".
@@ -40,14 +42,14 @@ class ControllerService:
         *,
         node_id: int,
         state: ClusterState,
-        group: MetadataGroup,
-        links: Links,
+        raft_group: RaftGroup,
+        links: PeerTransport,
         settings: ControllerSettings,
         now_ms: Callable[[], int],
         fault_point: FaultPoint = no_fault_point,
     ) -> None:
         self.controller = Controller(state, settings)
-        self._group = group
+        self._raft_group = raft_group
         self._now_ms = now_ms
         self._fault_point = fault_point
         self._links_down: set[int] = set()
@@ -56,8 +58,8 @@ class ControllerService:
         self._is_stopped = False
         self._asked = 0
         self._log = logging.getLogger(f"{__name__}.{node_id}")
-        group.on_elected(self._elected)
-        group.on_resigned(self._resigned)
+        raft_group.on_elected(self._elected)
+        raft_group.on_resigned(self._resigned)
         links.on_peer_change(self._link_changed)
         questions = PeerMessage.HEARTBEAT, PeerMessage.DESCRIBE_QUORUM
         for kind in (*questions, *sorted(set(MESSAGE_OF.values()))):
@@ -65,8 +67,8 @@ class ControllerService:
 
     def start(self) -> None:
         """Take up the duties of a leader if this node leads already."""
-        if self._group.is_leader and self._timer is None:
-            self._elected(self._group.term)
+        if self._raft_group.is_leader and self._timer is None:
+            self._elected(self._raft_group.term)
 
     async def stop(self) -> None:
         """Cease; proposals under way are given up, not taken back."""
@@ -78,8 +80,8 @@ class ControllerService:
 
     async def serve(self, kind: int, payload: bytes) -> ControllerReply:
         """Answer one request of a broker, this node's own included."""
-        if not self._group.is_leader or self._is_stopped:
-            leader = self._group.leader_id
+        if not self._raft_group.is_leader or self._is_stopped:
+            leader = self._raft_group.leader_id
             return ControllerReply(
                 ReplyStatus.NOT_LEADER, leader_id=-1 if leader is None else leader
             )
@@ -89,7 +91,7 @@ class ControllerService:
             self._tick()
             return ControllerReply(ReplyStatus.DONE, encode_message(reply))
         if kind == PeerMessage.DESCRIBE_QUORUM:
-            quorum = quorum_of(self._group.status(), self._now_ms())
+            quorum = quorum_of(self._raft_group.status(), self._now_ms())
             return ControllerReply(ReplyStatus.DONE, encode_message(quorum))
         command, _ = decode_command(payload)
         if not may_ask(kind, command):
@@ -159,14 +161,14 @@ class ControllerService:
     async def _submit(self, command: bytes) -> Result:
         self._fault_point("controller.before-propose")
         try:
-            return await self._group.submit(command, timeout_ms=SUBMIT_TIMEOUT_MS)
+            return await self._raft_group.submit(command, timeout_ms=SUBMIT_TIMEOUT_MS)
         finally:
             self._fault_point("controller.after-propose")
 
     # -- requests of peers
 
-    def _handler(self, kind: PeerMessage) -> Callable[[int, bytes, Sequence[Any], Reply], None]:
-        def handle(peer: int, header: bytes, _frames: Sequence[Any], reply: Reply) -> None:
+    def _handler(self, kind: PeerMessage) -> Callable[[int, bytes, list[Buffer], Reply], None]:
+        def handle(peer: int, header: bytes, _frames: list[Buffer], reply: Reply) -> None:
             self._spawn(self._answer(peer, kind, header, reply))
 
         return handle

@@ -284,7 +284,7 @@ class GroupCoordinator:
         group_ids = shard.loaded_groups()
         for start in range(0, len(group_ids), GROUPS_A_STEP):
             turn = shard.turn()
-            shard.take_up(group_ids[start : start + GROUPS_A_STEP], turn)
+            shard.on_loaded(group_ids[start : start + GROUPS_A_STEP], turn)
             if turn.stores or turn.answers or turn.notes:
                 turns.append(turn)
             yield
@@ -293,12 +293,12 @@ class GroupCoordinator:
         shard.state = ShardState.SERVING
         logger.info("%r serves %d groups", shard, len(shard.groups))
         for turn in (*turns, shard.turn()):
-            self.carry_out(shard, turn)
+            self.execute(shard, turn)
         shard.free_waiters()
 
     # -- what comes of a turn
 
-    def carry_out(self, shard: GroupShard, turn: Turn) -> None:
+    def execute(self, shard: GroupShard, turn: Turn) -> None:
         """Answer, append, and see to it that what is due is not forgotten."""
         turns = deque([turn])
         while turns:
@@ -342,7 +342,7 @@ class GroupCoordinator:
             return  # the shard is gone, and everybody who waited was told so
         turn = shard.turn()
         store.stored(ErrorCode.NONE, turn)
-        self.carry_out(shard, turn)
+        self.execute(shard, turn)
 
     # -- time
 
@@ -367,7 +367,7 @@ class GroupCoordinator:
             elif shard.state is ShardState.SERVING:
                 turn = shard.turn()
                 shard.table.due(turn)
-                self.carry_out(shard, turn)
+                self.execute(shard, turn)
             next_ms = shard.next_deadline_ms
             if next_ms is not None and shard.state is not ShardState.CLOSED:
                 self._arm(next_ms)

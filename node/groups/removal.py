@@ -95,7 +95,7 @@ def append_tombstones(
     if forgotten is not None:
         turn = shard.turn()
         shard.table.forget(forgotten, turn)
-        coordinator.carry_out(shard, turn)
+        coordinator.execute(shard, turn)
     return waiting
 
 

@@ -171,10 +171,10 @@ class GroupShard:
         """The groups that were found, and those that have offsets and nothing else."""
         return list(self.groups.keys() | self.offsets.group_ids())
 
-    def take_up(self, group_ids: Iterable[str], turn: Turn) -> None:
+    def on_loaded(self, group_ids: Iterable[str], turn: Turn) -> None:
         """All is loaded: these groups go on."""
         find = self.table.find_or_make_simple
-        self.table.take_up(turn, [find(group_id, turn.wall_ms) for group_id in group_ids])
+        self.table.on_loaded(turn, [find(group_id, turn.wall_ms) for group_id in group_ids])
 
     # -- appends that wait
 

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 LOOKS_PER_TIMEOUT = 4
 
 
-class CutOff:
+class IsolatedLeader:
     """Looks, now and then, for partitions that cannot commit; `heard` is told of heartbeats."""
 
     def __init__(self, replicas: ReplicaManager, *, session_timeout_ms: int) -> None:

@@ -37,7 +37,7 @@ class Liveness:
         self,
         config: BrokerConfig,
         controller: ControllerClient,
-        group: RaftGroup,
+        raft_group: RaftGroup,
         state: ClusterState,
         *,
         boot_id: str,
@@ -49,7 +49,7 @@ class Liveness:
         self.replaced = asyncio.get_running_loop().create_future()
         self._config = config
         self._controller = controller
-        self._group = group
+        self._raft_group = raft_group
         self._state = state
         self._boot_id = boot_id
         self._directory_id = directory_id
@@ -93,15 +93,15 @@ class Liveness:
         self.broker_epoch = result.broker_epoch
         return result.broker_epoch
 
-    async def until_voter(self, groups: Collection[RaftGroup], timeout_s: float) -> bool:
-        """Wait until this node votes in these groups; False if its census was not answered.
+    async def until_voter(self, raft_groups: Collection[RaftGroup], timeout_s: float) -> bool:
+        """Wait until this node votes in these Raft groups; False if its census was not answered.
 
-        A group of a new cluster leads as soon as two nodes vote in it. If one of them died before
-        the third does, nobody could be elected until it is back: so this node is not ready yet.
+        A group of a new cluster has a leader as soon as two nodes vote in it. If one of them died
+        before the third does, none could be elected until it is back: so this node is not ready.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while not all(group.status().is_voter for group in groups):
+                while not all(raft_group.status().is_voter for raft_group in raft_groups):
                     await asyncio.sleep(0.005)
                 return True
         logger.warning(
@@ -109,7 +109,7 @@ class Liveness:
             " and not every other voter has answered it. Until all have run at the same time, the"
             " cluster bears one failure less.",
             self._config.node_id,
-            [group.group_id for group in groups if not group.status().is_voter],
+            [raft_group.group_id for raft_group in raft_groups if not raft_group.status().is_voter],
         )
         return False
 
@@ -148,7 +148,7 @@ class Liveness:
             heartbeat = Heartbeat(
                 self._config.node_id,
                 self.broker_epoch,
-                self._group.applied_index,
+                self._raft_group.applied_index,
                 wants_shutdown=self._wants_shutdown,
                 seen_term=seen_term,
                 seen_ms=seen_ms,

@@ -14,7 +14,7 @@ from ...coordinator.metadata.cluster_state import ClusterState
 LISTED_MS = 15_000
 
 
-class DepartedBrokers:
+class RecentlyFencedBrokers:
     """The numbers of brokers that are fenced and still to be listed; `revision` counts changes."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ class Links(Protocol):
         ...
 
 
-class DoubtfulBrokers:
+class SuspectedBrokers:
     """Who waits until it is decided. `age_ms` is that of the connection that asks."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from .verifier import TransactionVerifier
 if TYPE_CHECKING:
     from ..services import BrokerServices
 
-FIRST_GROUP = 1
+FIRST_RAFT_GROUP = 1
 SHARD_COUNT_FILE = "transaction-shard-count"
 PRODUCER_ID_TIMEOUT_MS = 1_000
 BARRIER_TIMEOUT_MS = 5_000
@@ -80,8 +80,10 @@ class Transactions:
         self._shards = [
             TransactionShard() for _ in range(config.transaction_state_log_num_partitions)
         ]
-        self._groups: Sequence[RaftGroup] = [
-            engine.add_group(FIRST_GROUP + number, shard, preferred_leader=self._preferred(number))
+        self._raft_groups: Sequence[RaftGroup] = [
+            engine.add_group(
+                FIRST_RAFT_GROUP + number, shard, preferred_leader=self._preferred(number)
+            )
             for number, shard in enumerate(self._shards)
         ]
         state.on_change(self._cluster_changed)
@@ -114,7 +116,7 @@ class Transactions:
         self.coordinators = TransactionCoordinators(
             node_id=node_id,
             shards=self._shards,
-            groups=self._groups,
+            raft_groups=self._raft_groups,
             links=self._transport,
             settings=settings,
             ports=LeaderPorts(
@@ -149,13 +151,15 @@ class Transactions:
         """Wait until it is sure that all nodes count the same shards. ShardCountMismatch."""
         await self.coordinators.confirm_shard_count()
         write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
-        for group in self._groups:
-            group.tells_commits_at_once = False  # only their leaders read them
+        for raft_group in self._raft_groups:
+            raft_group.tells_commits_at_once = False  # only their leaders read them
         self.coordinators.start()
 
     async def hand_over(self) -> None:
         """Give every lead away, as far as somebody can take it; clients find the new ones."""
-        await asyncio.gather(*(self._engine.hand_over(group) for group in self._groups))
+        await asyncio.gather(
+            *(self._engine.hand_over(raft_group) for raft_group in self._raft_groups)
+        )
 
     async def stop(self) -> None:
         await self.verifier.stop()
@@ -175,9 +179,9 @@ class Transactions:
         return voters[number % len(voters)]
 
     def _cluster_changed(self, _changes: Changes) -> None:
-        for number, group in enumerate(self._groups):
+        for number, raft_group in enumerate(self._raft_groups):
             preferred = self._preferred(number)
-            group.preferred_leader = preferred if self._state.is_active(preferred) else None
+            raft_group.preferred_leader = preferred if self._state.is_active(preferred) else None
 
     def _leadership_of(self, topic: str, index: int) -> tuple[int, int] | None:
         partition = self._state.partition(topic, index)

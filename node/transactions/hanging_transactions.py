@@ -70,7 +70,7 @@ class OpenTransaction:
         return self.partition, self.first_offset
 
 
-def judge(description: TransactionDescription, open_one: OpenTransaction) -> Verdict:
+def verdict_on(description: TransactionDescription, open_one: OpenTransaction) -> Verdict:
     """What the coordinator's answer means for a transaction that is open in a partition."""
     if description.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return Verdict.ABORT
@@ -127,7 +127,7 @@ class Markers(Protocol):
     async def write(self, request: WriteMarkers) -> Any: ...
 
 
-class OrphanReaper:
+class HangingTransactionReaper:
     """Looks at the open transactions of the partitions that this broker leads.
 
     hanging_after_ms: how old one must be to be reported, whoever may know of it.
@@ -203,7 +203,7 @@ class OrphanReaper:
         description = await self._describe(transactional_id)
         if description is None:
             return
-        verdict = judge(description, open_one)
+        verdict = verdict_on(description, open_one)
         unchanged = _snapshot(partition, open_one.producer_id, open_one.first_offset) == open_one
         if verdict is Verdict.LEAVE or partition.leader is None or not unchanged:
             return

@@ -20,12 +20,11 @@ from typing import Any
 from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
-from ...replication.peer.transport import PeerError
+from ...replication.peer.transport import PeerError, PeerTransport
 from ...replication.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
 from ...wire.steps import StepCounter, Steps
-from .ports import PeerLinks
 
 NO_LEADER = -1
 # A broker answers within a second (marker_writer.COMMIT_WAIT_MS) or is paused: then another
@@ -103,7 +102,7 @@ class MarkerSender:
         self,
         *,
         node_id: int,
-        links: PeerLinks,
+        links: PeerTransport,
         write_here: Callable[[WriteMarkers], Awaitable[WriteMarkersReply]],
         leadership_of: Callable[[str, int], tuple[int, int] | None],
         catch_up: Callable[[], Awaitable[None]],

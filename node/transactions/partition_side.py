@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ...replication.peer.transport import PeerTransport
 from ...wire.fault_point import FaultPoint
-from .hanging_transactions import OrphanReaper
+from .hanging_transactions import HangingTransactionReaper
 from .marker_writer import MarkerWriter
 from .producer_expiry import ProducerExpiry
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PartitionTransactions:
-    """Markers from the beginning; from `start` on orphans are looked for and producers expire."""
+    """Markers from the beginning; from `start` on also the reaper and the expiry of producers."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class PartitionTransactions:
             interval_ms=config.producer_id_expiration_check_interval_ms,
             producers_max=config.producer_ids_max,
         )
-        self._reaper = OrphanReaper(
+        self._reaper = HangingTransactionReaper(
             services.replicas,
             services.transactions,
             self.markers,

@@ -18,11 +18,11 @@ from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps
 
 HELD_PER_ID_MAX = 32
-ENTRIES_A_STEP = 64
+IDS_A_STEP = 64
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class PendingTransaction:
     is_pending: bool = False
     completion: TransactionRecord | None = None
     marking_version: int = 0
@@ -41,25 +41,25 @@ class Entry:
             _let_go(waiter)
 
 
-class Entries:
+class PendingTransactions:
     """All ids of one shard in one term. held_max: how many requests may wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, held_max: int) -> None:
         self._loop = loop
         self._held_max = held_max
         self._held = 0
-        self._by_id: dict[str, Entry] = {}
+        self._by_id: dict[str, PendingTransaction] = {}
         self._completed: OrderedDict[str, None] = OrderedDict()  # and perhaps not durable as such
 
-    def get(self, transactional_id: str) -> Entry | None:
+    def get(self, transactional_id: str) -> PendingTransaction | None:
         """The entry of an id, if it has one."""
         return self._by_id.get(transactional_id)
 
-    def obtain(self, transactional_id: str) -> Entry:
+    def obtain(self, transactional_id: str) -> PendingTransaction:
         """The entry of an id, made if need be; call `tidy` when it may be idle again."""
         entry = self._by_id.get(transactional_id)
         if entry is None:
-            entry = self._by_id[transactional_id] = Entry()
+            entry = self._by_id[transactional_id] = PendingTransaction()
         return entry
 
     def tidy(self, transactional_id: str) -> None:
@@ -97,7 +97,7 @@ class Entries:
         while entries:
             entries.popitem()[1].wake()
             count += 1
-            if count % ENTRIES_A_STEP == 0:
+            if count % IDS_A_STEP == 0:
                 yield
 
     async def hold(self, transactional_id: str, deadline_s: float) -> bool:

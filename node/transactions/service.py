@@ -9,8 +9,8 @@ carries it out, shard_timeouts.py knows what is led.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
 
+from ...coordinator.raft.group import RaftGroup
 from ...coordinator.sharding import shard_for
 from ...coordinator.transactions.answers import NOBODY, ProducerIdentity, TransactionDescription
 from ...coordinator.transactions.connection_fence import StaleConnection
@@ -32,11 +32,12 @@ from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.handlers import Buffer, Reply
+from ...replication.peer.transport import PeerTransport
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
-from .ports import PeerLinks, Reply, ShardGroup
 from .shard_leader import LeaderPorts, ShardLeader
-from .shard_timeouts import LedShards, ShardCountMismatch
+from .shard_timeouts import ShardCountMismatch, ShardLeaders
 
 __all__ = [
     "ProducerIdentity",
@@ -61,8 +62,8 @@ class TransactionCoordinators:
         *,
         node_id: int,
         shards: Sequence[TransactionShard],
-        groups: Sequence[ShardGroup],
-        links: PeerLinks,
+        raft_groups: Sequence[RaftGroup],
+        links: PeerTransport,
         settings: TransactionSettings,
         ports: LeaderPorts,
         newest_connection: Callable[[], int] = lambda: 0,
@@ -73,10 +74,10 @@ class TransactionCoordinators:
         self._loop = ports.loop
         self._questions: set[asyncio.Task[None]] = set()
         self._log = logging.getLogger(f"{__name__}.{node_id}")
-        self._led = LedShards(
+        self._leaders = ShardLeaders(
             node_id=node_id,
             shards=shards,
-            groups=groups,
+            raft_groups=raft_groups,
             settings=settings,
             ports=ports,
             newest_connection=newest_connection,
@@ -85,15 +86,15 @@ class TransactionCoordinators:
 
     def start(self) -> None:
         """Begin to look for timeouts and expiries."""
-        self._led.start()
+        self._leaders.start()
 
     async def confirm_shard_count(self) -> None:
         """Wait until the cluster says how many shards it has. Raises ShardCountMismatch."""
-        await self._led.confirm_shard_count()
+        await self._leaders.confirm_shard_count()
 
     async def stop(self) -> None:
         """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
-        await self._led.stop()
+        await self._leaders.stop()
         for task in self._questions:
             task.cancel()
         await asyncio.gather(*self._questions, return_exceptions=True)
@@ -103,24 +104,24 @@ class TransactionCoordinators:
     @property
     def shard_count(self) -> int:
         """How many shards the cluster has."""
-        return len(self._led.shards)
+        return len(self._leaders.shards)
 
     @property
     def is_loading(self) -> bool:
         """Whether a shard that this node leads is not ready."""
-        return self._led.is_loading
+        return self._leaders.is_loading
 
     def shard_of(self, transactional_id: str) -> int:
         """The number of the id's shard."""
-        return shard_for(transactional_id, len(self._led.shards))
+        return shard_for(transactional_id, len(self._leaders.shards))
 
     def leader_of(self, transactional_id: str) -> int | None:
         """The node that coordinates this id now, for FindCoordinator; None while nobody does."""
-        return self._led.groups[self.shard_of(transactional_id)].leader_id
+        return self._leaders.raft_groups[self.shard_of(transactional_id)].leader_id
 
     def records(self, shard: int) -> Sequence[tuple[str, TransactionRecord]]:
         """What this node's replica of a shard holds, in order of the ids."""
-        return sorted(self._led.shards[shard].records.items())
+        return sorted(self._leaders.shards[shard].records.items())
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """TRANSACTIONAL_ID_NOT_FOUND, or a coordinator error, in `error`."""
@@ -134,7 +135,7 @@ class TransactionCoordinators:
 
     def descriptions(self) -> Iterator[TransactionDescription]:
         """All transactional ids of the shards that this node leads; others may go on meanwhile."""
-        for leader in list(self._led):
+        for leader in list(self._leaders):
             for transactional_id in list(leader.shard.records):
                 if transactional_id in leader.shard.records:
                     yield _description(leader, transactional_id)
@@ -171,7 +172,7 @@ class TransactionCoordinators:
         known = leader.current(transactional_id)
         if known is not None and expected in (None, known.client):
             self._check_connection(leader, transactional_id, known.client, connection_id)
-        error, decision = await leader.carry_out(
+        error, decision = await leader.execute(
             transactional_id,
             lambda record, is_pending, fresh_producer_id: init_producer_id(
                 record,
@@ -211,7 +212,7 @@ class TransactionCoordinators:
         known = leader.current(transactional_id)
         if known is not None and known.client == identity:
             self._check_connection(leader, transactional_id, identity, connection_id)
-        error, _ = await leader.carry_out(
+        error, _ = await leader.execute(
             transactional_id,
             lambda record, is_pending, _: add_partitions(
                 record,
@@ -277,7 +278,7 @@ class TransactionCoordinators:
                 self._refuse_connection(f"EndTxn of {transactional_id!r} waited {waited_ms} ms")
             self._check_connection(leader, transactional_id, identity, connection_id)
         request = EndTransaction(identity=identity, is_commit=is_commit, raises_epoch=raises_epoch)
-        error, decision = await leader.carry_out(
+        error, decision = await leader.execute(
             transactional_id,
             lambda record, is_pending, fresh_producer_id: end_transaction(
                 record,
@@ -296,12 +297,12 @@ class TransactionCoordinators:
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
             return leader
-        return await self._led.abort(leader, transactional_id)
+        return await self._leaders.abort(leader, transactional_id)
 
     # -- inside
 
     def _leader(self, transactional_id: str) -> ShardLeader | ErrorCode:
-        return self._led.find(self.shard_of(transactional_id))
+        return self._leaders.find(self.shard_of(transactional_id))
 
     def _check_connection(
         self,
@@ -323,7 +324,7 @@ class TransactionCoordinators:
             self._log.info("a connection is closed: %s", reason)
             raise StaleConnection(reason)
 
-    def _asked(self, peer: int, header: bytes, _frames: Sequence[Any], reply: Reply) -> None:
+    def _asked(self, peer: int, header: bytes, _frames: list[Buffer], reply: Reply) -> None:
         """A partition's leader asks (VERIFY_TRANSACTION)."""
         try:
             request = decode_message(VerifyTransaction, header)

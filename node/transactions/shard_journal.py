@@ -28,7 +28,7 @@ from ...coordinator.transactions.commands import (
 from ...coordinator.transactions.record import TransactionRecord, encode_record
 from ...coordinator.transactions.shard import TransactionShard, UnreadableShard
 from ...wire.messages.transaction_log import TransactionLogValue, decode_transaction_log_value
-from .coordinator_side import FIRST_GROUP
+from .coordinator_side import FIRST_RAFT_GROUP
 
 ATTEMPTS_MAX = 5
 
@@ -70,7 +70,7 @@ class ShardJournal:
 
 def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: int) -> ShardJournal:
     """A shard's copy from the `raft` directory of a node. Raises UnreadableJournal."""
-    group_id = FIRST_GROUP + shard
+    group_id = FIRST_RAFT_GROUP + shard
     group, data = _read(_ReadOnlyDisk(directory), node_id, voters, group_id)
     if group is None:
         raise UnreadableJournal(f"{directory} has no transaction shard {shard}.")

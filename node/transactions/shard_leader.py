@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot
 from ...coordinator.transactions.commands import Write, WriteRecords, encode_transaction_command
 from ...coordinator.transactions.connection_fence import ConnectionFence
@@ -37,8 +38,7 @@ from ...wire.errors import ErrorCode, KafkaError
 from ...wire.fault_point import FaultPoint
 from ...wire.identifiers import TopicPartition
 from .marker_sender import MarkerSender, MarkerTask
-from .pending_transactions import Entries
-from .ports import ShardGroup
+from .pending_transactions import PendingTransactions
 
 WRITE_TIMEOUT_MS = 5_000
 RETRY_PAUSE_MS = 200
@@ -69,7 +69,7 @@ class ShardLeader:
     def __init__(
         self,
         shard: TransactionShard,
-        group: ShardGroup,
+        raft_group: RaftGroup,
         term: int,
         *,
         settings: TransactionSettings,
@@ -80,30 +80,30 @@ class ShardLeader:
         self.term = term
         self.fence = fence
         self.is_current = True
-        self._group = group
+        self._raft_group = raft_group
         self._settings = settings
         self._ports = ports
         self._loop = ports.loop
-        self._entries = Entries(ports.loop, settings.held_max)
+        self._pending = PendingTransactions(ports.loop, settings.held_max)
         self._completion_timer: asyncio.TimerHandle | None = None
         self._said_over_cap_s: dict[str, float] = {}
         self._log = logging.getLogger(__name__)
 
     def begin(self) -> None:
         """Take up what predecessors have decided and not finished: markers are sent again."""
-        self._ports.work.begin("prepared transactions", self._taking_up())
+        self._ports.work.begin("prepared transactions", self._resuming())
 
     def resign(self) -> None:
         self.is_current = False
         if self._completion_timer is not None:
             self._completion_timer.cancel()
-        self._ports.work.begin("the end of a transaction shard's term", self._entries.clearing())
+        self._ports.work.begin("the end of a transaction shard's term", self._pending.clearing())
 
     # -- what is known
 
     def current(self, transactional_id: str) -> TransactionRecord | None:
         """The record that a request is judged by."""
-        entry = self._entries.get(transactional_id)
+        entry = self._pending.get(transactional_id)
         if entry is not None and entry.completion is not None:
             return entry.completion
         return self.shard.get(transactional_id)
@@ -111,7 +111,7 @@ class ShardLeader:
     def unmarked(self, transactional_id: str) -> frozenset[TopicPartition]:
         """Partitions of the transaction that have no marker yet."""
         record = self.current(transactional_id)
-        entry = self._entries.get(transactional_id)
+        entry = self._pending.get(transactional_id)
         if record is None:
             return frozenset()
         if record.state in PREPARED and entry is not None and entry.marking_version:
@@ -120,7 +120,7 @@ class ShardLeader:
 
     # -- requests
 
-    async def carry_out(
+    async def execute(
         self,
         transactional_id: str,
         decide: Decide,
@@ -139,14 +139,14 @@ class ShardLeader:
         deadline_s = self._loop.time() + hold_ms / 1_000
         fresh_producer_id = None
         while self.is_current:
-            entry = self._entries.get(transactional_id)
+            entry = self._pending.get(transactional_id)
             is_pending = entry is not None and entry.is_pending
             record = self.current(transactional_id)
             decision = decide(record, is_pending, fresh_producer_id)
             match decision:
                 case Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
                     may_wait = is_pending or waits_for_markers
-                    if not may_wait or not await self._entries.hold(transactional_id, deadline_s):
+                    if not may_wait or not await self._pending.hold(transactional_id, deadline_s):
                         return decision.error, decision
                 case Refused(error):
                     return error, decision
@@ -174,9 +174,9 @@ class ShardLeader:
         writes = []
         for name in transactional_ids:
             record = self.shard.get(name)
-            if record is not None and record.state in IDLE and self._entries.get(name) is None:
+            if record is not None and record.state in IDLE and self._pending.get(name) is None:
                 writes.append(Write.after(name, record, None))
-                self._entries.obtain(name).is_pending = True
+                self._pending.obtain(name).is_pending = True
                 self.fence.forget(name)
         if writes:
             await self._propose([write.transactional_id for write in writes], writes)
@@ -185,7 +185,7 @@ class ShardLeader:
 
     async def _write(self, transactional_id: str, new: TransactionRecord) -> ErrorCode:
         """Make a decision durable, and a completion before it that waits."""
-        entry = self._entries.obtain(transactional_id)
+        entry = self._pending.obtain(transactional_id)
         assert not entry.is_pending
         old = self.shard.get(transactional_id)
         if entry.completion is None:
@@ -228,7 +228,7 @@ class ShardLeader:
                 future.set_result(code)
 
         command = encode_transaction_command(WriteRecords(self.term, tuple(writes)))
-        self._group.propose(command, WRITE_TIMEOUT_MS, done)
+        self._raft_group.propose(command, WRITE_TIMEOUT_MS, done)
         return future
 
     def _find_out(self, names: list[str]) -> None:
@@ -242,25 +242,25 @@ class ShardLeader:
 
         if self.is_current:
             barrier = encode_transaction_command(WriteRecords(self.term, ()))
-            self._group.propose(barrier, WRITE_TIMEOUT_MS, done)
+            self._raft_group.propose(barrier, WRITE_TIMEOUT_MS, done)
 
     def _settle(self, names: list[str]) -> None:
         """No write of these ids is under way any more."""
         for name in names if self.is_current else ():
-            entry = self._entries.obtain(name)
+            entry = self._pending.obtain(name)
             entry.is_pending = False
             if (prepared := self._refresh(name)) is not None:
                 self._loop.call_soon(self._send_markers, name, prepared)
             if entry.completion is not None:
-                self._entries.note_completed(name)
+                self._pending.note_completed(name)
                 self._write_completions_in(RETRY_PAUSE_MS)
             entry.wake()
-            self._entries.tidy(name)
+            self._pending.tidy(name)
 
     def _refresh(self, transactional_id: str) -> TransactionRecord | None:
         """Fit what is remembered of an id to its durable record; that if its markers are due."""
         record = self.shard.get(transactional_id)
-        entry = self._entries.obtain(transactional_id)
+        entry = self._pending.obtain(transactional_id)
         if record is None or record.state not in PREPARED:
             entry.completion = None
             entry.marking_version = 0
@@ -274,13 +274,13 @@ class ShardLeader:
 
     # -- markers and completions
 
-    def _taking_up(self) -> Steps[None]:
+    def _resuming(self) -> Steps[None]:
         for count, name in enumerate(list(self.shard.prepared_ids), 1):
             if not self.is_current:
                 return
             if (prepared := self._refresh(name)) is not None:
                 self._send_markers(name, prepared)
-            self._entries.tidy(name)
+            self._pending.tidy(name)
             if count % IDS_A_STEP == 0:
                 yield
 
@@ -309,7 +309,7 @@ class ShardLeader:
     def _marked(
         self, transactional_id: str, record: TransactionRecord, partition: TopicPartition
     ) -> None:
-        entry = self._entries.get(transactional_id)
+        entry = self._pending.get(transactional_id)
         if not self.is_current or entry is None or entry.marking_version != record.version:
             return
         entry.unmarked.discard(partition)
@@ -320,7 +320,7 @@ class ShardLeader:
             self._complete(transactional_id, record)
 
     def _complete(self, transactional_id: str, record: TransactionRecord) -> None:
-        self._entries.complete(transactional_id, record.completed(self._ports.wall_ms()))
+        self._pending.complete(transactional_id, record.completed(self._ports.wall_ms()))
         self._write_completions_in(COMPLETION_DELAY_MS)
 
     def _write_completions_in(self, delay_ms: int) -> None:
@@ -332,12 +332,12 @@ class ShardLeader:
     def _write_completions(self) -> None:
         """Make durable what no further request has taken along."""
         self._completion_timer = None
-        due = self._entries.take_completions(COMPLETIONS_PER_COMMAND)
+        due = self._pending.take_completions(COMPLETIONS_PER_COMMAND)
         if not due:
             return
         writes = [Write.after(name, self.shard.get(name), record) for name, record in due]
         for name, _ in due:
-            self._entries.obtain(name).is_pending = True
+            self._pending.obtain(name).is_pending = True
         written = self._propose([name for name, _ in due], writes)
         written.add_done_callback(self._completions_written)
         self._write_completions_in(0)  # the others, in another turn

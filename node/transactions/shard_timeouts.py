@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from ...coordinator.raft.group import RaftGroup
 from ...coordinator.transactions.commands import SetShardCount, encode_transaction_command
 from ...coordinator.transactions.connection_fence import ConnectionFence
 from ...coordinator.transactions.decisions import Decision, abort_open
@@ -20,7 +21,6 @@ from ...coordinator.transactions.shard import TransactionShard
 from ...coordinator.transactions.states import MAY_EXPIRE
 from ...wire.errors import ErrorCode
 from ...wire.steps import Steps
-from .ports import ShardGroup
 from .shard_leader import Decide, LeaderPorts, ShardLeader
 
 ABORTS_PER_SCAN = 1_000
@@ -42,7 +42,7 @@ class ShardCountMismatch(ValueError):
         )
 
 
-class LedShards:
+class ShardLeaders:
     """One for each node. newest_connection: the highest number of a connection accepted so far."""
 
     def __init__(
@@ -50,14 +50,14 @@ class LedShards:
         *,
         node_id: int,
         shards: Sequence[TransactionShard],
-        groups: Sequence[ShardGroup],
+        raft_groups: Sequence[RaftGroup],
         settings: TransactionSettings,
         ports: LeaderPorts,
         newest_connection: Callable[[], int],
     ) -> None:
         self.node_id = node_id
         self.shards = shards
-        self.groups = groups
+        self.raft_groups = raft_groups
         self._settings = settings
         self._ports = ports
         self._loop = ports.loop
@@ -71,9 +71,9 @@ class LedShards:
         self._walks: dict[str, asyncio.Future[None]] = {}
         self._is_stopped = False
         self._log = logging.getLogger(f"{__name__}.{node_id}")
-        for number, group in enumerate(groups):
-            group.on_elected(partial(self._elected, number))
-            group.on_resigned(partial(self._resigned, number))
+        for number, raft_group in enumerate(raft_groups):
+            raft_group.on_elected(partial(self._elected, number))
+            raft_group.on_resigned(partial(self._resigned, number))
 
     def start(self) -> None:
         """Begin to look for timeouts and expiries."""
@@ -112,7 +112,7 @@ class LedShards:
     @property
     def is_loading(self) -> bool:
         """Whether a shard that this node leads is not ready."""
-        return any(map(self._is_loading, range(len(self.groups))))
+        return any(map(self._is_loading, range(len(self.raft_groups))))
 
     async def confirm_shard_count(self) -> None:
         """Wait until the cluster says how many shards it has. Raises ShardCountMismatch.
@@ -125,7 +125,7 @@ class LedShards:
             if self.shards[0].shard_count and not known.done():
                 known.set_result(None)
 
-        self.groups[0].on_applied(look)
+        self.raft_groups[0].on_applied(look)
         look()
         await known
         count = self.shards[0].shard_count
@@ -141,7 +141,7 @@ class LedShards:
         shard = self.shards[number]
         leader = ShardLeader(
             shard,
-            self.groups[number],
+            self.raft_groups[number],
             term,
             settings=self._settings,
             ports=self._ports,
@@ -155,7 +155,7 @@ class LedShards:
         leader.begin()
         if number == 0 and not shard.shard_count:
             command = encode_transaction_command(SetShardCount(term, len(self.shards)))
-            self.groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, self._count_said)
+            self.raft_groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, self._count_said)
 
     def _resigned(self, number: int) -> None:
         leader = self._leaders.pop(number, None)
@@ -172,13 +172,12 @@ class LedShards:
     def _say_count_again(self, leader: ShardLeader) -> None:
         if leader.is_current and not leader.shard.shard_count:
             command = encode_transaction_command(SetShardCount(leader.term, len(self.shards)))
-            self.groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, self._count_said)
+            self.raft_groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, self._count_said)
 
     def _is_loading(self, number: int) -> bool:
-        is_ready = number in self._leaders
-        return (
-            not is_ready and not self._is_stopped and self.groups[number].leader_id == self.node_id
-        )
+        if number in self._leaders or self._is_stopped:
+            return False
+        return self.raft_groups[number].leader_id == self.node_id
 
     # -- time
 
@@ -250,14 +249,14 @@ class LedShards:
     async def abort(self, leader: ShardLeader, transactional_id: str) -> ErrorCode:
         """End an open transaction whatever its producer says; the producer is fenced."""
         decide = self._aborting(lambda record: record is not None)
-        error, _ = await leader.carry_out(transactional_id, decide, ends_with_fence=True)
+        error, _ = await leader.execute(transactional_id, decide, ends_with_fence=True)
         return error
 
     async def _abort_overdue(self, leader: ShardLeader, transactional_id: str) -> None:
         decide = self._aborting(
             lambda record: record is not None and self._is_overdue(transactional_id, record)
         )
-        error, _ = await leader.carry_out(transactional_id, decide, ends_with_fence=True)
+        error, _ = await leader.execute(transactional_id, decide, ends_with_fence=True)
         if error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
             outcome = "aborted" if not error else "ended by itself"
             self._log.info("transaction of %r timed out: %s", transactional_id, outcome)

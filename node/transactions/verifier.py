@@ -19,10 +19,9 @@ from typing import NamedTuple
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
-from ...replication.peer.transport import PeerError
+from ...replication.peer.transport import PeerError, PeerTransport
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
-from .ports import PeerLinks
 from .service import TransactionCoordinators
 
 ANSWER_TIMEOUT_MARGIN_MS = 2_000  # beyond the coordinator's own patience
@@ -60,7 +59,7 @@ class TransactionVerifier:
         *,
         node_id: int,
         coordinators: TransactionCoordinators,
-        links: PeerLinks,
+        links: PeerTransport,
         loop: asyncio.AbstractEventLoop,
         hold_ms: int,
     ) -> None:

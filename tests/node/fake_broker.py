@@ -15,7 +15,7 @@ from oncelog.coordinator.metadata.commands import (
     encode_command,
 )
 from oncelog.coordinator.metadata.config_checks import (
-    ConfigJudges,
+    ConfigValidators,
     refuse_invalid_configs,
     with_refusals,
 )
@@ -31,7 +31,7 @@ from oncelog.wire.messages import control
 from oncelog.wire.steps import run_to_end
 
 CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
-JUDGES = ConfigJudges(
+JUDGES = ConfigValidators(
     topic=validate_topic_configs, broker=judge_broker_configs, cluster=judge_cluster_configs
 )
 

@@ -21,7 +21,7 @@ from ..commands import (
     SetDefaults,
     UnfenceBroker,
 )
-from ..elections import NOBODY
+from ..elections import NO_BROKER
 from ..results import Result
 from .partitions import partitions_of, settle_each
 
@@ -213,8 +213,8 @@ def _withdraw(
         tables,
         keys,
         without=node_id,
-        untrusted=node_id if lost_power and not lost_directory else NOBODY,
-        emptied=node_id if lost_directory else NOBODY,
+        untrusted=node_id if lost_power and not lost_directory else NO_BROKER,
+        emptied=node_id if lost_directory else NO_BROKER,
     )
 
 

@@ -15,7 +15,7 @@ from ....wire.identifiers import TopicPartition
 from ..cluster_model import NO_LEADER, Partition, Topic
 from ..cluster_tables import ClusterTables
 from ..commands import UNCLEAN, AlterPartition, ElectLeaders, IsrProposal
-from ..elections import NOBODY, Election, settle
+from ..elections import NO_BROKER, Election, settle
 from ..results import Item, Result
 
 PARTITIONS_A_STEP = 32  # less than half a millisecond
@@ -25,9 +25,9 @@ def settle_each(
     tables: ClusterTables,
     keys: Iterable[TopicPartition],
     *,
-    without: int = NOBODY,
-    untrusted: int = NOBODY,
-    emptied: int = NOBODY,
+    without: int = NO_BROKER,
+    untrusted: int = NO_BROKER,
+    emptied: int = NO_BROKER,
 ) -> Steps[None]:
     """Apply the election rules to partitions whose brokers or settings have changed.
 
@@ -101,7 +101,7 @@ def _alter(tables: ClusterTables, command: AlterPartition, change: IsrProposal) 
             partition=change.partition,
             error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
-    error, message = _judge(tables, command.node_id, before, change)
+    error, message = _validate(tables, command.node_id, before, change)
     after = before
     if error is ErrorCode.INELIGIBLE_REPLICA:
         after = _outdate(tables, (topic.name, change.partition), before)
@@ -144,7 +144,7 @@ def _outdate(tables: ClusterTables, key: TopicPartition, before: Partition) -> P
     return after
 
 
-def _judge(
+def _validate(
     tables: ClusterTables, sender: int, partition: Partition, change: IsrProposal
 ) -> tuple[ErrorCode, str | None]:
     if change.leader_epoch != partition.leader_epoch:

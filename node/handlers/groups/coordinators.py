@@ -38,7 +38,7 @@ class CoordinatorSearch:
     async def find(self, context: RequestContext, header: RequestHeader, request: Any) -> Values:
         """The coordinators of the keys."""
         broker = context.broker
-        await broker.doubtful_brokers.settled(context.age_ms)
+        await broker.suspected_brokers.settled(context.age_ms)
         if broker.replicas.stalled:
             raise CloseConnection("this broker is cut off from the cluster: ask another")
         key_type = getattr(request, "key_type", GROUP)

@@ -103,7 +103,7 @@ def join_group(
     pending = PendingAnswer()
     turn = shard.turn()
     shard.table.join(asked, lambda answer: pending.complete([_join_answer(answer, version)]), turn)
-    context.broker.groups.carry_out(shard, turn)
+    context.broker.groups.execute(shard, turn)
     return pending
 
 
@@ -195,7 +195,7 @@ def sync_group(
     )
     turn = shard.turn()
     shard.table.sync(asked, lambda answer: pending.complete([_sync_answer(answer, version)]), turn)
-    context.broker.groups.carry_out(shard, turn)
+    context.broker.groups.execute(shard, turn)
     return pending
 
 
@@ -232,7 +232,7 @@ def heartbeat(context: RequestContext, header: RequestHeader, request: Any) -> V
         request.generation_id,
         turn,
     )
-    groups.carry_out(shard, turn)
+    groups.execute(shard, turn)
     return {"error_code": ErrorCode.NONE}
 
 
@@ -277,7 +277,7 @@ def _leave(broker: BrokerServices, group_id: str, leaving: list[LeavingMember]) 
     shard = broker.groups.shard_for(group_id)
     turn = shard.turn()
     errors = shard.table.leave(group_id, leaving, turn)
-    broker.groups.carry_out(shard, turn)
+    broker.groups.execute(shard, turn)
     return errors
 
 

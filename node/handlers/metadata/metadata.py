@@ -57,14 +57,14 @@ class MetadataAnswers:
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         """See `dispatch.Handler`."""
-        if context.broker.doubtful_brokers.must_wait(context.age_ms):
+        if context.broker.suspected_brokers.must_wait(context.age_ms):
             return self._answer_when_settled(context, header, body)
         return self._answer_now(context, header, body)
 
     async def _answer_when_settled(
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any]:
-        await context.broker.doubtful_brokers.settled(context.age_ms)
+        await context.broker.suspected_brokers.settled(context.age_ms)
         answer = self._answer_now(context, header, body)
         return answer if isinstance(answer, list) else await answer
 
@@ -178,7 +178,7 @@ class MetadataAnswers:
 
 def _moment(broker: BrokerServices) -> tuple[int, int, int]:
     """What answers depend on; while it is the same, they are."""
-    return broker.state.revision, broker.controller_id, broker.departed_brokers.revision
+    return broker.state.revision, broker.controller_id, broker.recently_fenced_brokers.revision
 
 
 def _asked(
@@ -267,7 +267,7 @@ def _values(
         "brokers": [
             address_of(b, "node_id")
             for b in in_order(state.brokers)
-            if not b.is_fenced or b.node_id in broker.departed_brokers
+            if not b.is_fenced or b.node_id in broker.recently_fenced_brokers
         ],
         "cluster_id": state.cluster_id,
         "controller_id": broker.controller_id,

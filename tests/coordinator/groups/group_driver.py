@@ -62,7 +62,7 @@ class Groups:
     def turn(self) -> Turn:
         return Turn(self.now_ms, self.now_ms, self.settings, self.table.deadlines)
 
-    def carry_out(self, turn: Turn) -> None:
+    def execute(self, turn: Turn) -> None:
         for ticket, answer in turn.answers:
             assert isinstance(ticket, Ticket)
             ticket.answers.append(answer)
@@ -77,7 +77,7 @@ class Groups:
             self.log[store.group_id] = store.value
         turn = self.turn()
         store.stored(error, turn)
-        self.carry_out(turn)
+        self.execute(turn)
 
     # -- requests
 
@@ -110,7 +110,7 @@ class Groups:
             can_skip_assignment=version >= 9,
         )
         self.table.join(request, ticket, turn)
-        self.carry_out(turn)
+        self.execute(turn)
         return ticket
 
     def sync(
@@ -134,7 +134,7 @@ class Groups:
             assignments=assignments or {},
         )
         self.table.sync(request, ticket, turn)
-        self.carry_out(turn)
+        self.execute(turn)
         return ticket
 
     def heartbeat(
@@ -144,9 +144,9 @@ class Groups:
         try:
             self.table.heartbeat(GROUP, member_id, instance, self._generation(generation), turn)
         except KafkaError as error:
-            self.carry_out(turn)
+            self.execute(turn)
             return error.number
-        self.carry_out(turn)
+        self.execute(turn)
         return ErrorCode.NONE
 
     def leave(self, *leaving: tuple[str, str | None]) -> list[int]:
@@ -159,7 +159,7 @@ class Groups:
             errors = self.table.leave(GROUP, members, turn)
         except KafkaError as error:
             return [error.number] * len(members)
-        self.carry_out(turn)
+        self.execute(turn)
         return errors
 
     def _generation(self, generation: int | None) -> int:
@@ -177,13 +177,13 @@ class Groups:
             self.now_ms = max(self.now_ms, next_ms)
             turn = self.turn()
             self.table.due(turn)
-            self.carry_out(turn)
+            self.execute(turn)
         self.now_ms = end_ms
 
     def release(self, error: int = ErrorCode.NOT_COORDINATOR) -> None:
         turn = self.turn()
         self.table.release(error, turn)
-        self.carry_out(turn)
+        self.execute(turn)
 
     def fail_over(self) -> None:
         """Another broker coordinates now; it has what was committed."""
@@ -193,8 +193,8 @@ class Groups:
         for group_id, value in self.log.items():
             self.table.replay(group_id, value)
         turn = self.turn()
-        self.table.take_up(turn)
-        self.carry_out(turn)
+        self.table.on_loaded(turn)
+        self.execute(turn)
 
     # -- shorthand
 

@@ -54,7 +54,7 @@ class Stage:
         if state is DEAD:
             group, turn = groups.group, groups.turn()
             release(group, turn, ErrorCode.NOT_COORDINATOR)
-            groups.carry_out(turn)
+            groups.execute(turn)
         self.group = groups.group
         assert self.group.state is state
 

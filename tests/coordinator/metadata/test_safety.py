@@ -47,7 +47,7 @@ def broker_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def partition_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-497: a second copy of an old ISR change brings back a member that lags."""
-    original = partitions._judge
+    original = partitions._validate
 
     def lenient(tables, sender, partition, change):
         change = type(change)(
@@ -59,7 +59,7 @@ def partition_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return original(tables, sender, partition, change)
 
-    monkeypatch.setattr(partitions, "_judge", lenient)
+    monkeypatch.setattr(partitions, "_validate", lenient)
 
 
 def pending_members_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Rules:

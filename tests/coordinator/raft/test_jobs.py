@@ -15,9 +15,9 @@ def test_a_job_that_fails_while_a_stop_waits_for_it_fails_once() -> None:
     complaints: list[str] = []
     taken_up: list[str] = []
 
-    def settle(take_up: Callable[[], None]) -> None:
+    def settle(action: Callable[[], None]) -> None:
         try:
-            take_up()
+            action()
         except OSError as problem:
             taken_up.append(str(problem))
 

@@ -82,7 +82,7 @@ def test_a_failed_attempt_is_not_repeated_soon() -> None:
     cluster.start(1)
     leader = cluster.leader(0)
     assert leader is not None
-    cluster.nodes[1].engine.groups[0]._ballot._stand = lambda now_ms: None  # type: ignore[method-assign]
+    cluster.nodes[1].engine.groups[0]._election._stand = lambda now_ms: None  # type: ignore[method-assign]
     found = outcomes(cluster, 12, [leader])
     refused = found[DefinitelyNot.__name__]
     assert 40 <= refused <= 110, "two attempts: the second is later by twice the delay"

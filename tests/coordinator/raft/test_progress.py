@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from oncelog.coordinator.raft.messages import Append, AppendReply
-from oncelog.coordinator.raft.progress import Feeds
+from oncelog.coordinator.raft.progress import ProgressTracker
 from oncelog.coordinator.raft.settings import RaftSettings
 from oncelog.coordinator.raft.wal.group_log import GroupLog
 
@@ -27,14 +27,14 @@ def test_a_follower_that_lags_is_sent_a_window_at_a_time_and_all_of_it_in_the_en
         settings=RaftSettings(),
         post=lambda peer, message: sent.append(message),
     )
-    feeds = Feeds(context, lambda loaded: None)
-    feeds.begin(0)
+    tracker = ProgressTracker(context, lambda loaded: None)
+    tracker.begin(0)
     last_index = 0
     while last_index < ENTRIES:
         sent.clear()
-        feeds.pump(tells_commits=False)
+        tracker.pump(tells_commits=False)
         entries = sum(len(append.entries) for append in sent)
         assert 0 < entries * len(COMMAND) <= (512 + 64) << 10
         last_index += entries
-        feeds.on_reply(2, AppendReply(1, True, last_index + 1, True), 0)
+        tracker.on_reply(2, AppendReply(1, True, last_index + 1, True), 0)
     assert last_index == ENTRIES

@@ -6,7 +6,7 @@ from typing import Any
 
 from oncelog.coordinator.controller.controller import ControllerSettings
 from oncelog.coordinator.metadata.cluster_state import ClusterState
-from oncelog.coordinator.metadata.config_checks import ConfigJudges
+from oncelog.coordinator.metadata.config_checks import ConfigValidators
 from oncelog.coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
 from oncelog.coordinator.raft.status import RaftStatus, VoterStatus
 from oncelog.node.controller.client import ControllerClient
@@ -132,7 +132,7 @@ class SmallCluster:
         self,
         nodes: int = 3,
         *,
-        judges: ConfigJudges | None = None,
+        validators: ConfigValidators | None = None,
         session_timeout_ms: int = 60_000,  # few scenarios send heartbeats all along
     ) -> None:
         self.log: list[bytes] = []
@@ -155,7 +155,7 @@ class SmallCluster:
             service = self.services[node] = ControllerService(
                 node_id=node,
                 state=group.state,
-                group=group,
+                raft_group=group,
                 links=links,
                 settings=settings,
                 now_ms=lambda: int(loop.time() * 1000),
@@ -164,12 +164,12 @@ class SmallCluster:
             self.clients[node] = ControllerClient(
                 node_id=node,
                 state=group.state,
-                group=group,
+                raft_group=group,
                 links=links,
                 service=service,
                 now_ms=lambda: int(loop.time() * 1000),
                 work=SlicedWork(),
-                judges=judges,
+                validators=validators,
             )
         self.elect(1)
 

@@ -48,7 +48,7 @@ class RaftNode:
         self.service = ControllerService(
             node_id=node_id,
             state=self.state,
-            group=self.group,
+            raft_group=self.group,
             links=self.transport,
             settings=ControllerSettings(cluster_id="real", defaults={"min.insync.replicas": "2"}),
             now_ms=now_ms,
@@ -56,7 +56,7 @@ class RaftNode:
         self.client = ControllerClient(
             node_id=node_id,
             state=self.state,
-            group=self.group,
+            raft_group=self.group,
             links=self.transport,
             service=self.service,
             now_ms=now_ms,

@@ -20,7 +20,7 @@ from oncelog.coordinator.metadata.commands import (
     TopicReference,
     encode_command,
 )
-from oncelog.coordinator.metadata.config_checks import ConfigJudges
+from oncelog.coordinator.metadata.config_checks import ConfigValidators
 from oncelog.coordinator.metadata.results import Result, decode_result
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.codec import decode_message
@@ -239,7 +239,7 @@ def test_only_commands_of_brokers_are_taken_from_brokers() -> None:
     run(scenario)
 
 
-def judge(configs) -> None:
+def validate(configs) -> None:
     if "bad" in configs:
         raise InvalidConfig("bad is no config")
 
@@ -279,7 +279,7 @@ def test_bad_configs_are_refused_before_anything_is_proposed() -> None:
             (2, "none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
 
-    run(scenario, judges=ConfigJudges(judge, judge, judge))
+    run(scenario, validators=ConfigValidators(validate, validate, validate))
 
 
 def test_a_long_request_goes_in_parts_and_comes_back_whole() -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from oncelog.node.clock import SystemClock
-from oncelog.node.membership.isolated_leader import CutOff
+from oncelog.node.membership.isolated_leader import IsolatedLeader
 
 from ..leading_broker import CLOSED, LeadingBroker, batch
 
@@ -27,18 +27,20 @@ class FakeClock:
         return SystemClock.wall_ms()
 
 
-def cut_off(directory: Path, **details: object) -> tuple[LeadingBroker, CutOff, FakeClock]:
+def isolated_leader(
+    directory: Path, **details: object
+) -> tuple[LeadingBroker, IsolatedLeader, FakeClock]:
     broker = LeadingBroker(directory, **details)  # type: ignore[arg-type]
     clock = FakeClock()
     broker.replicas.clock = clock
     broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
-    return broker, CutOff(broker.replicas, session_timeout_ms=TIMEOUT_MS), clock
+    return broker, IsolatedLeader(broker.replicas, session_timeout_ms=TIMEOUT_MS), clock
 
 
 async def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_answers(
     tmp_path: Path,
 ) -> None:
-    broker, watch, clock = cut_off(tmp_path, replicas=(1, 2))
+    broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
     waiting = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
     clock.now_ms += TIMEOUT_MS - 1
     watch.look()
@@ -60,7 +62,7 @@ async def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_
 
 
 async def test_partitions_whose_followers_fetch_go_on_without_a_controller(tmp_path: Path) -> None:
-    broker, watch, clock = cut_off(tmp_path, replicas=(1, 2))
+    broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
     clock.now_ms += TIMEOUT_MS
     broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
     watch.look()
@@ -70,7 +72,7 @@ async def test_partitions_whose_followers_fetch_go_on_without_a_controller(tmp_p
 
 
 async def test_who_is_in_sync_alone_goes_on(tmp_path: Path) -> None:
-    broker, watch, clock = cut_off(tmp_path, replicas=(1, 2), isr=(1,))
+    broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2), isr=(1,))
     clock.now_ms += 2 * TIMEOUT_MS
     watch.look()
     written = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)

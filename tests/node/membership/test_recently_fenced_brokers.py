@@ -25,24 +25,24 @@ def fence(broker: FakeBroker, node_id: int) -> None:
 async def test_it_is_listed_for_a_while_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recently_fenced_brokers, "LISTED_MS", 50)
     broker = FakeBroker()
-    departed = broker.services.departed_brokers
-    departed.watch(broker.state)
+    fenced = broker.services.recently_fenced_brokers
+    fenced.watch(broker.state)
     await broker.answer(19, 7, {"topics": [{"name": "t", "num_partitions": 1}]})
     fence(broker, 2)
     assert await listed(broker) == [1, 2, 3]
     async with asyncio.timeout(5):
-        while 2 in departed:
+        while 2 in fenced:
             await asyncio.sleep(0.005)
     assert await listed(broker) == [1, 3], "what was encoded before is not given again"
 
 
 async def test_one_that_is_back_and_goes_again_is_listed_again() -> None:
     broker = FakeBroker()
-    departed = broker.services.departed_brokers
-    departed.watch(broker.state)
+    fenced = broker.services.recently_fenced_brokers
+    fenced.watch(broker.state)
     await broker.answer(19, 7, {"topics": [{"name": "t", "num_partitions": 1}]})
     for _ in range(2):
         fence(broker, 2)
-        assert 2 in departed and 3 not in departed
+        assert 2 in fenced and 3 not in fenced
         broker.controller.apply(UnfenceBroker(2, broker.state.brokers[2].broker_epoch))
     assert await listed(broker) == [1, 2, 3]

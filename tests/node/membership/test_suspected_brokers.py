@@ -28,7 +28,7 @@ class FakeLinks:
 
 def watched() -> tuple[FakeBroker, FakeLinks]:
     broker, links = FakeBroker(), FakeLinks()
-    broker.services.doubtful_brokers.watch(links, broker.state)
+    broker.services.suspected_brokers.watch(links, broker.state)
     links.change(2, True)
     links.change(3, True)
     return broker, links
@@ -115,7 +115,7 @@ async def test_nobody_waits_for_ever_nor_twice(monkeypatch: pytest.MonkeyPatch) 
     broker, links = watched()
     links.change(2, False)
     links.change(3, False)
-    await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)
+    await asyncio.wait_for(broker.services.suspected_brokers.settled(LONG_CONNECTED_MS), 5)
     links.change(2, False)  # an attempt to connect has failed
     assert (await asked(broker)).done()
 
@@ -135,7 +135,7 @@ async def test_links_that_break_in_turn_hold_nobody_longer_than_one(
                 await asyncio.sleep(0.01)
 
     breaking = asyncio.create_task(break_in_turn())
-    await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)
+    await asyncio.wait_for(broker.services.suspected_brokers.settled(LONG_CONNECTED_MS), 5)
     breaking.cancel()
 
 
@@ -145,4 +145,4 @@ async def test_the_end_of_a_fenced_broker_holds_nobody_up(monkeypatch: pytest.Mo
     fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
     broker.controller.apply(fence)
     links.change(2, False)
-    await asyncio.wait_for(broker.services.doubtful_brokers.settled(LONG_CONNECTED_MS), 5)
+    await asyncio.wait_for(broker.services.suspected_brokers.settled(LONG_CONNECTED_MS), 5)

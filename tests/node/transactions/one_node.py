@@ -186,7 +186,7 @@ class OneNode:
         self.coordinators = TransactionCoordinators(
             node_id=NODE,
             shards=self.shards,
-            groups=self.groups,
+            raft_groups=self.groups,
             links=self.links,
             settings=self.settings,
             ports=LeaderPorts(

@@ -14,11 +14,11 @@ from oncelog.node.transactions.hanging_transactions import (
     ASK_AFTER_MS,
     ASK_AGAIN_MS_MAX,
     QUESTIONS_PER_SCAN,
+    HangingTransactionReaper,
     OpenSince,
     OpenTransaction,
-    OrphanReaper,
     Verdict,
-    judge,
+    verdict_on,
 )
 from oncelog.node.transactions.producer_expiry import ProducerExpiry
 from oncelog.node.transactions.service import TransactionDescription
@@ -90,7 +90,7 @@ class Scene:
         self.clock = Clock()
         self.broker.replicas.clock = self.clock
         self.coordinators, self.links = Coordinators(), Links()
-        self.reaper = OrphanReaper(
+        self.reaper = HangingTransactionReaper(
             self.broker.replicas,
             self.coordinators,  # type: ignore[arg-type]
             self.broker.markers,
@@ -173,7 +173,7 @@ def test_what_an_answer_means(
 ) -> None:
     async def test(scene: Scene) -> None:
         partition = scene.broker.partition()
-        assert judge(description, OpenTransaction(partition, 7, 5, 3, 10, 12)) is verdict
+        assert verdict_on(description, OpenTransaction(partition, 7, 5, 3, 10, 12)) is verdict
 
     run(tmp_path, test)
 
