@@ -47,7 +47,7 @@ class ControllerSettings:
     new leader of the group brings the defaults up to date."""
 
     cluster_id: str
-    defaults: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
     session_timeout_ms: int = 1500
     rebalances_leaders: bool = True
     rebalance_interval_ms: int = 300_000

@@ -347,7 +347,7 @@ class ClassicGroup:
     def subscribed_or_all(self) -> Container[str]:
         """The topics that members read; consumers of which it is not known may read any."""
         if self.subscribed is None:
-            return EveryTopic() if self.protocol_type == CONSUMER else frozenset()
+            return EveryTopic() if self.protocol_type == CONSUMER else frozenset[str]()
         return self.subscribed
 
     # -- what offsets ask

@@ -35,9 +35,11 @@ class Turn:
     wall_ms: int
     settings: GroupSettings
     deadlines: Deadlines[DeadlineKey]
-    answers: list[tuple[object, JoinAnswer | SyncAnswer]] = field(default_factory=list)
-    stores: list[Store] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # sentences for the log
+    answers: list[tuple[object, JoinAnswer | SyncAnswer]] = field(
+        default_factory=list[tuple[object, JoinAnswer | SyncAnswer]]
+    )
+    stores: list[Store] = field(default_factory=list[Store])
+    notes: list[str] = field(default_factory=list[str])  # sentences for the log
 
     def answer(self, ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
         """Answer the request that the ticket stands for."""

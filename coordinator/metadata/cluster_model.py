@@ -102,11 +102,11 @@ class Changes:
     whole cluster (dynamic or static) as cluster_configs_changed.
     """
 
-    topics_created: set[str] = field(default_factory=set)
-    topics_deleted: list[tuple[str, bytes]] = field(default_factory=list)
-    partitions_changed: set[TopicPartition] = field(default_factory=set)
-    configs_changed: set[str] = field(default_factory=set)
-    brokers_changed: set[int] = field(default_factory=set)
+    topics_created: set[str] = field(default_factory=set[str])
+    topics_deleted: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
+    partitions_changed: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    configs_changed: set[str] = field(default_factory=set[str])
+    brokers_changed: set[int] = field(default_factory=set[int])
     cluster_configs_changed: bool = False
     others_changed: bool = False  # the cluster id, producer ids, the placement counter
 

@@ -51,7 +51,9 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     return _encode(head, topics, tail)
 
 
-def _encode(head: tuple, topics: list[_TopicCut], tail: tuple) -> Steps[list[bytes]]:
+def _encode(
+    head: tuple[object, ...], topics: list[_TopicCut], tail: tuple[object, ...]
+) -> Steps[list[bytes]]:
     packer = msgpack.Packer()
     pieces = [packer.pack_array_header(len(head) + 1 + len(tail))]
     pieces += map(packer.pack, head)

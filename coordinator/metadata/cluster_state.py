@@ -171,7 +171,7 @@ class ClusterState(ClusterTables):
             self._outcomes_bytes -= len(self._outcomes.pop(oldest))
 
     def _notify(self, changes: Changes) -> None:
-        failures = []
+        failures: list[Exception] = []
         for listener in self._listeners:
             try:
                 listener(changes)

@@ -107,7 +107,7 @@ class NewTopic:
     partition_count: int = -1
     replication_factor: int = -1
     assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ Command = (
     | AllocateProducerIds
     | FailReplicas
 )
-KINDS: dict[int, type] = {
+KINDS: dict[int, type[Command]] = {
     1: SetClusterId,
     2: SetDefaults,
     3: RegisterBroker,
@@ -283,7 +283,7 @@ KINDS: dict[int, type] = {
 }
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
 # What can be taken apart when it is too long, item by item: every item has its own outcome.
-_ITEMS_OF = {
+_ITEMS_OF: dict[type[Command], str] = {
     CreateTopics: "topics",
     DeleteTopics: "topics",
     CreatePartitions: "topics",
@@ -362,6 +362,4 @@ def _split(command: Command, name: str) -> list[Command]:
 
 
 def _encode(command: Command, operation_id: bytes) -> bytes:
-    return cast(
-        bytes, msgpack.packb([_KIND_OF[type(command)], operation_id, encode_message(command)])
-    )
+    return msgpack.packb([_KIND_OF[type(command)], operation_id, encode_message(command)])

@@ -44,7 +44,7 @@ def place(
     reserve = _ring(fenced)
     # Places repeat after some rounds: a topic of thousands has a few different ones, made once.
     made: dict[tuple[int, int, int], tuple[int, ...]] = {}
-    placed = []
+    placed: list[tuple[int, ...]] = []
     for position in range(start, start + partition_count):
         rounds, first = divmod(position, len(ring))
         turns = (first, rounds % max(1, len(ring) - 1), position % max(1, len(reserve)))

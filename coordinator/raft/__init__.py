@@ -9,7 +9,7 @@ coordinator/raft/wal/recovery.py), the network (messages.py, follower.py, progre
 import _socket
 import socket
 
-import pysyncobj  # noqa: F401
+import pysyncobj  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 # Importing the library puts a function for Windows in the place of socket.inet_ntop on every
 # platform (pysyncobj/win_inet_pton.py); whoever uses it afterwards gets a TypeError.

@@ -153,6 +153,8 @@ class RaftElection:
                 self._post(peer, CensusAnswer(message.nonce, core.term, self._log.last_index))
             case CensusAnswer():
                 self._on_census_answer(peer, message, now_ms)
+            case _:  # of a leader to its followers, or back: RaftGroup.receive
+                pass
 
     def _on_pre_vote_request(
         self, peer: int, request: PreVoteRequest, now_ms: float, *, leads: bool

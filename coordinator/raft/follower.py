@@ -20,7 +20,7 @@ SnapshotId = tuple[int, int]  # index and term of the last entry in it
 @dataclass(slots=True)
 class _Incoming:
     key: tuple[int, int, int, int]  # sender, index, term of the snapshot, bytes
-    chunks: list[bytes] = field(default_factory=list)
+    chunks: list[bytes] = field(default_factory=list[bytes])
     size_bytes: int = 0
 
 

@@ -6,7 +6,7 @@ dropped with the rest of its frame: it cannot come from a peer of this version.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -164,9 +164,7 @@ _TYPES = {
 
 def encode_frame(messages: Iterable[tuple[int, Message]]) -> bytes:
     """The bytes of (group, message) pairs."""
-    frame = msgpack.packb([(group, _NUMBERS[type(m)], *m) for group, m in messages])
-    assert frame is not None
-    return frame
+    return msgpack.packb([(group, _NUMBERS[type(m)], *m) for group, m in messages])
 
 
 def split(
@@ -182,6 +180,8 @@ def split(
                 cost += sum(len(command) + 16 for _, command in entries)
             case SnapshotChunk(data=data):
                 cost += len(data)
+            case _:
+                pass
         if part and size + cost > bytes_max:
             yield part
             part, size = [], 0
@@ -202,7 +202,7 @@ def decode_frame(payload: bytes) -> list[tuple[int, Message]]:
         raise MalformedMessage(f"not a Raft frame: {error!r}") from None
 
 
-def _decode(row: list) -> tuple[int, Message]:
+def _decode(row: list[Any]) -> tuple[int, Message]:
     group_id, kind, *fields = row
     message_class = _KINDS[kind]
     types = _TYPES[message_class]

@@ -33,7 +33,9 @@ class Progress:
     is_probing: bool = False
     is_waiting: bool = False  # for the answer to a probe; a heartbeat ends the wait
     probed_index: int = 0
-    in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes)
+    in_flight: deque[tuple[int, int]] = field(
+        default_factory=deque[tuple[int, int]]
+    )  # (last index, bytes)
     in_flight_bytes: int = 0
     commit_sent: int = 0
     last_contact_ms: float = 0

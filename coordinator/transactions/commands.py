@@ -12,6 +12,7 @@ Kinds and orders are for ever: they stand in journals.
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any, cast
 
 import msgpack
 
@@ -124,31 +125,35 @@ Command = WriteRecords | SetShardCount
 def encode_transaction_command(command: Command) -> bytes:
     """The bytes of a command."""
     if isinstance(command, SetShardCount):
-        values = [CommandKind.SHARD_COUNT, command.term, command.count]
+        values: list[object] = [CommandKind.SHARD_COUNT, command.term, command.count]
     else:
         values = [CommandKind.WRITE, command.term, [_plain(write) for write in command.writes]]
-    packed = msgpack.packb(values)
-    assert packed is not None  # the stub allows for streaming
-    return packed
+    return msgpack.packb(values)
 
 
 def decode_transaction_command(data: bytes) -> Command:
     """Raises MalformedTransactionCommand."""
     try:
-        values = msgpack.unpackb(data, max_array_len=WRITES_MAX, max_map_len=0)
+        values: object = msgpack.unpackb(data, max_array_len=WRITES_MAX, max_map_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise MalformedTransactionCommand(f"not msgpack: {error}") from error
-    if type(values) is not list or len(values) != 3 or type(values[1]) is not int:
+    kind, term, wanted = _list_of(values, 3, "expected a kind, a term, and what is wanted")
+    if type(term) is not int:
         raise MalformedTransactionCommand("expected a kind, a term, and what is wanted")
-    kind, term, wanted = values
     if kind == CommandKind.SHARD_COUNT and type(wanted) is int and wanted > 0:
         return SetShardCount(term, wanted)
     if kind == CommandKind.WRITE and type(wanted) is list:
-        return WriteRecords(term, tuple(_write(fields) for fields in wanted))
+        return WriteRecords(term, tuple(map(_write, cast(list[object], wanted))))
     raise MalformedTransactionCommand(f"kind {kind} is not known, or its content is not its own")
 
 
-def _plain(write: Write) -> list:
+def _list_of(value: object, length: int, wanted: str) -> list[Any]:
+    if type(value) is not list or len(found := cast(list[Any], value)) != length:
+        raise MalformedTransactionCommand(wanted)
+    return found
+
+
+def _plain(write: Write) -> list[object]:
     return [
         encode_transaction_log_key(write.transactional_id),
         None if write.record is None else encode_record(write.record),
@@ -160,21 +165,19 @@ def _plain(write: Write) -> list:
 
 
 def _write(fields: object) -> Write:
-    if type(fields) is not list or len(fields) != 6:
-        raise MalformedTransactionCommand("a write has six fields")
-    key, value = fields[:2]
+    key, value, *expected = _list_of(fields, 6, "a write has six fields")
     if type(key) is not bytes or not isinstance(value, bytes | None):
         raise MalformedTransactionCommand("a key is bytes, a value bytes or nil")
-    if set(map(type, fields[2:])) != {int}:
+    if set(map(type, expected)) != {int}:
         raise MalformedTransactionCommand("what is expected is said in whole numbers")
     try:
         return Write(
             transactional_id=decode_transaction_log_key(key),
             record=None if value is None else decode_record(value),
-            expected_version=fields[2],
-            expected_producer_id=fields[3],
-            expected_producer_epoch=fields[4],
-            expected_state=fields[5],
+            expected_version=expected[0],
+            expected_producer_id=expected[1],
+            expected_producer_epoch=expected[2],
+            expected_state=expected[3],
             value=value or b"",
         )
     except MalformedFrame as error:

@@ -213,7 +213,7 @@ def verify_partitions(
         return refusal
     if record.state in PREPARED:
         return _CONCURRENT
-    known = frozenset() if record.has_next_identity else record.partitions
+    known = frozenset[TopicPartition]() if record.has_next_identity else record.partitions
     return [
         ErrorCode.NONE if partition in known else ErrorCode.TRANSACTION_ABORTABLE
         for partition in partitions

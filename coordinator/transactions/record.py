@@ -41,7 +41,7 @@ class TransactionRecord:
     timeout_ms: int
     state: TransactionState
     last_update_ms: int
-    partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    partitions: frozenset[TopicPartition] = field(default_factory=frozenset[TopicPartition])
     start_ms: int = NO_TIME_MS
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID

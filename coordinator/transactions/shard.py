@@ -96,7 +96,7 @@ class TransactionShard:
         if isinstance(wanted, SetShardCount):
             return self._set_shard_count(wanted.count)
         done: set[str] = set()
-        refusals = []
+        refusals: list[str | None] = []
         for write in wanted.writes:
             refusal = self._refusal(write, done)
             refusals.append(refusal)

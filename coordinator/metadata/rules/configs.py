@@ -35,7 +35,7 @@ def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Steps[Result]
     INVALID_CONFIG, UNSUPPORTED_VERSION (a resource type that we do not know).
     """
     named = Counter((resource.resource_type, resource.name) for resource in command.resources)
-    items = []
+    items: list[Item] = []
     for resource in command.resources:
         yield
         if named[resource.resource_type, resource.name] > 1:

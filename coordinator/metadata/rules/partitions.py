@@ -79,7 +79,7 @@ def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Res
             error=ErrorCode.STALE_BROKER_EPOCH,
             message=f"{command.broker_epoch} is not the current epoch of broker {command.node_id}.",
         )
-    items = []
+    items: list[Item] = []
     for change in command.changes:
         items.append(_alter(tables, command, change))
         if len(items) % PARTITIONS_A_STEP == 0:
@@ -207,10 +207,10 @@ def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Steps[Result]
     if keys is None:
         topics = [tables.topics[name] for name in sorted(tables.topics)]
         keys = (key for topic in topics for key in partitions_of(topic))
-    items = []
+    items: list[Item] = []
     for number, (name, index) in enumerate(keys, 1):
         item = _elect_leader(tables, name, index, command.election_type)
-        if command.partitions is not None or item.error != ErrorCode.ELECTION_NOT_NEEDED:
+        if command.partitions is not None or item.error != int(ErrorCode.ELECTION_NOT_NEEDED):
             items.append(item)
         if number % PARTITIONS_A_STEP == 0:
             yield

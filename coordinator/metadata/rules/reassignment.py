@@ -27,7 +27,7 @@ def alter_reassignments(
     NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICATION_FACTOR, INVALID_REQUEST.
     """
     times = Counter((wanted.topic, wanted.partition) for wanted in command.partitions)
-    items = []
+    items: list[Item] = []
     for wanted in command.partitions:
         if times[wanted.topic, wanted.partition] > 1:
             error, message = (

@@ -109,7 +109,7 @@ def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Steps[Result]
         for reference in command.topics
     ]
     times = Counter(name for name in found if name is not None)
-    items = []
+    items: list[Item] = []
     for reference, name in zip(command.topics, found, strict=True):
         error, message = ErrorCode.NONE, None
         if (reference.name is None) == (reference.topic_id in (b"", _NO_TOPIC_ID)):
@@ -292,7 +292,7 @@ def _placed(tables: ClusterTables, count: int, factor: int, budget: int) -> Step
 def _assigned(
     tables: ClusterTables, assignments: Iterable[tuple[int, ...]], factor: int | None
 ) -> Steps[list[Partition]]:
-    partitions = []
+    partitions: list[Partition] = []
     for replicas in assignments:
         try:
             check_assignment(tables, replicas, factor)

@@ -127,7 +127,7 @@ class GroupLog(LibraryJournal):
     def getRaftCommitIndex(self) -> int:
         return self.base_index
 
-    def __getitem__(self, item):
+    def __getitem__(self, item: int) -> Entry:
         return self._entries[item]
 
     def __len__(self) -> int:

@@ -184,7 +184,7 @@ class Journal:
 
     def deletable(self) -> list[int]:
         """Segments without a live entry; forgets them. Only when all BASE records are durable."""
-        numbers = []
+        numbers: list[int] = []
         for number in sorted(self._segments):
             ends = self._segments[number]
             if number == self._segment or any(

@@ -31,7 +31,8 @@ class RecoveredGroup:
     """One group as the log tells it."""
 
     state: GroupState = NO_STATE
-    entries: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # index -> command, term
+    # index -> command, term
+    entries: dict[int, tuple[bytes, int]] = field(default_factory=dict[int, tuple[bytes, int]])
 
     def log(self) -> list[Entry]:
         """The entries behind the base, in order; KeyError if one is missing."""
@@ -44,8 +45,8 @@ class RecoveredJournal:
     """The whole log, and where to go on writing."""
 
     owner: tuple[int, tuple[int, ...]]  # node id and voters
-    groups: dict[int, RecoveredGroup] = field(default_factory=dict)
-    segments: dict[int, dict[int, int]] = field(default_factory=dict)
+    groups: dict[int, RecoveredGroup] = field(default_factory=dict[int, RecoveredGroup])
+    segments: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
     last_segment: int = 0
     position: int = 0
     next_frame: int = 1

@@ -22,7 +22,7 @@ TIMEOUT_MS = 10_000
 def write_states(inner: InnerBroker, wanted: dict[str, tuple[int, int]]) -> None:
     """Make each transactional id known, in state Empty, with this producer id and epoch."""
     transactions: Any = inner.broker._transactions
-    groups = transactions._groups
+    groups = transactions._raft_groups
     by_shard: dict[int, list[Write]] = {}
     now_ms = inner.broker.services.clock.wall_ms()
     for name, (producer_id, epoch) in wanted.items():

@@ -1,0 +1,13 @@
+"""What coordinator/raft uses of PySyncObj; its private names are Any."""
+
+from typing import Any
+
+class SyncObjConf:
+    def __init__(self, **settings: object) -> None: ...
+
+class SyncObj:
+    def __init__(
+        self, selfNode: object, otherNodes: object, conf: SyncObjConf, *, transport: object
+    ) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...

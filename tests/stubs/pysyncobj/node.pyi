@@ -1,0 +1,3 @@
+class Node:
+    id: int
+    def __init__(self, id: int) -> None: ...
