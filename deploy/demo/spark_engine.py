@@ -5,13 +5,12 @@ What is open is asked of the cluster, by the transactional ids of the sinks, rig
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from . import fault_plan, flights
-from .engine import Account, Effect
+from .engine import Account, Effect, failover_ms
 from .fault_plan import Fault
 from .output_judge import Inputs, OutputVerdict, Records, Totals, judge_outputs
 from .reading import open_transactions
@@ -132,13 +131,20 @@ class SparkEngine:
     # --- faults
 
     def inflict(self, fault: Fault) -> Effect:
-        inflict: Mapping[str, Callable[[Fault], Effect]] = {
-            "sink": self._sink,
-            "driver-jvm": self._driver_java,
-            "driver-python": self._driver_python,
-            "python-worker": self._python_worker,
-        }
-        return inflict[fault.kind](fault)
+        driver = "of the Spark driver, which was started again"
+        processes = {
+            "driver-jvm": (self.job.kill_java, f"killed Java ({{}}) {driver}"),
+            "driver-python": (self.job.kill_python, f"killed Python ({{}}) {driver}"),
+            "python-worker": (
+                self.job.kill_a_worker, "killed a Python worker ({}) of Spark's within its task",
+            ),
+        }  # fmt: skip
+        if fault.kind not in processes:
+            return self._sink(fault)
+        kill, what = processes[fault.kind]
+        hit, pid = len(self._aim(fault)), kill()
+        failover_ms = self._await_batches(time.time(), time.monotonic())
+        return Effect(what.format(pid), hit, failover_ms)
 
     def _sink(self, fault: Fault) -> Effect:
         opened = self._aim(fault)
@@ -150,30 +156,6 @@ class SparkEngine:
         time.sleep(fault.outage_s)
         self.cluster.start(node)
         return Effect(f"killed node {node}, coordinator of {name}", hit, failover_ms)
-
-    def _driver_java(self, fault: Fault) -> Effect:
-        hit = len(self._aim(fault))
-        pid = self.job.kill_java()
-        failover_ms = self._await_batches(time.time(), time.monotonic())
-        return Effect(
-            f"killed Java ({pid}) of the Spark driver, which was started again", hit, failover_ms
-        )
-
-    def _driver_python(self, fault: Fault) -> Effect:
-        hit = len(self._aim(fault))
-        pid = self.job.kill_python()
-        failover_ms = self._await_batches(time.time(), time.monotonic())
-        return Effect(
-            f"killed Python ({pid}) of the Spark driver, which was started again", hit, failover_ms
-        )
-
-    def _python_worker(self, fault: Fault) -> Effect:
-        hit = len(self._aim(fault))
-        pid = self.job.kill_a_worker()
-        failover_ms = self._await_batches(time.time(), time.monotonic())
-        return Effect(
-            f"killed a Python worker ({pid}) of Spark's within its task", hit, failover_ms
-        )
 
     def _aim(self, fault: Fault) -> list[str]:
         """Open transactions of a task, as soon as there are any; [] when none was seen in time."""
@@ -192,12 +174,11 @@ class SparkEngine:
     def _await_batches(self, struck_at: float, from_s: float) -> float:
         """Milliseconds until each query told of a batch that it began after the blow."""
 
-        def when() -> list[float | None]:
-            return list(self.job.committed_after(struck_at).values())
-
-        if not self.job.wait(lambda: None not in when(), FAILOVER_TIMEOUT_S):
-            raise Failure(
-                f"Not both queries committed anything for {FAILOVER_TIMEOUT_S:.0f} s after the "
-                f"blow. The job's log: {self.job.log}"
-            )
-        return (max((at for at in when() if at), default=from_s) - from_s) * 1000
+        return failover_ms(
+            self.job,
+            lambda: self.job.committed_after(struck_at).values(),
+            from_s,
+            FAILOVER_TIMEOUT_S,
+            f"Not both queries committed anything for {FAILOVER_TIMEOUT_S:.0f} s after the "
+            f"blow. The job's log: {self.job.log}",
+        )

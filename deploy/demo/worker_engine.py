@@ -5,12 +5,12 @@ committed.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from . import fault_plan, flights
-from .engine import FAILOVER_TIMEOUT_S, Account, Effect
+from .engine import FAILOVER_TIMEOUT_S, Account, Effect, failover_ms
 from .fault_plan import Fault
 from .output_judge import Inputs, OutputVerdict, Records, judge_outputs
 from .worker import WorkerSettings
@@ -135,23 +135,22 @@ class WorkerEngine:
         name = self.workers.names[fault.worker]
         node = self.cluster.coordinator("txn", name)
         told = self._await_transaction(name, fault.moment)
-        self.cluster.kill(node)
-        killed_at, hit = time.monotonic(), self.open_transactions()
-        failover_ms = self._await_commits([name], killed_at)
-        time.sleep(fault.outage_s)
-        self.cluster.start(node)
         what = f"killed node {node}, coordinator of transaction {told.name}, {fault.moment}"
-        return Effect(what, hit, failover_ms)
+        return self._coordinator(node, fault, [name], what)
 
     def _group(self, fault: Fault) -> Effect:
         node = self.cluster.coordinator("group", GROUP)
         self._await_transaction(self.workers.names[fault.worker], fault.moment)
+        what = f"killed node {node}, coordinator of group {GROUP}"
+        return self._coordinator(node, fault, self.workers.names, what)
+
+    def _coordinator(self, node: int, fault: Fault, names: Sequence[str], what: str) -> Effect:
         self.cluster.kill(node)
         killed_at, hit = time.monotonic(), self.open_transactions()
-        failover_ms = self._await_commits(self.workers.names, killed_at)
+        failover_ms = self._await_commits(names, killed_at)
         time.sleep(fault.outage_s)
         self.cluster.start(node)
-        return Effect(f"killed node {node}, coordinator of group {GROUP}", hit, failover_ms)
+        return Effect(what, hit, failover_ms)
 
     def _worker(self, fault: Fault) -> Effect:
         name = self.workers.names[fault.worker]
@@ -185,12 +184,14 @@ class WorkerEngine:
             committed = self.workers.committed_after(killed_at)
             return [committed[name] for name in names]
 
-        if not self.workers.wait(lambda: None not in when(), FAILOVER_TIMEOUT_S):
-            raise Failure(
-                f"Not all workers committed anything for {FAILOVER_TIMEOUT_S:.0f} s after the "
-                f"kill. Logs are under {self.cluster.data}."
-            )
-        return (max((at for at in when() if at), default=killed_at) - killed_at) * 1000
+        return failover_ms(
+            self.workers,
+            when,
+            killed_at,
+            FAILOVER_TIMEOUT_S,
+            f"Not all workers committed anything for {FAILOVER_TIMEOUT_S:.0f} s after the "
+            f"kill. Logs are under {self.cluster.data}.",
+        )
 
     def _await_transaction(self, name: str, moment: str) -> Told:
         """A transaction of this worker that has just come so far."""
