@@ -126,7 +126,7 @@ def test_a_broken_link_is_a_death_at_once(watch: Watch) -> None:
     assert watch.tick() == [FenceBroker(1, watch.cluster.epoch(1))]
 
 
-def test_a_link_that_came_back_kills_nobody(watch: Watch) -> None:
+def test_a_link_that_came_back_fences_no_broker(watch: Watch) -> None:
     watch.controller.link_down(1, watch.now_ms)
     watch.controller.link_up(1)
     assert watch.tick() == []

@@ -24,7 +24,7 @@ def test_the_first_generation_has_a_leader_who_hears_of_all() -> None:
     assert one.answer.protocol_name == "range"
 
 
-def test_an_assignment_is_told_only_when_it_is_in_the_log() -> None:
+def test_sync_group_is_answered_only_when_the_assignment_is_in_the_log() -> None:
     groups = Groups()
     first, _ = groups.new_member()
     second, _ = groups.new_member()
@@ -40,7 +40,7 @@ def test_an_assignment_is_told_only_when_it_is_in_the_log() -> None:
     assert [(m.member_id, m.assignment) for m in stored.members] == [(first, b""), (second, b"all")]
 
 
-def test_an_assignment_that_cannot_be_stored_is_not_told() -> None:
+def test_sync_group_fails_when_the_assignment_cannot_be_stored() -> None:
     groups = Groups()
     first, _ = groups.new_member()
     groups.pass_time(0)
@@ -138,7 +138,7 @@ class TestTimeouts:
         assert groups.heartbeat(first) == ErrorCode.REBALANCE_IN_PROGRESS
         assert second not in groups.group.members
 
-    def test_a_leader_that_never_syncs_keeps_nobody_waiting_for_ever(self) -> None:
+    def test_a_leader_that_never_syncs_is_removed_after_the_rebalance_timeout(self) -> None:
         groups = Groups()
         first, _ = groups.new_member()
         second, _ = groups.new_member()
@@ -203,7 +203,7 @@ class TestStaticMembers:
         assert groups.join(follower, instance="b").error == ErrorCode.FENCED_INSTANCE_ID
         assert groups.leave((follower, "b")) == [ErrorCode.FENCED_INSTANCE_ID]
 
-    def test_a_restarted_leader_is_told_not_to_assign_anew(self) -> None:
+    def test_a_restarted_static_leader_skips_the_assignment(self) -> None:
         groups, leader, follower = self.stable()
         back = groups.join(instance="a").answer
         assert back.skip_assignment
@@ -251,7 +251,7 @@ class TestStaticMembers:
         groups.settle_store()
         assert len(ticket.answers) == 1
 
-    def test_it_is_not_told_of_the_generation_that_is_being_replaced(self) -> None:
+    def test_it_does_not_get_the_generation_that_is_being_replaced(self) -> None:
         groups, leader, _ = self.stable()
         groups.holds_stores = True
         ticket = groups.join(instance="b")
@@ -262,7 +262,7 @@ class TestStaticMembers:
         groups.join(leader, instance="a")
         assert ticket.answer.generation == 2
 
-    def test_a_restart_is_told_even_if_the_wait_for_its_sync_ends_meanwhile(self) -> None:
+    def test_a_restart_is_answered_even_if_its_sync_times_out_meanwhile(self) -> None:
         groups = Groups()
         for instance in "ab":
             groups.join(instance=instance)
@@ -296,7 +296,7 @@ class TestStaticMembers:
 
 
 class TestSize:
-    def test_a_full_group_takes_nobody_else(self) -> None:
+    def test_a_full_group_refuses_new_members(self) -> None:
         groups = Groups(max_size=2)
         groups.stable(2)
         assert groups.join().error == ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -204,7 +204,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("request_name", "kind", "state", "expected", "after"), CASES)
-def test_what_a_member_is_told(request_name, kind, state, expected, after) -> None:
+def test_error_codes_by_request_and_group_state(request_name, kind, state, expected, after) -> None:
     stage = Stage(state)
     outcome = REQUESTS[request_name](stage, kind)
     if isinstance(outcome, Ticket):

@@ -185,7 +185,9 @@ def test_a_tombstone_takes_what_is_committed_and_what_is_pending(log: Log) -> No
     assert log.table.size == 1
 
 
-def test_a_tombstone_of_nothing_and_a_marker_of_nobody_change_nothing(log: Log) -> None:
+def test_a_tombstone_of_nothing_and_a_marker_of_no_producer_change_nothing(
+    log: Log,
+) -> None:
     log.commit(1)
     log.delete("h")
     log.end_transaction(7)
@@ -246,7 +248,7 @@ def expired(log: Log, now_ms: int, base_ms: int | None = None, **more: Any) -> l
     return [int.from_bytes(key[-4:], "big") for key in found]
 
 
-def test_offsets_of_nobodys_group_expire_by_their_commit_time(log: Log) -> None:
+def test_offsets_of_a_simple_group_expire_by_their_commit_time(log: Log) -> None:
     log.commit(1, commit_timestamp_ms=0)
     log.commit(1, partition=1, commit_timestamp_ms=MINUTE_MS)
     assert expired(log, 10 * MINUTE_MS - 1) == []

@@ -182,7 +182,7 @@ def test_listeners_of_a_restored_state_hear_the_difference() -> None:
     assert len(heard) == 1
 
 
-def test_a_listener_that_raises_hurts_nobody_else() -> None:
+def test_a_listener_that_raises_does_not_affect_the_others() -> None:
     failures: list[Exception] = []
     state = ClusterState(listener_failed=failures.append)
     heard: list[Changes] = []

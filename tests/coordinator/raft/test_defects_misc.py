@@ -50,7 +50,7 @@ def test_stock_applies_twice_when_a_callback_raises(stock_network: MakeStock) ->
     assert min(counts.values()) == 1
 
 
-def test_a_callback_that_raises_harms_nobody() -> None:
+def test_a_callback_that_raises_does_not_stop_the_engine() -> None:
     """D6 on our engine: submitters, and those who listen to elections and applies."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]

@@ -94,7 +94,7 @@ def test_settings_that_contradict_one_another_are_refused() -> None:
 
 
 @pytest.mark.parametrize("one_way", [True, False])
-def test_a_cut_follower_disturbs_nobody(one_way: bool) -> None:
+def test_a_partitioned_follower_does_not_depose_the_leader(one_way: bool) -> None:
     """Pre-vote: it hears nothing for long, asks in vain, and its term stays when it returns."""
     cluster, leader = started()
     victim = next(i for i in cluster.ids if i != leader)
@@ -126,7 +126,7 @@ def test_a_ring_has_one_lasting_leader() -> None:
     assert command in cluster.history.acknowledged
 
 
-def test_a_leader_that_is_not_heard_back_resigns() -> None:
+def test_check_quorum_a_leader_without_answers_resigns() -> None:
     """Check-quorum: it can send, so nobody stands; its submitters would wait for ever."""
     cluster, leader = started()
     resigned: list[int] = []
@@ -159,7 +159,7 @@ def test_a_closed_link_to_the_leader_shortens_the_election() -> None:
     assert times[False] > 0.4
 
 
-def test_a_link_that_closes_while_the_leader_lives_moves_nobody() -> None:
+def test_a_closed_link_to_a_live_leader_causes_no_election() -> None:
     """One follower's hint is not believed by the other, which hears the leader."""
     cluster, leader = started()
     follower = next(i for i in cluster.ids if i != leader)

@@ -45,7 +45,7 @@ def test_every_submit_has_an_outcome_in_its_time() -> None:
     assert cluster.world.now - begin < 0.45
 
 
-def test_those_who_wait_are_told_when_the_node_stops() -> None:
+def test_pending_proposals_have_an_unknown_outcome_when_the_node_stops() -> None:
     """Unknown: the entry may be on its way."""
     cluster, leader = started()
     told: list[Exception | None] = []

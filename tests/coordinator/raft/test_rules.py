@@ -273,7 +273,7 @@ def test_a_later_leader_is_asked_again() -> None:
     assert alone.group.status().is_voter
 
 
-def test_nobody_is_let_stand_while_the_leader_is_heard() -> None:
+def test_pre_votes_are_refused_while_the_leader_is_alive() -> None:
     """Unless its link has closed; and never one whose log is behind."""
     alone = Alone()
     alone.answer_census()
@@ -292,7 +292,7 @@ def test_nobody_is_let_stand_while_the_leader_is_heard() -> None:
     assert alone.group.term == 1, "asking changes nobody's term"
 
 
-def test_a_deposed_leader_is_told() -> None:
+def test_a_deposed_leader_learns_the_newer_term() -> None:
     """In silence it would go on for ever, and its followers with it."""
     alone = Alone()
     alone.answer_census()

@@ -106,7 +106,7 @@ def test_a_request_waits_for_a_leader() -> None:
     run(scenario)
 
 
-def test_a_request_that_nobody_answers_ends_in_time() -> None:
+def test_a_request_without_an_answer_times_out() -> None:
     async def scenario(cluster: SmallCluster) -> None:
         cluster.down.add(1)
         with pytest.raises(RequestTimedOut, match="node 1 is down"):

@@ -137,7 +137,7 @@ async def test_a_join_that_cannot_be(tmp_path: Path, values: dict[str, Any], err
     assert not any(group.members for group in broker.shard.groups.values())
 
 
-async def test_an_assignment_is_told_when_the_replicas_have_it(tmp_path: Path) -> None:
+async def test_sync_group_is_answered_when_the_replicas_have_the_assignment(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     broker.lead(replicas=(1, 2))
     await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
@@ -252,7 +252,7 @@ class TestLoading:
 
         asyncio.run(story())
 
-    def test_nothing_is_told_before_all_that_was_acknowledged_is_known(
+    def test_loading_lasts_until_all_that_was_acknowledged_is_replayed(
         self, tmp_path: Path
     ) -> None:
         """The leader before may have acknowledged what our high watermark does not cover yet."""

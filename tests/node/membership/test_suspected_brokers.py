@@ -110,7 +110,7 @@ async def test_a_link_that_is_back_ends_the_doubt() -> None:
     assert len(answer.brokers) == 3  # type: ignore[attr-defined]
 
 
-async def test_nobody_waits_for_ever_nor_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_is_bounded_and_happens_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 20)
     broker, links = watched()
     links.change(2, False)
@@ -120,7 +120,7 @@ async def test_nobody_waits_for_ever_nor_twice(monkeypatch: pytest.MonkeyPatch) 
     assert (await asked(broker)).done()
 
 
-async def test_links_that_break_in_turn_hold_nobody_longer_than_one(
+async def test_links_that_break_in_turn_hold_no_request_longer_than_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 50)
@@ -139,7 +139,9 @@ async def test_links_that_break_in_turn_hold_nobody_longer_than_one(
     breaking.cancel()
 
 
-async def test_the_end_of_a_fenced_broker_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_to_a_fenced_broker_holds_no_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
     broker, links = watched()
     fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.coordinator.transactions.answers import TransactionDescription
 from oncelog.coordinator.transactions.messages import DescribeTransaction
 from oncelog.node.clock import SystemClock
 from oncelog.node.transactions.connection_fence import ConnectionFence
@@ -21,7 +22,6 @@ from oncelog.node.transactions.hanging_transactions import (
     verdict_on,
 )
 from oncelog.node.transactions.producer_expiry import ProducerExpiry
-from oncelog.node.transactions.service import TransactionDescription
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.peer.transport import PeerUnavailable
@@ -281,7 +281,7 @@ def test_an_ordinary_end_is_forgotten(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_other_brokers_are_told_what_the_coordinator_here_knows(tmp_path: Path) -> None:
+def test_other_brokers_can_describe_the_transactions_coordinated_here(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         scene.coordinators.description = told = described("Ongoing", 3, HERE)
         answer, _ = await scene.links.request(
@@ -381,7 +381,7 @@ def test_too_many_producers_double_nothing_that_may_be_sent_again(tmp_path: Path
     run(tmp_path, test)
 
 
-def test_the_fence_forgets_the_longest_silent_and_those_that_expired() -> None:
+def test_the_connection_fence_drops_the_least_recent_and_the_expired() -> None:
     fence = ConnectionFence(producers_max=2)
     assert fence.admits(1, 0, 10, now_ms=0)
     assert fence.admits(2, 0, 20, now_ms=10)

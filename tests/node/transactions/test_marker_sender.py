@@ -147,7 +147,7 @@ async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
 
 
 @on_a_loop
-async def test_a_topic_that_this_node_has_not_heard_of_yet_gets_its_marker(monkeypatch) -> None:
+async def test_a_topic_not_yet_in_this_nodes_metadata_gets_its_marker(monkeypatch) -> None:
     """Found by tests/simulation: a node that was behind the metadata took the partitions of a
     committed transaction for deleted, and its records stayed unreadable for ever.
     """

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.coordinator.transactions.connection_fence import StaleConnection
 from oncelog.coordinator.transactions.fault_points import FAULT_POINTS
 from oncelog.coordinator.transactions.messages import VerifyTransaction
 from oncelog.node.transactions import shard_timeouts
-from oncelog.node.transactions.service import StaleConnection
 from oncelog.node.transactions.shard_timeouts import ShardCountMismatch
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 

@@ -84,7 +84,7 @@ def read(directory: Path, node_id: int = 1):
     return read_shard(directory, node_id=node_id, voters=VOTERS, shard=SHARD)
 
 
-def test_every_entry_is_told_with_what_became_of_it(tmp_path):
+def test_every_entry_is_listed_with_its_outcome(tmp_path):
     write_journal(tmp_path, *HISTORY)
     found = read(tmp_path)
     assert [(e.index, e.transactional_id, e.note) for e in found.entries] == [

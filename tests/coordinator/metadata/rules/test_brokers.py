@@ -179,7 +179,7 @@ def test_with_min_isr_of_one_only_the_last_is_eligible() -> None:
     assert lists(cluster) == (3, (3,), ())
 
 
-def test_a_return_that_nobody_noticed_is_a_death_and_a_birth() -> None:
+def test_a_fast_restart_fences_the_old_incarnation_first() -> None:
     cluster = MetadataCluster()
     cluster.topic()
     first = cluster.epoch(1)

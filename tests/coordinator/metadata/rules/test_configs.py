@@ -140,7 +140,7 @@ def test_allowing_unclean_elections_elects_at_once(
     assert (cluster.partition().leader, cluster.partition().isr) == (3, (3,))
 
 
-def test_an_election_with_a_lower_min_isr_leaves_nobody_else_eligible(
+def test_an_election_with_a_lower_min_isr_empties_the_eligible_replicas(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(3, 2, 1)

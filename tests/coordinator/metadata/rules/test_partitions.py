@@ -40,7 +40,7 @@ def test_the_same_isr_again_changes_nothing(cluster: MetadataCluster) -> None:
     assert cluster.partition().partition_epoch == 0 and cluster.state.revision == revision
 
 
-def test_a_leader_of_another_incarnation_is_told_so(cluster: MetadataCluster) -> None:
+def test_a_leader_of_another_incarnation_gets_stale_broker_epoch(cluster: MetadataCluster) -> None:
     error, item = cluster.propose(1, broker_epoch=cluster.epoch(1) - 1)
     assert error == ErrorCode.STALE_BROKER_EPOCH and item is None
     error, item = cluster.propose(1, sender=9)
