@@ -6,6 +6,7 @@ handler, and `node/__main__` ends the process by it: a restart recovers, a silen
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
@@ -32,3 +33,34 @@ def _ended(task: "asyncio.Task[None]") -> None:
                 BACKGROUND_TASK: name,
             }
         )
+
+
+class TaskSet:
+    """Short tasks of one part of the broker: one that fails is logged, and the others go on."""
+
+    def __init__(self, log: logging.Logger, failure: str) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._log = log
+        self._failure = failure  # a sentence for the log
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Cancel all, and wait for their ends."""
+        self.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error(self._failure, exc_info=error)

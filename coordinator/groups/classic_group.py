@@ -151,13 +151,6 @@ class ClassicGroup:
         """Whether a rebalance can begin now."""
         return self.state in MAY_REBALANCE
 
-    @property
-    def is_simple(self) -> bool:
-        """Whether it is only a name for offsets: nobody ever joined it."""
-        return (
-            self.protocol_type is None and self.state is GroupState.EMPTY and not self.pending_join
-        )
-
     # -- members
 
     def add(self, member: Member, protocol_type: str, ticket: object | None = None) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...wire.identifiers import Identity, TopicPartition
 
-NOBODY: Identity = (-1, -1)
+NO_IDENTITY: Identity = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class ProducerIdentity:
     error: int = 0
     producer_id: int = -1
     producer_epoch: int = -1
-    ongoing: Identity = NOBODY
+    ongoing: Identity = NO_IDENTITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ heartbeat, and when a link breaks.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from ...coordinator.controller.controller import Controller, ControllerSettings, Heartbeat
 from ...coordinator.controller.messages import MESSAGE_OF, ControllerReply, ReplyStatus, may_ask
@@ -18,6 +17,7 @@ from ...coordinator.metadata.commands import Command, decode_command, encode_com
 from ...coordinator.metadata.results import Result, encode_result
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
+from ...replication.background_task import TaskSet
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
@@ -53,11 +53,11 @@ class ControllerService:
         self._now_ms = now_ms
         self._fault_point = fault_point
         self._links_down: set[int] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._asked = 0
         self._log = logging.getLogger(f"{__name__}.{node_id}")
+        self._tasks = TaskSet(self._log, "a task of the controller failed")
         raft_group.on_elected(self._elected)
         raft_group.on_resigned(self._resigned)
         links.on_peer_change(self._link_changed)
@@ -74,9 +74,7 @@ class ControllerService:
         """Cease; proposals under way are given up, not taken back."""
         self._is_stopped = True
         self._resigned()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     async def serve(self, kind: int, payload: bytes) -> ControllerReply:
         """Answer one request of a broker, this node's own included."""
@@ -146,7 +144,7 @@ class ControllerService:
 
     def _propose_all(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            self._spawn(self._propose(command))
+            self._tasks.spawn(self._propose(command))
 
     async def _propose(self, command: Command) -> None:
         result = None
@@ -169,7 +167,7 @@ class ControllerService:
 
     def _handler(self, kind: PeerMessage) -> Callable[[int, bytes, list[Buffer], Reply], None]:
         def handle(peer: int, header: bytes, _frames: list[Buffer], reply: Reply) -> None:
-            self._spawn(self._answer(peer, kind, header, reply))
+            self._tasks.spawn(self._answer(peer, kind, header, reply))
 
         return handle
 
@@ -180,16 +178,6 @@ class ControllerService:
             self._log.warning("node %d: %s: %s", peer, kind.name, error)
             answer = ControllerReply(ReplyStatus.DONE, encode_result(_invalid(error)))
         reply(encode_message(answer), ())
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("a task of the controller failed", exc_info=error)
 
 
 def _invalid(error: KafkaError) -> Result:

@@ -14,7 +14,6 @@ time, the shard is loaded anew rather than to guess.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 from ...coordinator.groups.group_messages import GroupSettings, JoinAnswer, SyncAnswer
@@ -49,7 +48,6 @@ logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 STEPS_AT_ONCE = 4  # of some 0.5 ms: an offset commit is replayed in the turn that commits it
 GROUPS_A_STEP = 32
-Ticket = Callable[[JoinAnswer | SyncAnswer], None]
 
 
 class GroupCoordinator:

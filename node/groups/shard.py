@@ -93,11 +93,6 @@ class GroupShard:
 
     # -- replay
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether there are committed records that it has not replayed."""
-        return self.replayed < self.partition.log.high_watermark
-
     def keep(self, base_offset: int, batch: memoryview) -> None:
         """Remember a batch that was appended just now, to replay it without reading it."""
         if self._kept_bytes + len(batch) <= KEPT_BYTES_MAX:

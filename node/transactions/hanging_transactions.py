@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from ...coordinator.transactions.answers import TransactionDescription
 from ...coordinator.transactions.messages import (
     DescribeTransaction,
     TransactionMarker,
@@ -35,7 +36,7 @@ from ...replication.sliced_work import SlicedWork, Steps
 from ...wire.errors import ErrorCode
 from ..partitions.hosted_partition import HostedPartition
 from ..partitions.replica_manager import ReplicaManager
-from .service import TransactionCoordinators, TransactionDescription
+from .service import TransactionCoordinators
 
 logger = logging.getLogger(__name__)
 ASK_AFTER_MS = 10_000

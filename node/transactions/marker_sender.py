@@ -13,11 +13,11 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
+from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
@@ -122,9 +122,9 @@ class MarkerSender:
         self._queues: dict[int, _Queue] = {}
         self._unknown: list[_Item] = []  # of topics that may be gone
         self._is_catching_up = False
-        self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopped = False
         self._log = logging.getLogger(f"{__name__}.{node_id}")
+        self._tasks = TaskSet(self._log, "sending transaction markers failed")
 
     def send(self, task: MarkerTask, partitions: Iterable[TopicPartition]) -> None:
         """Begin with the markers of a transaction."""
@@ -133,8 +133,7 @@ class MarkerSender:
     def stop(self) -> None:
         """Send nothing more; the next coordinator begins anew."""
         self._is_stopped = True
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     # -- inside
 
@@ -166,7 +165,7 @@ class MarkerSender:
                 self._unknown.append(item)
                 if not self._is_catching_up:
                     self._is_catching_up = True
-                    self._spawn(self._end_those_gone())
+                    self._tasks.spawn(self._end_those_gone())
                 return
             self._retry(item)
             return
@@ -190,13 +189,8 @@ class MarkerSender:
             items = queue.items[:PARTITIONS_PER_MESSAGE]
             del queue.items[:PARTITIONS_PER_MESSAGE]
             queue.in_flight += 1
-            self._spawn(self._deliver(node, queue, items))
+            self._tasks.spawn(self._deliver(node, queue, items))
             self._pump_soon(node, queue)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _end_those_gone(self) -> None:
         """A marker is given up only for a topic that the cluster has deleted.

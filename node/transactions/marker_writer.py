@@ -10,11 +10,12 @@ Markers come from coordinators over the control link, and from people (WriteTxnM
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
+from ...replication.background_task import TaskSet
 from ...replication.leader import PartitionLeader
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
@@ -66,7 +67,7 @@ class MarkerWriter:
     ) -> None:
         self._replicas = replicas
         self._fault_point = fault_point
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet(logger, "writing transaction markers failed")
         self.written_count = 0
 
     def serve(self, transport: PeerTransport) -> None:
@@ -75,9 +76,7 @@ class MarkerWriter:
 
     async def stop(self) -> None:
         """Give up what is under way; coordinators ask again."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     async def write(
         self, request: WriteMarkers, *, wait_ms: int = COMMIT_WAIT_MS
@@ -184,22 +183,12 @@ class MarkerWriter:
         request = decode_message(WriteMarkers, header)
         if len(self._tasks) >= REQUESTS_MAX:
             raise OverflowError("too many requests for markers are under way")
-        self._spawn(self._answer(request, reply))
+        self._tasks.spawn(self._answer(request, reply))
 
     async def _answer(
         self, request: WriteMarkers, reply: Callable[[bytes, Sequence[Any]], Any]
     ) -> None:
         reply(encode_message(await self.write(request)), ())
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("writing transaction markers failed", exc_info=error)
 
 
 def _errors(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[list[tuple[int, ...]]]:

@@ -6,13 +6,16 @@ shard, late ones are fenced, and what is asked is put to the core's decisions; s
 carries it out, shard_timeouts.py knows what is led.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.sharding import shard_for
-from ...coordinator.transactions.answers import NOBODY, ProducerIdentity, TransactionDescription
+from ...coordinator.transactions.answers import (
+    NO_IDENTITY,
+    ProducerIdentity,
+    TransactionDescription,
+)
 from ...coordinator.transactions.connection_fence import StaleConnection
 from ...coordinator.transactions.decisions import (
     Change,
@@ -30,6 +33,7 @@ from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransa
 from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
+from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
@@ -37,15 +41,8 @@ from ...replication.peer.transport import PeerTransport
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
 from .shard_leader import LeaderPorts, ShardLeader
-from .shard_timeouts import ShardCountMismatch, ShardLeaders
+from .shard_timeouts import ShardLeaders
 
-__all__ = [
-    "ProducerIdentity",
-    "ShardCountMismatch",
-    "StaleConnection",
-    "TransactionCoordinators",
-    "TransactionDescription",
-]
 QUESTIONS_MAX = 10_000  # of other brokers, under way at once
 
 
@@ -71,9 +68,8 @@ class TransactionCoordinators:
         self.connections_closed = 0  # for requests that came late
         self._settings = settings
         self._ports = ports
-        self._loop = ports.loop
-        self._questions: set[asyncio.Task[None]] = set()
         self._log = logging.getLogger(f"{__name__}.{node_id}")
+        self._questions = TaskSet(self._log, "a verification failed")
         self._leaders = ShardLeaders(
             node_id=node_id,
             shards=shards,
@@ -95,9 +91,7 @@ class TransactionCoordinators:
     async def stop(self) -> None:
         """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
         await self._leaders.stop()
-        for task in self._questions:
-            task.cancel()
-        await asyncio.gather(*self._questions, return_exceptions=True)
+        await self._questions.stop()
 
     # -- where, and what is known
 
@@ -336,9 +330,7 @@ class TransactionCoordinators:
             busy = VerifyTransactionReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             reply(encode_message(busy), ())
             return
-        task = self._loop.create_task(self._answer(request, reply))
-        self._questions.add(task)
-        task.add_done_callback(self._questions.discard)
+        self._questions.spawn(self._answer(request, reply))
 
     async def _answer(self, request: VerifyTransaction, reply: Reply) -> None:
         try:
@@ -353,9 +345,9 @@ def _identity(error: ErrorCode, decision: Decision | None) -> ProducerIdentity:
     """The answer that a decision gives, once it is carried out."""
     if error:
         return ProducerIdentity(error=error)
-    ongoing = NOBODY
+    ongoing = NO_IDENTITY
     if isinstance(decision, Change):
-        identity, ongoing = decision.record.client, decision.ongoing or NOBODY
+        identity, ongoing = decision.record.client, decision.ongoing or NO_IDENTITY
     else:
         assert isinstance(decision, Granted)
         identity = decision.identity

@@ -7,7 +7,7 @@ have been without a transaction for so long that they are forgotten.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
 from ...coordinator.transactions.states import MAY_EXPIRE
+from ...replication.background_task import TaskSet
 from ...wire.errors import ErrorCode
 from ...wire.steps import Steps
 from .shard_leader import Decide, LeaderPorts, ShardLeader
@@ -63,7 +64,6 @@ class ShardLeaders:
         self._loop = ports.loop
         self._newest_connection = newest_connection
         self._leaders: dict[int, ShardLeader] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         # (id, start of the transaction) -> when it was first seen here, in ms of the event loop: a
         # wall clock that is set back must not keep transactions open.
@@ -71,6 +71,7 @@ class ShardLeaders:
         self._walks: dict[str, asyncio.Future[None]] = {}
         self._is_stopped = False
         self._log = logging.getLogger(f"{__name__}.{node_id}")
+        self._tasks = TaskSet(self._log, "a task of the transaction coordinator failed")
         for number, raft_group in enumerate(raft_groups):
             raft_group.on_elected(partial(self._elected, number))
             raft_group.on_resigned(partial(self._resigned, number))
@@ -90,9 +91,7 @@ class ShardLeaders:
         for number in list(self._leaders):
             self._resigned(number)
         self._ports.markers.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     def find(self, number: int) -> ShardLeader | ErrorCode:
         """The leader of a shard, if that is here and ready."""
@@ -205,11 +204,11 @@ class ShardLeaders:
                 found.append((leader, overdue[:ABORTS_PER_SCAN]))
         self._open_since_ms = since_ms
         for leader, names in found:
-            self._spawn(self._abort_each(leader, names))
+            self._tasks.spawn(self._abort_each(leader, names))
 
     async def _abort_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
         for number, name in enumerate(names, 1):
-            self._spawn(self._abort_overdue(leader, name))
+            self._tasks.spawn(self._abort_overdue(leader, name))
             if number % ABORTS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -231,7 +230,7 @@ class ShardLeaders:
                 if count % IDS_A_STEP == 0:
                     yield
             if expired:
-                self._spawn(self._forget_each(leader, expired))
+                self._tasks.spawn(self._forget_each(leader, expired))
 
     async def _forget_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
         """A command after the other, of those that are still to be forgotten then."""
@@ -292,13 +291,3 @@ class ShardLeaders:
     def _walked(self, walk: "asyncio.Future[None]") -> None:
         if not walk.cancelled() and (error := walk.exception()) is not None:
             self._log.error("a walk over transactional ids failed", exc_info=error)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("a task of the transaction coordinator failed", exc_info=error)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
+from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
@@ -70,8 +71,8 @@ class TransactionVerifier:
         self._timeout_ms = hold_ms + ANSWER_TIMEOUT_MARGIN_MS
         self._waiting: dict[str, list[_Question]] = {}  # an id is here while it is asked about
         self._waiting_count = 0
-        self._tasks: set[asyncio.Task[None]] = set()
         self._log = logging.getLogger(f"{__name__}.{node_id}")
+        self._tasks = TaskSet(self._log, "a verification failed")
 
     async def verify(
         self,
@@ -94,9 +95,7 @@ class TransactionVerifier:
         questions = self._waiting.get(transactional_id)
         if questions is None:
             questions = self._waiting[transactional_id] = []
-            task = self._loop.create_task(self._run(transactional_id, questions))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._run(transactional_id, questions))
         question = self._join(questions, identity, adds)
         if isinstance(question, ErrorCode):
             return Verified([question] * len(partitions))
@@ -106,9 +105,7 @@ class TransactionVerifier:
 
     async def stop(self) -> None:
         """Give up what is under way: NETWORK_EXCEPTION."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     # -- inside
 
