@@ -19,8 +19,8 @@ class PeerView:
     known to be well by its session, not by its partition.
     """
 
-    live: Mapping[int, int] = field(default_factory=dict)
-    last_fetch_ms: dict[int, int] = field(default_factory=dict)
+    live: Mapping[int, int] = field(default_factory=dict[int, int])
+    last_fetch_ms: dict[int, int] = field(default_factory=dict[int, int])
 
 
 class FetchedOutcome(NamedTuple):

@@ -131,7 +131,7 @@ class FollowerSession:
             max_wait_ms = 0  # no news can be sent before the answer says which session it is
         else:
             self._session_epoch += 1
-        added = []
+        added: list[AddedSlot] = []
         for slot in self._added.values():
             self._numbers_given += 1
             slot.number = self._numbers_given

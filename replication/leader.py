@@ -251,6 +251,8 @@ class PartitionLeader:
                 self._maximal_isr = self.isr
             case AfterFailure.RETRY:
                 return change
+            case AfterFailure.AWAIT_METADATA:
+                pass
         return None
 
     def isr_change_succeeded(

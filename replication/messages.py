@@ -19,7 +19,7 @@ A slot is a number that the follower gives to a partition for the life of a sess
 from collections.abc import Sequence
 from enum import IntEnum
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -153,7 +153,7 @@ def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
     )
     _check_numbers(moved, _MOVED)
     _check_numbers(removed)
-    slots = []
+    slots: list[AddedSlot] = []
     if added:
         if len(added) % _ADDED:
             raise MalformedPeerMessage(f"expected a list of {_ADDED} values for each slot")
@@ -232,17 +232,17 @@ def _joined(pieces: list[memoryview | bytes]) -> memoryview | bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _unpack_list(header: bytes, types: list[type]) -> list:
+def _unpack_list(header: bytes, types: list[type]) -> list[Any]:
     try:
         values = msgpack.unpackb(header, max_array_len=SLOTS_MAX * _ADDED, max_map_len=0)
     except (ValueError, msgpack.UnpackException) as error:
         raise MalformedPeerMessage(f"not msgpack: {error}") from error
-    if type(values) is not list or list(map(type, values)) != types:
+    if values.__class__ is not list or list(map(type, values)) != types:
         raise MalformedPeerMessage(f"expected a list of {types}")
     return values
 
 
-def _check_numbers(values: list, width: int = 1) -> None:
+def _check_numbers(values: list[Any], width: int = 1) -> None:
     """Whole numbers, `width` for each entry; set and map run at the speed of C."""
     if values and (len(values) % width or set(map(type, values)) != _INT):
         raise MalformedPeerMessage(f"expected {width} whole numbers for each entry")

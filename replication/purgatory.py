@@ -29,7 +29,7 @@ class DelayedProduce:
     required: Mapping[Hashable, int]
     deadline_ms: int
     context: object = None  # the shell's: how to answer
-    outcomes: dict[Hashable, int] = field(default_factory=dict)
+    outcomes: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
     is_done: bool = False
 
 
@@ -101,7 +101,7 @@ class Purgatory:
         queue = self._produces.get(key)
         if queue is None:
             return []
-        freed = []
+        freed: list[DelayedProduce] = []
         while (operation := queue.pop_up_to(high_watermark)) is not None:
             operation.outcomes[key] = error
             if len(operation.outcomes) == len(operation.required):
@@ -135,7 +135,7 @@ class Purgatory:
         watchers = self._fetches.get(key)
         if not watchers:
             return []
-        enough = []
+        enough: list[DelayedFetch] = []
         stable = -1
         for operation, offset in watchers.items():
             if operation.is_done:

@@ -66,8 +66,10 @@ class HostedPartition(Protocol):
 class Progress:
     """What a follower's request came to here, by the keys of the partitions."""
 
-    high_watermarks: list[tuple[TopicIdPartition, int]] = field(default_factory=list)  # they rise
-    may_join_isr: list[TopicIdPartition] = field(default_factory=list)
+    high_watermarks: list[tuple[TopicIdPartition, int]] = field(
+        default_factory=list[tuple[TopicIdPartition, int]]
+    )  # that rise
+    may_join_isr: list[TopicIdPartition] = field(default_factory=list[TopicIdPartition])
 
 
 class PollResponse(NamedTuple):
@@ -187,7 +189,7 @@ class ReplicaServer:
         return ready
 
     def _expire(self, now_ms: int) -> None:
-        deadlines_ms = []
+        deadlines_ms: list[int] = []
         for follower in self._followers.values():
             if follower.poll is not None:
                 if follower.deadline_ms <= now_ms:

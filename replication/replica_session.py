@@ -117,7 +117,7 @@ class LeaderSession:
         self.broker_epoch = request.broker_epoch
         for number in request.removed:
             self.drop(number)
-        moved = []
+        moved: list[LeaderSlot] = []
         for number, fetch_offset, last_fetched_epoch, log_start_offset in request.moved:
             slot = self.slots.get(number)
             if slot is not None:
@@ -127,7 +127,7 @@ class LeaderSession:
                 slot.awaits_position = False
                 slot.verdict = None
                 moved.append(slot)
-        entered = []
+        entered: list[LeaderSlot] = []
         for added in request.added:
             self.drop(added.slot)
             slot = self.slots[added.slot] = self._quiet[added.slot] = LeaderSlot(self, added)
@@ -190,7 +190,7 @@ class LeaderSession:
 
     def collect_watermarks(self, watermarks: Watermarks) -> list[SlotAnswer]:
         """Answers for slots of which only the high watermark or log start changed."""
-        answers = []
+        answers: list[SlotAnswer] = []
         kept = {}
         for number, slot in self._quiet.items():
             if slot.awaits_position or slot.verdict is not None:

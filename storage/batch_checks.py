@@ -53,7 +53,7 @@ def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, 
     batch that is no marker, UnexpectedAppendOffset when the first batch begins below the log end.
     A gap is allowed: compaction makes them.
     """
-    batches = []
+    batches: list[tuple[int, BatchHeader]] = []
     next_offset = log_end_offset
     for position, header in iterate_batches(records):
         check_crc(records, position, header)

@@ -121,7 +121,7 @@ class LeaderEpochCheckpoint:
     def read(self) -> list[EpochStart]:
         """The entries; empty if there is no file. Raises CorruptCheckpoint."""
         remedy = "Delete it and start the broker again: batches bear their epochs"
-        entries = []
+        entries: list[EpochStart] = []
         for line in _read_lines(self.path, remedy):
             parts = line.split()
             if len(parts) != 2 or not all(part.isdecimal() for part in parts):

@@ -1,7 +1,7 @@
 """Errors of the disk, in the words of the protocol; and a log that is not trusted after one."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -9,7 +9,7 @@ from ..wire.errors import KafkaError, KafkaStorageError
 
 
 @contextmanager
-def disk_errors(name: str) -> Iterator[None]:
+def disk_errors(name: str) -> Generator[None, None, None]:
     """Turn an OSError inside into KafkaStorageError; for what may simply be tried again."""
     try:
         yield

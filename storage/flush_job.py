@@ -6,7 +6,7 @@ The log's own thread takes note of the result, if the log has not been cut meanw
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class OpenPath:
 
 def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
     """Those that are there. Raises OSError for what cannot be opened."""
-    found = []
+    found: list[OpenPath] = []
     for path in paths:
         with suppress(FileNotFoundError):
             found.append(OpenPath(path))
@@ -95,7 +95,7 @@ class FlushJob:
 
 
 @contextmanager
-def noting_failed_flush(directory: Path) -> Iterator[None]:
+def noting_failed_flush(directory: Path) -> Generator[None, None, None]:
     """Leave a mark where a sync fails: the kernel may drop such pages, and says so only once.
 
     Recovery then does not take a write of the killed process for something that is still there.

@@ -264,7 +264,7 @@ class LocalLog(FlushableLog):
         yield from self.rebuilding()
         self.snapshot_needed = False
         self._unsaved_bytes = 0
-        state = self.producer_state
+        state: ProducerStateTable = self.producer_state
         cut = state.begin_snapshot()
         content = yield from cut.encode()
         if state.cut is cut and state is self.producer_state:  # else the log was cut meanwhile

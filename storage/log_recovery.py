@@ -324,7 +324,7 @@ def _open_segments(
     for suffix, found in stems.items():
         for stem in found - logs:
             (directory / (stem + suffix)).unlink()  # an index without its .log file
-    opened = []
+    opened: list[Segment] = []
     for base_offset in sorted(map(int, logs)) or [log_start_offset]:
         opened.append(Segment(directory, base_offset, config, now_ms))
         yield

@@ -6,6 +6,7 @@ from enum import IntEnum
 class ErrorCode(IntEnum):
     """The errors of the protocol up to Apache Kafka 4.3; the numbers are for ever."""
 
+    _value_: int
     sentence: str
     is_retriable: bool
 

@@ -8,10 +8,10 @@ can be wrong, and must not be able to make us build what it did not send.
 """
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgpack
 
@@ -54,11 +54,11 @@ def _plain(value: object) -> object:
             item if type(item := getattr(value, name)) in _PLAIN else _plain(item) for name in names
         ]
     if isinstance(value, (tuple, list, frozenset, set)):
-        if _PLAIN.issuperset(map(type, value)):
-            return list(value)
-        return [_plain(item) for item in value]
+        items = cast(Collection[object], value)
+        return list(items) if _PLAIN.issuperset(map(type, items)) else [_plain(i) for i in items]
     if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        entries = cast(dict[object, object], value)
+        return {_plain(key): _plain(item) for key, item in entries.items()}
     return value
 
 
@@ -119,7 +119,7 @@ def _sequence_reader(item: _Reader, annotation: Any) -> _Reader:
     only = {annotation} if annotation in _PLAIN else None
 
     def read(value: Any, where: str) -> Any:
-        if type(value) is not tuple:
+        if value.__class__ is not tuple:
             raise MalformedPeerMessage(f"{where}: expected an array")
         if set(map(type, value)) == only:  # as long arrays of numbers are
             return value
@@ -130,7 +130,7 @@ def _sequence_reader(item: _Reader, annotation: Any) -> _Reader:
 
 def _fixed_reader(items: list[_Reader]) -> _Reader:
     def read(value: Any, where: str) -> Any:
-        if type(value) is not tuple or len(value) != len(items):
+        if value.__class__ is not tuple or len(value) != len(items):
             raise MalformedPeerMessage(f"{where}: expected {len(items)} values")
         return tuple([item(element, where) for item, element in zip(items, value, strict=True)])
 
@@ -139,7 +139,7 @@ def _fixed_reader(items: list[_Reader]) -> _Reader:
 
 def _dict_reader(key: _Reader, item: _Reader) -> _Reader:
     def read(value: Any, where: str) -> Any:
-        if type(value) is not dict:
+        if value.__class__ is not dict:
             raise MalformedPeerMessage(f"{where}: expected a map")
         return {key(k, where): item(v, where) for k, v in value.items()}
 
@@ -154,7 +154,7 @@ def _dataclass_reader(cls: type) -> _Reader:
     )
 
     def read(value: Any, where: str) -> Any:
-        if type(value) is not tuple or not required <= len(value) <= len(members):
+        if value.__class__ is not tuple or not required <= len(value) <= len(members):
             raise MalformedPeerMessage(f"{where}: expected {required} to {len(members)} values")
         return cls(
             **{

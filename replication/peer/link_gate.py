@@ -26,10 +26,10 @@ class _Direction:
     is_cut: bool = False
     is_held: bool = False
     delay_ms: int = 0
-    waiting: deque[Callable[[], object]] = field(default_factory=deque)
+    waiting: deque[Callable[[], object]] = field(default_factory=deque[Callable[[], object]])
     keeps: int = 0  # so many more single messages
     kept_kind: int | None = None  # only of this kind
-    kept: deque[Callable[[], object]] = field(default_factory=deque)
+    kept: deque[Callable[[], object]] = field(default_factory=deque[Callable[[], object]])
 
 
 class LinkGate:
@@ -122,7 +122,7 @@ class LinkGate:
             direction.waiting.popleft()()
 
     def _chosen(self, peer: int, inbound: bool, outbound: bool) -> list[_Direction]:
-        chosen = []
+        chosen: list[_Direction] = []
         for is_outbound, wanted in ((False, inbound), (True, outbound)):
             if wanted:
                 chosen.append(self._directions.setdefault((peer, is_outbound), _Direction()))

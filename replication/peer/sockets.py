@@ -15,18 +15,26 @@ CONTROL_QUEUE_MESSAGES = 4096
 BULK_QUEUE_MESSAGES = 64
 
 
+Socket = zmq.Socket[bytes]
+
+
 class PeerSockets:
     """Opens sockets; whoever asked closes them."""
 
     def __init__(
-        self, context: zmq.Context, directory: Path, node_id: int, *, max_message_bytes: int
+        self,
+        context: "zmq.Context[Socket]",
+        directory: Path,
+        node_id: int,
+        *,
+        max_message_bytes: int,
     ) -> None:
         self._context = context
         self._directory = directory
         self._node_id = node_id
         self._max_message_bytes = max_message_bytes
 
-    def listen(self, channel: str) -> zmq.Socket:
+    def listen(self, channel: str) -> Socket:
         """Where peers connect to. Raises PeerSocketError when another process serves it."""
         path = socket_path(self._directory, channel, self._node_id)
         if _is_served(path):  # a stale file of a killed broker is replaced by bind
@@ -37,7 +45,7 @@ class PeerSockets:
         router.bind(f"ipc://{path}")
         return router
 
-    def dial(self, channel: str, peer: int, events: int) -> tuple[zmq.Socket, zmq.Socket]:
+    def dial(self, channel: str, peer: int, events: int) -> tuple[Socket, Socket]:
         """The connection to a peer, made and re-made, and the monitor of its `events`."""
         path = socket_path(self._directory, channel, peer)
         dealer = self._open(zmq.DEALER, channel)
@@ -51,7 +59,7 @@ class PeerSockets:
         dealer.connect(f"ipc://{path}")
         return dealer, monitor
 
-    def _open(self, kind: int, channel: str) -> zmq.Socket:
+    def _open(self, kind: int, channel: str) -> Socket:
         sock = self._context.socket(kind)
         queue_messages = BULK_QUEUE_MESSAGES if channel == "bulk" else CONTROL_QUEUE_MESSAGES
         sock.setsockopt(zmq.LINGER, 0)

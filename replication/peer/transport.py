@@ -40,7 +40,7 @@ from .handlers import (
 from .link_gate import LinkGate
 from .link_state import GRACE_MS, LinkState
 from .requests import RequestsUnderWay
-from .sockets import PeerSockets
+from .sockets import PeerSockets, Socket
 
 __all__ = ["PeerError", "PeerTimeout", "PeerTransport", "PeerUnavailable"]
 
@@ -60,11 +60,11 @@ class _Channel:
 
     __slots__ = ("is_bulk", "is_scheduled", "monitor", "peer", "socket")
 
-    def __init__(self, sock: zmq.Socket, is_bulk: bool, peer: int | None) -> None:
+    def __init__(self, sock: Socket, is_bulk: bool, peer: int | None) -> None:
         self.socket = sock
         self.is_bulk = is_bulk
         self.peer = peer  # None: our ROUTER, whose messages bear their sender
-        self.monitor: zmq.Socket | None = None
+        self.monitor: Socket | None = None
         self.is_scheduled = False
 
 
@@ -96,7 +96,7 @@ class PeerTransport(PeerHandlers):
         self.bytes_received: dict[int, int] = dict.fromkeys(self.peers, 0)
         self._directory = socket_directory
         self._max_message_bytes = max_message_bytes
-        self._context: zmq.Context | None = None
+        self._context: zmq.Context[Socket] | None = None
         self._routers: list[_Channel] = []
         self._dealers: dict[tuple[int, bool], _Channel] = {}
         self._links = {peer: LinkState() for peer in self.peers}
@@ -317,7 +317,7 @@ class PeerTransport(PeerHandlers):
 
     # -- links
 
-    def _read_monitor(self, channel: _Channel, monitor: zmq.Socket) -> None:
+    def _read_monitor(self, channel: _Channel, monitor: Socket) -> None:
         while not monitor.closed and _has_input(monitor):
             event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"]
             if event == zmq.EVENT_DISCONNECTED:
@@ -352,11 +352,11 @@ def _parts(
     return (first + header, *frames)
 
 
-def _descriptor(sock: zmq.Socket) -> int:
+def _descriptor(sock: Socket) -> int:
     return int(sock.get(zmq.FD))
 
 
-def _has_input(sock: zmq.Socket) -> bool:
+def _has_input(sock: Socket) -> bool:
     return bool(sock.get(_EVENTS) & _POLLIN)  # type: ignore[operator]
 
 

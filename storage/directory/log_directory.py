@@ -352,7 +352,7 @@ class LogDirectory:
             return -1  # Kafka before 3.8 wrote an empty file
 
     def _scan(self) -> set[TopicPartition]:
-        found = set()
+        found = set[TopicPartition]()
         for entry in os.scandir(self.path):
             if not entry.is_dir():
                 continue

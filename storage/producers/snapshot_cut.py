@@ -34,11 +34,12 @@ class SnapshotCut:
 
     def encode(self) -> Steps[bytes]:
         """The bytes of the snapshot."""
-        runs = []
+        runs: list[list[int]] = []
         for first in range(0, len(self._ids), _IDS_A_STEP):
             runs.append(sorted(self._ids[first : first + _IDS_A_STEP]))
             yield
-        return (yield from encoding(map(self._take, merge(*runs)), len(self._ids)))
+        ordered = map(self._take, merge(*runs))
+        return (yield from encoding(ordered, len(self._ids)))
 
     def _take(self, producer_id: int) -> ProducerSnapshotEntry:
         entry = self._unchanged.pop(producer_id, None)

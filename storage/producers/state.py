@@ -380,7 +380,7 @@ class ProducerStateTable:
     ) -> Steps[None]:
         """Start over from a snapshot taken at `end_offset`."""
         self.clear(end_offset)
-        ongoing = []
+        ongoing: list[tuple[int, int]] = []
         for count, entry in enumerate(entries, 1):
             self._entries[entry.producer_id] = ProducerEntry.from_snapshot(entry, now_ms)
             if entry.current_transaction_first_offset != NO_OFFSET:

@@ -81,7 +81,7 @@ class EntryFile:
     def entries(self, first: int, end: int) -> bytes:
         """The bytes of the entries from `first` to before `end`."""
         before, tail = self._tail
-        parts = []
+        parts: list[bytes] = []
         if first < before:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:

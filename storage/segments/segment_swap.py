@@ -70,7 +70,7 @@ def swap_in(
 
 def _make_swaps(directory: Path, base_offset: int, fault_point: FaultPoint) -> None:
     """Call a replacement complete; or, if that fails on the way, leave nothing that says so."""
-    swaps = []
+    swaps: list[Path] = []
     try:
         for suffix in SUFFIXES:
             path = segment_path(directory, base_offset, suffix + CLEANED_SUFFIX)

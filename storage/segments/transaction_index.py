@@ -90,7 +90,7 @@ class TransactionIndex:
         """
         if not self._file.count:
             return [], False
-        found = []
+        found: list[AbortedTransaction] = []
         start = self._file.count_up_to(fetch_offset - 1, _last_offset)
         for number in range(start // _BLOCK_ENTRIES, self._block_count):
             first_offset, stable_offset = self._blocks.get(number, (-1, -1))

@@ -5,11 +5,11 @@ and 40 MB.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from ..primitives import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, MalformedFrame, Reader
 from ..steps import Steps
@@ -44,7 +44,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 @contextmanager
-def _without_hypothesis() -> Iterator[None]:
+def _without_hypothesis() -> Generator[None, None, None]:
     """Where Hypothesis is installed kio loads it, for strategies that only its own tests use:
     0.3 s and 15 MB in every broker."""
     hides = "hypothesis" not in sys.modules
@@ -88,10 +88,10 @@ def check_names(api_key: int, direction: str, values: Mapping[str, Any]) -> None
     while stack:
         value = stack.pop()
         if isinstance(value, Mapping):
-            unknown = set(value) - known
+            unknown = set(cast(Mapping[str, Any], value)) - known
             if unknown:
                 raise TypeError(f"{APIS[api_key].name} {direction} has no field {sorted(unknown)}")
-            stack += value.values()
+            stack += cast(Mapping[str, Any], value).values()
         elif isinstance(value, list | tuple | Each):
             stack += value
 

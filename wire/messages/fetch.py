@@ -107,7 +107,7 @@ class FetchRequest:
     replica_id: int = NO_REPLICA
     session_id: int = 0
     session_epoch: int = -1
-    forgotten_topics: list[ForgottenTopic] = field(default_factory=list)
+    forgotten_topics: list[ForgottenTopic] = field(default_factory=list[ForgottenTopic])
     rack_id: str = ""
 
 

@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import groupby
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Union, cast, get_args, get_origin
 from uuid import UUID
 
 NO_UUID = bytes(16)
@@ -43,7 +43,7 @@ class Kind:
         self.is_array = get_origin(annotation) is tuple
         if self.is_array:
             annotation, _ = _without_none(get_args(annotation)[0])
-        self.entity: type | None = (
+        self.entity: type[Any] | None = (
             annotation if isinstance(annotation, type) and is_dataclass(annotation) else None
         )
         self.wire_type: str = field.metadata.get("kafka_type", "")
@@ -80,7 +80,7 @@ def _plain(value: Any, wire_type: str) -> Any:
     if isinstance(value, UUID):
         return value.bytes
     if isinstance(value, tuple):
-        return [_plain(item, wire_type) for item in value]
+        return [_plain(item, wire_type) for item in cast(tuple[Any, ...], value)]
     if is_dataclass(value):
         # A struct's default is "all of its fields at their defaults".
         return {f.name: _plain(getattr(value, f.name), "") for f in fields(value)}
@@ -94,12 +94,12 @@ def _plain(value: Any, wire_type: str) -> Any:
 
 
 @cache
-def kinds_of(cls: type) -> tuple[Kind, ...]:
+def kinds_of(cls: type[Any]) -> tuple[Kind, ...]:
     """The fields of a kio class, in order."""
     return tuple(Kind(field) for field in fields(cls))
 
 
-def steps_of(cls: type) -> list[tuple[Kind, ...]]:
+def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
     """The fields without tags, neighbours of fixed size taken together: one struct serves them."""
     plain = [kind for kind in kinds_of(cls) if kind.tag is None]
     steps: list[tuple[Kind, ...]] = []

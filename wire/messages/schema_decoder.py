@@ -7,7 +7,7 @@ through a `Reader`, so every count and length is held against the bytes that are
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from ..primitives import MalformedFrame, Reader
 from ..steps import StepCounter, Steps
@@ -49,7 +49,7 @@ class Message:
 
 
 @cache
-def decoder_of(cls: type) -> Decode:
+def decoder_of(cls: type[Any]) -> Decode:
     """decode(reader): a `Message`; raises MalformedFrame."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     message = _message_of(cls)
@@ -68,7 +68,7 @@ def decoder_of(cls: type) -> Decode:
 
 
 @cache
-def steps_decoder_of(cls: type) -> DecodeSteps:
+def steps_decoder_of(cls: type[Any]) -> DecodeSteps:
     """The same in steps, for messages with long arrays."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     message = _message_of(cls)
@@ -108,11 +108,11 @@ def _long_array(kind: Kind) -> Kind | None:
 
 
 @cache
-def _message_of(cls: type) -> type[Message]:
+def _message_of(cls: type[Any]) -> type[Message]:
     return type(cls.__name__, (Message,), {"__slots__": tuple(k.name for k in kinds_of(cls))})
 
 
-def _tag_decoder(cls: type) -> Callable[[Any, Reader], None]:
+def _tag_decoder(cls: type[Any]) -> Callable[[Any, Reader], None]:
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     kinds = kinds_of(cls)
     tagged = {k.tag: (k.name, _field_decoder(k, flexible)) for k in kinds if k.tag is not None}
@@ -148,14 +148,14 @@ def _step_decoder(run: tuple[Kind, ...], flexible: bool) -> Callable[[Any, Reade
     return lambda value, reader: setattr(value, name, decode_field(reader))
 
 
-def _default_value(default: Any, entity: type | None) -> Any:
+def _default_value(default: Any, entity: type[Any] | None) -> Any:
     if isinstance(default, list):
         return []
     if isinstance(default, dict) and entity is not None:
         chunks: list[bytes] = []
         encoder_of(entity)(default, chunks)
         return decoder_of(entity)(Reader(memoryview(b"".join(chunks))))
-    return default
+    return cast(Any, default)
 
 
 def _field_decoder(kind: Kind, flexible: bool) -> Decode:
@@ -221,7 +221,7 @@ def _entity_decoder(kind: Kind) -> Decode:
 
 
 @cache
-def smallest_of(cls: type) -> int:
+def smallest_of(cls: type[Any]) -> int:
     """The fewest bytes that a message of this class takes; at least 1."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     total = 1 if flexible else 0

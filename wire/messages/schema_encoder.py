@@ -7,7 +7,7 @@ kio's own writer copies through a stream, field by field, and takes rich types (
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..primitives import encode_count, encode_string, encode_tags
 from ..steps import StepCounter, Steps
@@ -72,7 +72,7 @@ Get = Callable[[str, Any], Any]
 
 
 @cache
-def encoder_of(cls: type) -> Encode:
+def encoder_of(cls: type[Any]) -> Encode:
     """encode(values, chunks): append the bytes of a mapping or message.
 
     Absent fields take the schema's default; names the class lacks are ignored here (the face
@@ -96,7 +96,7 @@ def encoder_of(cls: type) -> Encode:
 
 
 @cache
-def steps_encoder_of(cls: type) -> EncodeSteps:
+def steps_encoder_of(cls: type[Any]) -> EncodeSteps:
     """The same in steps, for messages with long arrays."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     plan = [(_step_encoder(run, flexible), _long_array(run[0])) for run in steps_of(cls)]
@@ -131,7 +131,7 @@ def _long_array(kind: Kind) -> Kind | None:
     return kind if kind.is_array and (kind.entity or kind.wire_type not in FIXED) else None
 
 
-def _tag_encoder(cls: type) -> Callable[[Get, list[bytes]], None]:
+def _tag_encoder(cls: type[Any]) -> Callable[[Get, list[bytes]], None]:
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     tagged = sorted(
         (
@@ -166,17 +166,19 @@ def _step_encoder(run: tuple[Kind, ...], flexible: bool) -> Callable[[Get, list[
 
 
 def _getter(values: Any) -> Get:
-    if type(values) is dict:  # nearly always, and far cheaper to find out than the next line
+    if values.__class__ is dict:  # nearly always, and far cheaper to find out than the next line
         return values.get
     if isinstance(values, Mapping):
-        return values.get
+        return cast(Mapping[str, Any], values).get
     return lambda name, default: getattr(values, name, default)
 
 
 def _is_default(value: Any, default: Any) -> bool:
     if isinstance(default, dict) and value is not None:
         get = _getter(value)
-        return all(get(name, inner) == inner for name, inner in default.items())
+        return all(
+            get(name, inner) == inner for name, inner in cast(dict[str, Any], default).items()
+        )
     return value is None if default is None else value == default or value is None
 
 

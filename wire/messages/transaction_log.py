@@ -152,7 +152,7 @@ def _partitions(reader: Reader, flexible: bool) -> tuple[tuple[str, tuple[int, .
     count = reader.count(flexible, TOPIC_BYTES_MIN)
     if count < 0:
         return None
-    topics = []
+    topics: list[tuple[str, tuple[int, ...]]] = []
     for _ in range(count):
         topic = reader.string(flexible)
         indexes = tuple(reader.array(flexible, PARTITION_BYTES_MIN, reader.int32))
