@@ -118,7 +118,7 @@ class FakeBroker:
             config=config,
             state=self.state,
             controller=self.controller,
-            metadata_group=self.group,
+            metadata_group=self.group,  # type: ignore[arg-type]
             replicas=self.hosted,  # type: ignore[arg-type]
         )
         log = logging.getLogger("oncelog.test")

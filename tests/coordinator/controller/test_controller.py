@@ -1,6 +1,7 @@
 """Who lives, by the controller's clock, and which commands follow."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ TICK_MS = 50
 class Watch:
     """A controller, its cluster, and a clock."""
 
-    def __init__(self, cluster: MetadataCluster, **settings: object) -> None:
+    def __init__(self, cluster: MetadataCluster, **settings: Any) -> None:
         self.cluster = cluster
         arguments = {
             "cluster_id": "test-cluster",
@@ -42,14 +43,14 @@ class Watch:
             "session_timeout_ms": SESSION_MS,
             "rebalance_interval_ms": 10_000_000,
         }
-        self.controller = Controller(cluster.state, ControllerSettings(**(arguments | settings)))
+        self.controller = Controller(cluster.state, ControllerSettings(**{**arguments, **settings}))
         self.now_ms = 5_000_000
         self.term = 1
         self.controller.elected(self.now_ms, self.term)
         self.deaf: set[int] = set()  # nodes that no reply reaches
         self.seen: dict[int, HeartbeatReply] = {}
 
-    def beat(self, *nodes: int, **wishes: object) -> list[HeartbeatReply]:
+    def beat(self, *nodes: int, **wishes: Any) -> list[HeartbeatReply]:
         replies = []
         for node in nodes:
             seen = self.seen.get(node, HeartbeatReply())

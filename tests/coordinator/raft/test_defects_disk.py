@@ -232,8 +232,10 @@ def test_there_is_no_configuration_without_durability() -> None:
     """D5 on our engine: six minutes, a power cut of all, and everything is there."""
     cluster = Cluster(5, size=3, groups=1)
     assert cluster.run(5, cluster.leaders_settled)
+    leader = cluster.leader(0)
+    assert leader is not None
     for _ in range(50):
-        cluster.submit(cluster.leader(0), 0)
+        cluster.submit(leader, 0)
     cluster.run(2)
     assert len(cluster.history.acknowledged) == 50
     cluster.run(60)
@@ -379,14 +381,17 @@ def test_an_isolated_leader_acknowledges_nothing() -> None:
     """D4c on our engine: the commit index is learnt again, never believed."""
     cluster = Cluster(1, size=3, groups=1)
     assert cluster.run(5, cluster.leaders_settled)
+    leader = cluster.leader(0)
+    assert leader is not None
     for _ in range(100):
-        cluster.submit(cluster.leader(0), 0)
+        cluster.submit(leader, 0)
     cluster.run(2)
     for i in cluster.ids:
         cluster.crash(i, power=True)
     cluster.heal()
     assert cluster.run(5, cluster.leaders_settled)
     leader = cluster.leader(0)
+    assert leader is not None
     cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if leader in (a, b)}
     alone = {cluster.submit(leader, 0) for _ in range(20)}
     cluster.run(3)

@@ -47,6 +47,7 @@ def test_a_repeated_append_takes_nothing_back() -> None:
     cluster = Cluster(3, size=3, groups=1)
     assert cluster.run(5, cluster.leaders_settled)
     leader = cluster.leader(0)
+    assert leader is not None
     follower, cut_off = (i for i in cluster.ids if i != leader)
     network = cluster.network
     network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if cut_off in (a, b)}
@@ -102,6 +103,7 @@ def test_a_deposed_leader_never_commits_its_own_tail() -> None:
     cluster = Cluster(4, size=3, groups=1)
     assert cluster.run(5, cluster.leaders_settled)
     old = cluster.leader(0)
+    assert old is not None
     cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if old in (a, b)}
     minority = {cluster.submit(old, 0, timeout_ms=60_000) for _ in range(10)}
     others = [i for i in cluster.ids if i != old]
@@ -153,6 +155,7 @@ def test_a_divergent_follower_comes_back() -> None:
     cluster = Cluster(4, size=3, groups=1)
     assert cluster.run(5, cluster.leaders_settled)
     old = cluster.leader(0)
+    assert old is not None
     cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if old in (a, b)}
     for _ in range(10):
         cluster.submit(old, 0, size=500)

@@ -27,7 +27,7 @@ MakeStock = Callable[..., StockNetwork]
 
 def started(seed: int = 5, **options: Any) -> tuple[Cluster, int]:
     """A cluster with one group and its leader."""
-    cluster = Cluster(seed, **({"size": 3, "groups": 1} | options))
+    cluster = Cluster(seed, **{"size": 3, "groups": 1, **options})
     assert cluster.run(5, cluster.leaders_settled)
     leader = cluster.leader(0)
     assert leader is not None

@@ -228,7 +228,9 @@ def test_a_group_that_has_decided_nothing_moves_at_once() -> None:
         return all(cluster.leader(g) == cluster.ids[g % 3] for g in cluster.groups)
 
     assert cluster.run(2.5, spread)  # less than preferred_leader_delay_ms, elections included
-    cluster.submit(cluster.leader(1), 1)
+    leader = cluster.leader(1)
+    assert leader is not None
+    cluster.submit(leader, 1)
     cluster.run(1)
     cluster.crash(2)
     assert cluster.run(5, cluster.leaders_settled)

@@ -12,8 +12,8 @@ from oncelog.replication.sliced_work import Steps
 from ...simulation.raft_simulation import Cluster, Machine, Violation
 
 
-def started(seed: int = 1, **options) -> tuple[Cluster, int]:
-    cluster = Cluster(seed, **({"size": 3, "groups": 1} | options))
+def started(seed: int = 1, **options: Any) -> tuple[Cluster, int]:
+    cluster = Cluster(seed, **{"size": 3, "groups": 1, **options})
     assert cluster.run(5, cluster.leaders_settled)
     leader = cluster.leader(0)
     assert leader is not None

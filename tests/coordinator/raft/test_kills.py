@@ -30,6 +30,6 @@ def test_nothing_is_lost_when_nodes_are_killed_for_long(
     short_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The same for three minutes."""
-    if "chaos" not in request.config.getoption("-m"):
+    if "chaos" not in str(request.config.getoption("-m")):
         pytest.skip("runs with -m chaos")
     judge(short_path, 180, seed=2, groups=3)

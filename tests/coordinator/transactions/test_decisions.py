@@ -5,6 +5,7 @@ What Apache Kafka answers is compared in test_recorded_transactions.py.
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> Tra
     return completed
 
 
-def decide_end(record, request, *, is_pending=False, fresh=FRESH):
+def decide_end(record, request, *, is_pending=False, fresh: int | None = FRESH):
     return end_transaction(
         record, request, is_pending=is_pending, now_ms=NOW, fresh_producer_id=fresh
     )
@@ -209,7 +210,15 @@ def test_an_end_at_the_last_epoch_asks_for_a_producer_id_first(is_commit) -> Non
 # -- InitProducerId
 
 
-def init(record, *, expected=None, is_pending=False, fresh=FRESH, timeout_ms=30_000, **flags):
+def init(
+    record,
+    *,
+    expected=None,
+    is_pending=False,
+    fresh: int | None = FRESH,
+    timeout_ms=30_000,
+    **flags,
+) -> Any:
     request = InitProducerId(timeout_ms=timeout_ms, expected=expected, **flags)
     return init_producer_id(
         record, request, is_pending=is_pending, now_ms=NOW, fresh_producer_id=fresh
@@ -305,6 +314,7 @@ def test_a_two_phase_transaction_has_no_timeout() -> None:
     ongoing = add_partitions(
         decision.record, decision.record.client, [T0], is_pending=False, now_ms=NOW
     )
+    assert isinstance(ongoing, Change)
     assert not ongoing.record.is_overdue(2**62)
     assert opened(5, S.ONGOING).is_overdue(20 + 60_001)
     assert not opened(5, S.ONGOING).is_overdue(20 + 60_000)

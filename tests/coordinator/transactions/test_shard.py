@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import replace
+from typing import Any
 
 import msgpack
 import pytest
@@ -150,8 +151,8 @@ def histories(draw: st.DrawFn) -> list[bytes]:
         record = shard.get(name)
         client = (7, 0) if record is None else record.client
         now_ms = index * 10
-        common = {"is_pending": False, "now_ms": now_ms}
-        fresh = {"fresh_producer_id": next(numbers)}
+        common: dict[str, Any] = {"is_pending": False, "now_ms": now_ms}
+        fresh: dict[str, Any] = {"fresh_producer_id": next(numbers)}
         kind = draw(st.integers(0, 5))
         if kind == 0:
             request = InitProducerId(

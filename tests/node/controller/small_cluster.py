@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from oncelog.coordinator.controller.controller import ControllerSettings
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.config_checks import ConfigValidators
+from oncelog.coordinator.raft.group import RaftGroup
 from oncelog.coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
 from oncelog.coordinator.raft.status import RaftStatus, VoterStatus
 from oncelog.node.controller.client import ControllerClient
 from oncelog.node.controller.service import ControllerService
-from oncelog.replication.peer.transport import PeerTimeout, PeerUnavailable
+from oncelog.replication.peer.transport import PeerTimeout, PeerTransport, PeerUnavailable
 from oncelog.replication.sliced_work import SlicedWork
 
 
@@ -26,6 +27,7 @@ class Group:
         self.elected: list[Callable[[int], None]] = []
         self.resigned: list[Callable[[], None]] = []
         self.applied: list[Callable[[int], None]] = []
+        self.results: dict[int, Any] = {}  # of apply, by index
         self.is_lagging = False
 
     @property
@@ -77,10 +79,6 @@ class Group:
             self.results[self.applied_index] = self.state.apply(command, self.applied_index, 1)
         for callback in self.applied:
             callback(self.applied_index)
-
-    @property
-    def results(self) -> dict[int, Any]:
-        return self.__dict__.setdefault("_results", {})
 
 
 class Links:
@@ -155,8 +153,8 @@ class SmallCluster:
             service = self.services[node] = ControllerService(
                 node_id=node,
                 state=group.state,
-                raft_group=group,
-                links=links,
+                raft_group=cast(RaftGroup, group),
+                links=cast(PeerTransport, links),
                 settings=settings,
                 now_ms=lambda: int(loop.time() * 1000),
             )
@@ -164,8 +162,8 @@ class SmallCluster:
             self.clients[node] = ControllerClient(
                 node_id=node,
                 state=group.state,
-                raft_group=group,
-                links=links,
+                raft_group=cast(RaftGroup, group),
+                links=cast(PeerTransport, links),
                 service=service,
                 now_ms=lambda: int(loop.time() * 1000),
                 work=SlicedWork(),

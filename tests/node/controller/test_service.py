@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ from ...coordinator.metadata.metadata_cluster import topic_id
 from .small_cluster import SmallCluster
 
 
-def run(scenario: Callable[[SmallCluster], Awaitable[None]], **arguments: object) -> None:
+def run(scenario: Callable[[SmallCluster], Awaitable[None]], **arguments: Any) -> None:
     async def all_of_it() -> None:
         cluster = SmallCluster(**arguments)
         try:
@@ -53,7 +54,7 @@ def registration(node: int, number: int = 1) -> RegisterBroker:
     )
 
 
-def creation(name: str = "t", **arguments: object) -> CreateTopics:
+def creation(name: str = "t", **arguments: Any) -> CreateTopics:
     return CreateTopics((NewTopic(name, topic_id(name), 1, 1, **arguments),))
 
 

@@ -4,8 +4,9 @@ that answer markers as they are told, and a clock of its own."""
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+from oncelog.coordinator.raft.group import RaftGroup
 from oncelog.coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
 from oncelog.coordinator.transactions.messages import (
     TransactionMarker,
@@ -17,7 +18,7 @@ from oncelog.coordinator.transactions.shard import TransactionShard
 from oncelog.node.transactions.marker_sender import MarkerSender
 from oncelog.node.transactions.service import TransactionCoordinators
 from oncelog.node.transactions.shard_leader import LeaderPorts
-from oncelog.replication.peer.transport import PeerUnavailable
+from oncelog.replication.peer.transport import PeerTransport, PeerUnavailable
 from oncelog.replication.sliced_work import SlicedWork
 
 NODE = 1
@@ -176,7 +177,7 @@ class OneNode:
         self.settings = TransactionSettings(shard_count=shards, **settings)
         self.markers = MarkerSender(
             node_id=NODE,
-            links=self.links,
+            links=cast(PeerTransport, self.links),
             write_here=lambda request: self.partitions.write(NODE, request),
             leadership_of=self.partitions.leadership_of,
             catch_up=self.partitions.catch_up,
@@ -186,8 +187,8 @@ class OneNode:
         self.coordinators = TransactionCoordinators(
             node_id=NODE,
             shards=self.shards,
-            raft_groups=self.groups,
-            links=self.links,
+            raft_groups=cast(list[RaftGroup], self.groups),
+            links=cast(PeerTransport, self.links),
             settings=self.settings,
             ports=LeaderPorts(
                 loop=loop,

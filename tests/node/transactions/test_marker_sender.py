@@ -138,7 +138,9 @@ async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
 
     node.markers._catch_up = catch_up
     tasks = [Task(node, T0, T1, T2) for _ in range(10)]
-    await node.until(lambda: later and node.markers._unknown)  # more came while the first is asked
+    await node.until(
+        lambda: bool(later and node.markers._unknown)
+    )  # more came while the first is asked
     assert node.partitions.caught_up == 1
     under_way.set()
     await node.until(lambda: all(set(t.written) == {T0, T1, T2} for t in (*tasks, *later)))

@@ -170,7 +170,7 @@ async def test_a_marker_taken_for_a_repetition_ends_what_is_being_verified(tmp_p
     await settle()
     broker.verifier.release()
     await settle()
-    broker.verifier.hold, broker.verifier.answers = False, {0: E.TRANSACTION_ABORTABLE}
+    broker.verifier.hold, broker.verifier.answers = False, {0: int(E.TRANSACTION_ABORTABLE)}
     broker.verifier.release()
     await settle()
     assert broker.log().producer_state.first_ongoing_offset is None

@@ -95,6 +95,7 @@ def test_every_entry_is_listed_with_its_outcome(tmp_path):
         (5, "one", "refused: it was decided in term 3, and this is 4"),
     ]
     value = found.entries[2].value
+    assert value is not None
     assert value.partitions == (("t", (0, 1)), ("u", (3,)))
     assert (value.producer_id, value.state, value.start_ms) == (7, 1, 6)
     assert found.end == (TERM, 5)

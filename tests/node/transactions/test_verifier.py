@@ -1,7 +1,7 @@
 """Verification: what is asked together, what a newer epoch does, and where nobody answers."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -9,7 +9,7 @@ from oncelog.coordinator.transactions.messages import VerifyTransaction, VerifyT
 from oncelog.node.transactions.verifier import TransactionVerifier
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.codec import decode_message, encode_message
-from oncelog.replication.peer.transport import PeerTimeout
+from oncelog.replication.peer.transport import PeerTimeout, PeerTransport
 from oncelog.wire.errors import ErrorCode
 
 from .one_node import NODE, OneNode
@@ -156,7 +156,11 @@ async def test_what_waits_when_the_broker_stops_is_answered() -> None:
 async def test_the_own_coordinator_is_asked_directly() -> None:
     node = OneNode()
     verifier = TransactionVerifier(
-        node_id=NODE, coordinators=node.coordinators, links=node.links, loop=node.loop, hold_ms=10
+        node_id=NODE,
+        coordinators=node.coordinators,
+        links=cast(PeerTransport, node.links),
+        loop=node.loop,
+        hold_ms=10,
     )
     who = await node.init()
     await node.add(who, T0)

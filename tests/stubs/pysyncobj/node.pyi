@@ -1,3 +1,5 @@
+from typing import Any
+
 class Node:
-    id: int
-    def __init__(self, id: int) -> None: ...
+    id: Any
+    def __init__(self, id: object) -> None: ...

@@ -24,7 +24,7 @@ class Model:
 
     def __init__(self) -> None:
         self.term, self.voted_for, self.is_voter = 0, -1, False
-        self.base = (0, 0)
+        self.base: tuple[int, int] = (0, 0)
         self.entries: dict[int, tuple[bytes, int]] = {}
         self.end = 0
 
