@@ -151,7 +151,8 @@ class Stream(threading.Thread):
         from confluent_kafka import KafkaException
 
         producer.purge()
-        with contextlib.suppress(KafkaException):  # the same error again
+        # The same error again; met within a report confluent-kafka makes a SystemError of it.
+        with contextlib.suppress(KafkaException, SystemError):
             producer.flush(5)  # brings the reports of what was purged
         return self._new_producer()
 
