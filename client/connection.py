@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .. import __version__
 from ..wire.errors import (
     ErrorCode,
     KafkaError,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 NEWEST = 1 << 15  # of versions: whatever both sides speak
 SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
-CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": "0.1.0"}
+CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": __version__}
 # What we speak of each API: the versions whose meaning this client knows.
 SPOKEN: dict[int, tuple[int, int]] = {
     0: (3, 12),  # Produce

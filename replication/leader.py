@@ -1,6 +1,6 @@
 """What the leader of one partition knows of its followers, and what follows from it.
 
-The high watermark is the lowest log end offset over the *maximal* ISR: the members the
+The high watermark is the lowest log end offset over the maximal in-sync set: the members the
 controller has confirmed, plus those whose admission is under way (KIP-497: the controller may
 have added them already, and may elect them). It stands still while the confirmed ISR is smaller
 than min.insync.replicas (KIP-966), and it never moves back. A follower that has caught up but

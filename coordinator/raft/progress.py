@@ -1,4 +1,4 @@
-"""The leader's side: what each follower is sent next, and how far it has come.
+"""Progress of the followers: what each is sent next, and how far it has come.
 
 A progress streams entries without waiting, up to a window of bytes. A follower that answers
 "send from n" is probed with one message at a time until it acknowledges; the index never goes

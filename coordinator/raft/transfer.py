@@ -1,4 +1,4 @@
-"""Handing the lead of a group to another voter (Raft thesis, 3.10).
+"""Leadership transfer to another voter of a Raft group (Raft thesis, 3.10).
 
 New commands are refused while it runs; when the target has the whole log it is told to stand at
 once. It stands without a pre-vote, since the old leader itself asked for it.

@@ -3,7 +3,7 @@
 The order of the checks is Kafka's: producer id, epoch, then whether another write of the id is
 under way, then the state. So a zombie is fenced at once, and only the rightful owner waits.
 Where Kafka's own answers differ between the versions of a request, the version decides: an
-EndTxn that raises the epoch (v5, transaction.version 2) has another table than one that does not.
+EndTxn with an epoch bump (v5, transaction.version 2) has another table than one that does not.
 
 Against Kafka 4.3, on purpose. Before a pending write Kafka tells even strangers to come again in
 some requests; here they hear at once who they are. A retried EndTxn (v5) is known by the identity

@@ -1,4 +1,4 @@
-"""One shard of the transaction coordinator's memory, as a replicated state machine.
+"""One shard of the transaction state log, as a replicated state machine.
 
 `apply` is total and deterministic: any command, at any state, gives the same result on every node
 and raises nothing. Bytes that this release cannot read raise MalformedTransactionCommand: the node

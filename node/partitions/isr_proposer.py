@@ -1,4 +1,4 @@
-"""Proposes ISR changes to the controller: one command under way, everything else in the next.
+"""Proposes ISR changes, shrink and expand: one command under way, everything else in the next.
 
 A partition is looked at when a follower caught up, after each answer of the controller, and, while
 it is not settled, on a slow tick and when a broker came or went; the tick is also what notices a

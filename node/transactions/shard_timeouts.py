@@ -1,8 +1,8 @@
 """The shards that this node leads, and what time brings about in them.
 
-Elections and resignations come from the Raft groups. Two timers look for transactions past their
-timeout, which are aborted with a raised epoch so that their producer is fenced, and for ids that
-have been without a transaction for so long that they are forgotten.
+Elections and resignations come from the Raft groups. Two timers look for timed-out transactions,
+which are aborted with an epoch bump so that their producer is fenced, and for transactional ids
+that have been without a transaction for so long that they expire.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a partition knows of its producers: duplicates, gaps, fences, open transactions.
+"""Producer state of a partition: duplicates, gaps, fences, open transactions.
 
 The theory (KIP-98, 360, 447, 890). A producer numbers its records within an epoch; the leader
 keeps its last five batches (max.in.flight), so that a batch sent again is answered with its first

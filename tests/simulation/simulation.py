@@ -1,4 +1,4 @@
-"""One seed from its beginning to its verdict.
+"""Deterministic simulation: one seed from its beginning to its verdict.
 
 A safety phase: clients, an administrator and faults, with the invariants watching. Then a liveness
 phase: everything is healed, and within a virtual deadline every node serves, every replica is in

@@ -273,6 +273,23 @@ def test_the_readme_gives_the_test_command_that_the_build_runs() -> None:
     assert "&& .venv/bin/python -m pytest" in found[0]
 
 
+def plain_words(text: str) -> str:
+    return re.sub(r"[_\-\s]+", " ", text.lower())
+
+
+def test_the_glossary_sends_to_files_that_use_the_words() -> None:
+    """Who greps for a word of the field finds the place."""
+    wrong: list[str] = []
+    for line in (ROOT / "docs/glossary.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        files = re.findall(r"[\w/]+\.(?:py|md)", cells[-1])
+        if len(cells) == 3 and files:
+            text = plain_words(" ".join((ROOT / f).read_text(encoding="utf-8") for f in files))
+            terms = re.split(r", | and ", cells[0])
+            wrong += [f"{term}: {files}" for term in terms if plain_words(term) not in text]
+    assert wrong == []
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 290
 
