@@ -17,7 +17,7 @@ given up, and at the end. Errors are classes of `wire.errors`; retriable ones ar
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from ..wire.errors import InvalidGroupId, KafkaError
 from ..wire.identifiers import TopicPartition
@@ -94,9 +94,11 @@ class Consumer:
 
         Without: from the committed offset (with a group.id), else by auto.offset.reset.
         """
-        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(
-            partitions, UNKNOWN_POSITION
-        )  # fmt: skip
+        given: Mapping[TopicPartition, int] = (
+            cast(Mapping[TopicPartition, int], partitions)
+            if isinstance(partitions, Mapping)
+            else dict.fromkeys(partitions, UNKNOWN_POSITION)
+        )
         self._positions.states = {key: FetchState(*key, offset) for key, offset in given.items()}
 
     def unassign(self, topic: str, partition: int) -> None:

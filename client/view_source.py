@@ -1,7 +1,7 @@
 """From what a caller gives (a view, a bootstrap line, a configuration) to a view of the cluster."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .cluster_view import ClusterView
 from .security.config import security_config
@@ -16,7 +16,7 @@ Source = ClusterView | str | Iterable[str] | Mapping[str, Any]
 def split_source(source: Source | None, keywords: dict[str, Any]) -> dict[str, Any]:
     """The dotted configuration in `source`; a bootstrap line goes to the keywords."""
     if isinstance(source, Mapping):
-        return dict(source)
+        return dict(cast(Mapping[str, Any], source))
     if source is not None and not isinstance(source, ClusterView):
         keywords["bootstrap_servers"] = source
     return {}

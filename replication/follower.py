@@ -84,7 +84,7 @@ class PartitionFollower:
             if answer.diverging_end_offset >= 0:
                 return _truncate(log, _common_end(answer, log))
             return Append(answer.records, answer.high_watermark, answer.log_start_offset)
-        if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:  # pyright: ignore[reportUnnecessaryComparison]
+        if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return _back_in_range(answer, log)
         return Wait(answer.error)
 

@@ -10,7 +10,8 @@ whether its log goes on from what we know before anything is fetched from it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.identifiers import TopicPartition
@@ -73,7 +74,7 @@ class Fetcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _run(self, leader: int, work) -> None:  # type: ignore[no-untyped-def]
+    def _run(self, leader: int, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks[leader] = task
 

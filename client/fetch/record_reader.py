@@ -1,8 +1,9 @@
 """Records for a program, from the columns of `record_columns`."""
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...wire.record_batch import BatchHeader, Buffer
 from .record_columns import Headers, read_columns
@@ -20,7 +21,9 @@ class ConsumerRecord(NamedTuple):
     headers: Headers = ()
 
 
-_new = partial(tuple.__new__, ConsumerRecord)  # without a step of the interpreter for each
+_new: Callable[[Iterable[Any]], ConsumerRecord] = partial(
+    tuple[Any, ...].__new__, ConsumerRecord
+)  # without a step of the interpreter for each
 
 
 def read_records(

@@ -14,7 +14,7 @@ that gave us a record, the place is checked against its log first (KIP-320, `epo
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -207,7 +207,7 @@ class FetchState:
         self.position_epoch = header.partition_leader_epoch
 
     @contextmanager
-    def _or_again(self) -> Iterator[None]:
+    def _or_again(self) -> Generator[None, None, None]:
         """What cannot be read is fetched again, not passed over."""
         try:
             yield

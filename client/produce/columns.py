@@ -6,7 +6,7 @@ Arrow's columnar format (validity bits, offsets, data), whoever made it.
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from ...wire.record_rows import Headers, Rows
 
@@ -55,8 +55,9 @@ def rows_by_partition(
     values = as_column(values)
     keys = None if keys is None else as_column(keys)
     for column in (keys, headers, timestamps, partitions):
-        if isinstance(column, Sequence) and len(column) != len(values):
-            raise ValueError(f"columns of {len(values)} and {len(column)} records")
+        size = len(cast(Sequence[Any], column)) if isinstance(column, Sequence) else len(values)
+        if size != len(values):
+            raise ValueError(f"columns of {len(values)} and {size} records")
     if keys is not None and partitions_of is not None and not isinstance(partitions, int):
         if partitions is None:
             partitions = partitions_of(keys)
@@ -73,7 +74,8 @@ def rows_by_partition(
     def those(column: Any, places: list[int]) -> Any:
         if column is None or isinstance(column, int):
             return column
-        return list(map(column.__getitem__, places))
+        taken: list[Any] = list(map(column.__getitem__, places))
+        return taken
 
     return [
         (

@@ -199,6 +199,7 @@ class Sender:
         """(leader, batches) of each request: within max.request.size, or with a single batch."""
         requests: list[tuple[int, list[Batch]]] = []
         last: dict[int, tuple[list[Batch], int]] = {}
+        group: list[Batch]
         for batch in batches:
             self._encode(batch)
             assert batch.encoded is not None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, cast
 
 from ...wire.errors import IllegalSaslState, SaslAuthenticationFailed
 from .secret import Secret
@@ -95,8 +95,9 @@ def _refusal(challenge: bytes) -> str:
         said = None
     if not isinstance(said, dict):
         return "the broker refused the token"
-    known = [f"{key}={said[key]}" for key in ("status", "scope", "openid-configuration")
-             if said.get(key)]  # fmt: skip
+    answer = cast(dict[str, Any], said)
+    known = [f"{key}={answer[key]}" for key in ("status", "scope", "openid-configuration")
+             if answer.get(key)]  # fmt: skip
     return f"the broker refused the token ({', '.join(known) or 'it gives no reason'})"
 
 
@@ -139,4 +140,4 @@ def claims_of(token: str) -> dict[str, Any]:
         claims = json.loads(base64.urlsafe_b64decode(padded))
     except (binascii.Error, ValueError, RecursionError):
         return {}
-    return claims if isinstance(claims, dict) else {}
+    return cast(dict[str, Any], claims) if isinstance(claims, dict) else {}

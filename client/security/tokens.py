@@ -17,7 +17,7 @@ import socket
 import ssl
 import threading
 import time
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
@@ -114,9 +114,11 @@ class TokenSource:
 
 def given_token(given: Any) -> Token:
     """What a provider returned, as a token. Raises SaslAuthenticationFailed."""
-    expires_s = None
-    if isinstance(given, tuple) and len(given) == 2:
-        given, expires_s = given
+    expires_s: Any = None
+    if isinstance(given, tuple):
+        pair = cast(tuple[Any, ...], given)
+        if len(pair) == 2:
+            given, expires_s = pair
     if isinstance(given, Secret):
         given = given.reveal()
     is_time = expires_s is None or seconds_of(expires_s) is not None
@@ -208,7 +210,7 @@ def read_token(status: int, body: bytes, endpoint: str, client_id: str, now_s: f
         said = json.loads(body)
     except (ValueError, RecursionError):
         said = None
-    answer: dict[str, Any] = said if isinstance(said, dict) else {}
+    answer = cast(dict[str, Any], said) if isinstance(said, dict) else {}
     token = answer.get("access_token")
     if status == http.HTTPStatus.OK and isinstance(token, str) and token:
         expires_s = expiry_of(token)
