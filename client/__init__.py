@@ -9,8 +9,12 @@ reactions, accumulator, client.fetch.state, assignors. The names are handed on l
 command line needs few of them.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# What is logged is for programs that configure logging; others read exceptions.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from .admin import Admin as Admin

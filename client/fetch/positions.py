@@ -6,6 +6,7 @@ not go on from it (an unclean election, KIP-320): then auto.offset.reset says ho
 `none` the next poll raises, again and again, until the program seeks.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from ...wire.errors import OffsetOutOfRange
@@ -18,6 +19,7 @@ from .epoch_queries import EpochEnd
 from .offset_queries import EARLIEST, LATEST, list_offsets
 from .state import FetchState
 
+logger = logging.getLogger(__name__)
 UNKNOWN_POSITION = -1
 Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata]]]
 
@@ -83,6 +85,10 @@ class Positions:
                 f"{state.topic}/{state.partition} has no offset {state.position}; "
                 f"it begins at {state.log_start_offset}"
             )
+        logger.warning(
+            "%s/%d has no offset %d: on with auto.offset.reset=%s",
+            state.topic, state.partition, state.position, self._settings.auto_offset_reset,
+        )  # fmt: skip
         self._forget(state)
 
     def truncated(self, state: FetchState, end: EpochEnd) -> None:
@@ -95,6 +101,10 @@ class Positions:
                 f"epoch {state.position_epoch}); its new leader has the log up to {end.end_offset} "
                 f"(epoch {end.leader_epoch}): seek to go on"
             )
+        logger.warning(
+            "%s/%d was read up to offset %d (leader epoch %d), its new leader's log ends at %d",
+            state.topic, state.partition, state.position, state.position_epoch, end.end_offset,
+        )  # fmt: skip
         if end.end_offset >= 0:
             state.seek(min(end.end_offset, state.position), end.leader_epoch)
         else:

@@ -12,6 +12,7 @@ when the group has gone on without us: others may have them already.
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,9 @@ from .protocol import (
 from .reactions import GroupReaction, GroupRequest, group_reaction_to
 from .requests import GroupRequests
 
+logger = logging.getLogger(__name__)
 FOREVER_MS = 1 << 60
+NAMED_MAX = 10  # partitions in a line of the log
 QUICK_BEAT_MS = 200
 _R = GroupReaction
 
@@ -76,6 +79,11 @@ class GroupMember:
         self._polled_ms = now_ms()
         names = settings.partition_assignment_strategy
         self._is_cooperative = all(name == COOPERATIVE for name in names)
+
+    def __repr__(self) -> str:
+        requests = self.requests
+        name = requests.member_id or "a new member"
+        return f"group {requests.group_id}, {name}, generation {requests.generation}"
 
     def subscribe(self, topics: tuple[str, ...], listener: RebalanceListener) -> None:
         """Want these topics from the next poll on."""
@@ -151,6 +159,7 @@ class GroupMember:
             except KafkaError as problem:
                 if not problem.retriable:
                     raise
+                logger.info("%s: joins again after: %s", self, problem)
                 await backoff.pause()
 
     async def _give_up(self, *, everything: bool = False) -> None:
@@ -226,6 +235,7 @@ class GroupMember:
 
     async def _take(self, assignment: set[TopicPartition]) -> None:
         self.requests.joined()
+        logger.info("%s: assigned %s", self, _named(assignment))
         if revoked := self.owned - assignment:
             await self._revoke(revoked)
             self._must_join = True  # so that others can have them
@@ -238,6 +248,7 @@ class GroupMember:
     async def _revoke(self, partitions: set[TopicPartition]) -> None:
         if not partitions:
             return
+        logger.info("%s: gives up %s", self, _named(partitions))
         await self._before_revoking()
         await _tell(self.listener.on_revoked, partitions)
         self.owned -= partitions
@@ -248,6 +259,7 @@ class GroupMember:
         self._is_lost = False
         lost, self.owned = self.owned, set()
         if lost:
+            logger.warning("%s: the group went on without it; lost %s", self, _named(lost))
             self._changed(lost, set())
             await _tell(self.listener.on_lost or self.listener.on_revoked, lost)
 
@@ -261,6 +273,11 @@ class GroupMember:
             if now_ms() - self._polled_ms > self._settings.max_poll_interval_ms:
                 if self._settings.group_instance_id is not None:
                     continue  # a static member only falls silent: its session may end (KIP-345)
+                logger.warning(
+                    "%s: no poll for max.poll.interval.ms=%d, so it leaves the group",
+                    self,
+                    self._settings.max_poll_interval_ms,
+                )
                 await self.requests.leave()
                 self._rejoin(is_lost=True)
                 return
@@ -292,6 +309,11 @@ class GroupMember:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def _named(partitions: set[TopicPartition]) -> str:
+    first = ", ".join(f"{topic}/{index}" for topic, index in sorted(partitions)[:NAMED_MAX])
+    return f"{len(partitions)} partitions ({first}{', ...' * (len(partitions) > NAMED_MAX)})"
 
 
 async def _tell(

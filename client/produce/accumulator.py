@@ -41,6 +41,9 @@ class Batch:
     is_given_up: bool = False  # nobody waits for its answer any more
     is_doubtful: bool = False  # an answer was lost: it may stand in the log
 
+    def __repr__(self) -> str:
+        return f"a batch of {self.builder.count} records of {self.topic}/{self.partition}"
+
     @property
     def size_bytes(self) -> int:
         """What its records take in memory."""

@@ -12,6 +12,7 @@ under new numbers (KIP-360). What a broker may have written keeps its numbers fo
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 
 from ...wire.errors import ErrorCode, KafkaError, NetworkException, RequestTimedOut, error_for
@@ -29,6 +30,7 @@ from .accumulator import Accumulator, Batch
 from .delivery import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from .requests import COMPRESSION, fresh_producer_id, halves, problem_of, produce_batches
 
+logger = logging.getLogger(__name__)
 IDLE_MS = 500
 HELD_MS = 20  # until a producer id is asked for again
 MAY_BE_WRITTEN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -313,6 +315,7 @@ class Sender:
         if fate is Fate.RETRY and batch.attempts <= self._settings.retries:
             first, last = self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
             self._batches.retry(batch, now_ms(), min(first << min(batch.attempts - 1, 6), last))
+            logger.info("%r is sent again, after attempt %d: %s", batch, batch.attempts, problem)
             return
         if fate is Fate.SPLIT:
             self._batches.replace(batch, halves(batch), now_ms())
@@ -326,6 +329,7 @@ class Sender:
         if self._session is not None and not problem.fatal:
             as_abortable(problem)
         for batch in batches:
+            logger.warning("%r failed after %d attempts: %s", batch, batch.attempts, problem)
             batch.outcome.failed(problem)
             if batch.attempts and self._session is not None:
                 self._session.uncertain()
@@ -350,6 +354,7 @@ class Sender:
 
     def _identity_is_lost(self, problem: KafkaError) -> None:
         if self._identity.state is not ProducerState.FATAL_ERROR:
+            logger.error("the producer is at its end: %s", problem)
             self._identity.move_to(ProducerState.FATAL_ERROR, problem)
 
     async def _refresh(self, topics: set[str]) -> None:
@@ -371,6 +376,7 @@ class Sender:
             for where, first in self._refused.items():
                 self._batches.renumber(where, first)
             self._refused.clear()
+            logger.info("a new producer id after a gap in the sequence numbers (KIP-360)")
             identity.move_to(ProducerState.UNINITIALIZED)
         if identity.state is ProducerState.READY or not self._batches:
             return True

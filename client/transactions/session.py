@@ -8,6 +8,7 @@ A call that is cut off by its deadline may be made again, and only that one: wha
 has decided meanwhile is not known.
 """
 
+import logging
 from collections.abc import Awaitable, Mapping
 from typing import Protocol, TypeVar
 
@@ -22,6 +23,7 @@ from .producer_state import Call, ProducerIdentity, ProducerState
 from .requests import TransactionRequests
 from .scope import Ending, TransactionScope
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _S = ProducerState
 
@@ -245,8 +247,12 @@ class TransactionSession:
         state = self.identity.state
         if problem.fatal:
             if state is not _S.FATAL_ERROR:
+                logger.error(
+                    "%s: fenced or at its end: %s", self._settings.transactional_id, problem
+                )
                 self.identity.move_to(_S.FATAL_ERROR, problem)
         elif state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+            logger.warning("%s: must be aborted: %s", self._settings.transactional_id, problem)
             self.identity.move_to(_S.ABORTABLE_ERROR, as_abortable(problem))
 
     async def _end(self, scope: TransactionScope, *, is_commit: bool) -> None:

@@ -1,0 +1,31 @@
+"""What a user finds in the log: which batch, which partitions, where a position went."""
+
+from typing import Any
+
+import pytest
+
+from oncelog.client.fetch.positions import Positions
+from oncelog.client.fetch.state import FetchState
+from oncelog.client.groups.member import NAMED_MAX, _named
+from oncelog.client.produce.accumulator import Batch
+from oncelog.client.settings import consumer_settings
+
+
+def test_a_batch_is_named_by_its_partition_and_size() -> None:
+    assert repr(Batch("orders", 3, 0, 0)) == "a batch of 0 records of orders/3"
+
+
+def test_many_partitions_take_one_short_line() -> None:
+    line = _named({("t", index) for index in range(10_000)})
+    assert line.startswith("10000 partitions (t/0, t/1, ") and line.endswith(", ...)")
+    assert line.count("t/") == NAMED_MAX
+
+
+def test_a_position_that_is_reset_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    view: Any = None  # nobody is asked
+    settings = consumer_settings({"bootstrap.servers": "h:1", "auto.offset.reset": "latest"}, {})
+    positions = Positions(view, settings, None)
+    state = FetchState("t", 0, 7)
+    positions.states[("t", 0)] = state
+    positions.out_of_range(state)
+    assert "t/0 has no offset 7: on with auto.offset.reset=latest" in caplog.text
