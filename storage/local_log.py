@@ -3,12 +3,14 @@
 Three things are functions of the batches in the segments: the sparse indexes, the leader epochs,
 and the producer state with its transaction index. Whatever changes the segments here (append,
 roll, truncate, drop, swap) changes them alike. Who may do so, and which offsets are committed, is
-the business of PartitionLog.
+the business of PartitionLog, and of what stands between: LogFlushing, LogTruncation,
+AbortedTransactions.
 
 Order of an append: the bytes first, then the memory. If a write fails nothing in memory has moved
 and the log is failed until a restart has recovered its directory.
 """
 
+import logging
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,21 +19,22 @@ from pathlib import Path
 from ..wire.errors import CorruptMessage, KafkaStorageError
 from ..wire.fault_point import FaultPoint
 from ..wire.record_batch import BatchHeader
-from ..wire.steps import Steps, run_to_end
+from ..wire.steps import Steps
 from .checkpoint import LeaderEpochCheckpoint
-from .disk_guard import DiskGuard, disk_errors
-from .flush_job import FlushJob
-from .flushable_log import FlushableLog
-from .log_config import INT_MAX, LogConfig
+from .disk_guard import DiskGuard
+from .log_config import LogConfig
 from .log_durability import Durability
 from .log_recovery import LoadedLog
-from .producers.recovery import aborted_entry, load_producers, take_in
+from .producers.recovery import load_producers, take_in
 from .producers.snapshot import encode as encode_snapshot
 from .producers.state import ProducerStateTable
 from .segments.log_file import Buffer
 from .segments.retention import DeletedFiles
 from .segments.segment import Segment
 from .segments.segment_swap import swap_in
+from .topic_configs import INT_MAX
+
+logger = logging.getLogger(__name__)
 
 # Snapshots between those of the rolls, so that a start after a kill and a truncation replay no more
 # than this; a batch costs as much as so many bytes. Kafka has none, and reads a whole segment.
@@ -42,8 +45,8 @@ SNAPSHOT_AT_ONCE_PRODUCERS_MAX = 1000
 SNAPSHOT_BYTES_A_PRODUCER = 4 * BATCH_COUNTS_AS_BYTES
 
 
-class LocalLog(FlushableLog):
-    """Segments with everything derived from them, up to `log_end_offset`.
+class LocalLog:
+    """Segments with everything derived from them, up to `log_end_offset`; three offsets of a log.
 
     One thread owns it; the jobs that it makes run in any other. `now_ms` is wall clock; what does
     not get it goes by the last that was told. `config` may be replaced at any time. Public methods
@@ -57,6 +60,7 @@ class LocalLog(FlushableLog):
         loaded: LoadedLog,
         *,
         recovery_point: int,
+        high_watermark: int,
         disk: DiskGuard,
         now_ms: int,
         fault_point: FaultPoint,
@@ -68,52 +72,44 @@ class LocalLog(FlushableLog):
         self.leader_epochs = loaded.leader_epochs
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self._latest_epoch = self.leader_epochs.latest_epoch  # read at every append
-        self._snapshots = loaded.snapshots
+        self.high_watermark = min(max(high_watermark, self.log_start_offset), self.log_end_offset)
+        self.latest_epoch = self.leader_epochs.latest_epoch  # read at every append
+        self.snapshots = loaded.snapshots
         self._unsaved_bytes = 0
-        self._rebuild: Steps[ProducerStateTable] | None = None  # of the producers, after a cut
+        self.rebuild: Steps[ProducerStateTable] | None = None  # of the producers, after a cut
         self.snapshot_needed = False  # and too long for an append: call `snapshotting`
         self._epoch_checkpoint = LeaderEpochCheckpoint(directory, fault_point)
         self._epochs_unsaved = not loaded.are_epochs_saved
-        self._durability = Durability(
+        self.durability = Durability(
             min(recovery_point, self.log_end_offset), fault_point, is_synced=loaded.is_synced
         )
-        self._deleted = DeletedFiles()
-        self._disk = disk
-        self._now_ms = now_ms  # the wall clock when it was last told
-        self._fault_point = fault_point
-
-    @property
-    def latest_epoch(self) -> int | None:
-        """The leader epoch assigned last, None when there was none."""
-        return self._latest_epoch
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all batches."""
-        return self.segments.size_bytes
+        self.deleted = DeletedFiles()
+        self.disk = disk
+        self.now_ms = now_ms  # the wall clock when it was last told
+        self.fault_point = fault_point
 
     # -- growing -----------------------------------------------------------------------------
 
-    def _write_batch(self, records: Buffer, header: BatchHeader, base_offset: int) -> None:
+    def write_batch(self, records: Buffer, header: BatchHeader, base_offset: int) -> None:
         """Append one batch, stamped with `base_offset`; `header` is as it was sent."""
         size_bytes = len(records)
         last_offset = base_offset + header.last_offset_delta
         segment = self.segments.active
         if segment.should_roll(
-            self.config, size_bytes, header.max_timestamp, last_offset, self._now_ms
+            self.config, size_bytes, header.max_timestamp, last_offset, self.now_ms
         ):
-            segment = self._roll(base_offset)
-        with self._disk.retriable:
-            self._fault_point("log.append.before-write")
+            segment = self.roll(base_offset)
+        with self.disk.retriable:
+            self.fault_point("log.append.before-write")
             segment.write(records)
-            self._fault_point("log.append.after-write")
+            self.fault_point("log.append.after-write")
         segment.add_batch(size_bytes, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
-        self._take_in(segment, header, base_offset, records)
+        note_aborted = segment.transaction_index.append
+        take_in(self.producer_state, header, base_offset, records, self.now_ms, note_aborted)
         self._written(size_bytes, 1)
 
-    def _write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
+    def write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Append batches as they are, with one write for those that share a segment.
 
         Segments begin where the leader's do, since the same rule is asked for each batch; but
@@ -130,11 +126,11 @@ class LocalLog(FlushableLog):
                 run_end - run_start + size_bytes,
                 header.max_timestamp,
                 header.last_offset,
-                self._now_ms,
+                self.now_ms,
             ):
                 self._write_to_active(records[run_start:run_end], run_start, run)
                 is_near = header.last_offset - self.log_end_offset <= INT_MAX
-                self._roll(self.log_end_offset if is_near else header.base_offset)
+                self.roll(self.log_end_offset if is_near else header.base_offset)
                 run, run_start = [], position
             run.append((position, header))
             run_end = position + size_bytes
@@ -149,113 +145,91 @@ class LocalLog(FlushableLog):
         if not run:
             return
         segment = self.segments.active
-        with self._disk.retriable:
-            self._fault_point("log.append.before-write")
+        with self.disk.retriable:
+            self.fault_point("log.append.before-write")
             segment.write(data)
-            self._fault_point("log.append.after-write")
+            self.fault_point("log.append.after-write")
+        note_aborted = segment.transaction_index.append
         for position, header in run:
             size_bytes, last_offset = header.size_bytes, header.last_offset
             start = position - data_start
             batch = data[start : start + size_bytes]
             segment.add_batch(size_bytes, last_offset, header.max_timestamp)
             self.log_end_offset = last_offset + 1
-            if header.partition_leader_epoch != self._latest_epoch:
-                self._note_epoch(header.partition_leader_epoch, header.base_offset)
-            self._take_in(segment, header, header.base_offset, batch)
+            if header.partition_leader_epoch != self.latest_epoch:
+                self.note_epoch(header.partition_leader_epoch, header.base_offset)
+            take_in(
+                self.producer_state, header, header.base_offset, batch, self.now_ms, note_aborted
+            )
         self._written(len(data), len(run))
 
-    def _take_in(
-        self,
-        segment: Segment,
-        header: BatchHeader,
-        base_offset: int,
-        batch: Buffer,
-    ) -> None:
-        completed = take_in(self.producer_state, header, base_offset, batch, self._now_ms)
-        if completed is not None:
-            if completed.is_aborted:
-                segment.transaction_index.append(aborted_entry(completed))
-            self.producer_state.complete_transaction(completed)
-
     def _written(self, size_bytes: int, batch_count: int) -> None:
-        if self._durability.unsynced_since_ms is None:
-            self._durability.unsynced_since_ms = self._now_ms
+        if self.durability.unsynced_since_ms is None:
+            self.durability.unsynced_since_ms = self.now_ms
         self._unsaved_bytes += size_bytes + batch_count * BATCH_COUNTS_AS_BYTES
         if self._unsaved_bytes >= SNAPSHOT_INTERVAL_BYTES:
-            self._snapshot_soon()
+            self.snapshot_soon()
 
-    def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
+    def note_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Remember that an epoch begins; the next flush, snapshot or segment saves it.
 
         Recovery finds it in the batches behind those. A file replaced for each partition would
         keep a broker that is elected for many: with dirty pages about, a rename waits for the disk.
         """
         if leader_epoch >= 0 and self.leader_epochs.assign(leader_epoch, start_offset):
-            self._epochs_changed()
+            self.epochs_changed()
 
-    def _epochs_changed(self) -> None:
-        self._latest_epoch = self.leader_epochs.latest_epoch
+    def epochs_changed(self) -> None:
+        self.latest_epoch = self.leader_epochs.latest_epoch
         self._epochs_unsaved = True
 
-    def _save_epochs(self) -> None:
+    def save_epochs(self) -> None:
         """Write them down if they have changed; KafkaStorageError where there is no room."""
         if self._epochs_unsaved:
-            with self._disk.retriable:
+            with self.disk.retriable:
                 self._epoch_checkpoint.write(self.leader_epochs.entries, fsync=False)
             self._epochs_unsaved = False
-            self._durability.names_changed()
-
-    def flush_job(self, *, is_last: bool = False) -> FlushJob:
-        """See the base. Recovery does not look for epochs below the recovery point: where there is
-        no room to save them, a cut is synced, and nothing else (KafkaStorageError)."""
-        try:
-            self._save_epochs()
-        except KafkaStorageError:
-            if not self.is_cut_unsynced or self._durability.needs_more_jobs(self.segments):
-                raise
-            job = super().flush_job()
-            job.end_offset = self.recovery_point
-            return job
-        return super().flush_job(is_last=is_last)
+            self.durability.names_changed()
 
     # -- segments ----------------------------------------------------------------------------
 
-    def _roll(self, base_offset: int) -> Segment:
+    def roll(self, base_offset: int) -> Segment:
         """Close the active segment, begin one at `base_offset`, and snapshot the producers."""
         active = self.segments.active
         if active.size_bytes == 0 and active.base_offset == base_offset:
             return active
-        self._fault_point("log.roll.before-create")
-        with self._disk.retriable:
-            self._save_epochs()
+        self.fault_point("log.roll.before-create")
+        with self.disk.retriable:
+            self.save_epochs()
             active.become_inactive()
             segment = self._new_segment(base_offset)
         if active.size_bytes == 0:  # begun, but a gap in the offsets is too wide for it
             self.segments.remove(active)
             active.delete()
-        self._fault_point("log.roll.after-create")
+        logger.info("%s: rolled a new segment at offset %d", self.directory.name, base_offset)
+        self.fault_point("log.roll.after-create")
         self.producer_state.skip_to(base_offset)
-        self._snapshot_soon(is_roll=True)
+        self.snapshot_soon(is_roll=True)
         return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
         Segment.remove_files(self.directory, base_offset)
         try:
-            segment = Segment(self.directory, base_offset, self.config, self._now_ms)
+            segment = Segment(self.directory, base_offset, self.config, self.now_ms)
             if self.config.preallocate:
                 segment.preallocate(self.config.segment_bytes)
         except OSError:  # the older one may grow beyond it, and a restart must not find both
             Segment.remove_files(self.directory, base_offset)
             raise
         self.segments.add(segment)
-        self._durability.names_changed()
+        self.durability.names_changed()
         return segment
 
-    def _snapshot_soon(self, *, is_roll: bool = False) -> None:
+    def snapshot_soon(self, *, is_roll: bool = False) -> None:
         """Write the producer state down, or let `snapshotting` do it where that takes long."""
         count = len(self.producer_state)
         if count <= SNAPSHOT_AT_ONCE_PRODUCERS_MAX:
-            self._take_snapshot()
+            self.take_snapshot()
         elif is_roll or self._unsaved_bytes >= count * SNAPSHOT_BYTES_A_PRODUCER:
             self.snapshot_needed = True
 
@@ -271,7 +245,7 @@ class LocalLog(FlushableLog):
             state.cut = None
             self._write_snapshot(cut.end_offset, content)
 
-    def _take_snapshot(self) -> None:
+    def take_snapshot(self) -> None:
         self._unsaved_bytes = 0
         state = self.producer_state
         self._write_snapshot(state.end_offset, encode_snapshot(state.snapshot_entries()))
@@ -282,19 +256,19 @@ class LocalLog(FlushableLog):
         Nor does such a start look for epochs below it: they must have been saved before. Where
         there is no room for all that, there is no snapshot.
         """
-        with suppress(KafkaStorageError), self._disk.retriable:
-            self._save_epochs()
+        with suppress(KafkaStorageError), self.disk.retriable:
+            self.save_epochs()
             self.segments.active.write_out()
-            self._fault_point("log.snapshot.before-write")
-            self._snapshots.write(end_offset, content)
-            self._fault_point("log.snapshot.after-write")
-            self._snapshots.remove_between({segment.base_offset for segment in self.segments})
+            self.fault_point("log.snapshot.before-write")
+            self.snapshots.write(end_offset, content)
+            self.fault_point("log.snapshot.after-write")
+            self.snapshots.remove_between({segment.base_offset for segment in self.segments})
 
-    def _rebuild_soon(self) -> None:
+    def rebuild_soon(self) -> None:
         """The producers are those of another end of the log: `rebuilding` makes them again."""
         self.producer_state.cut = None  # a snapshot being encoded would lie above the end
-        self._rebuild = load_producers(
-            self.segments, self._snapshots, self.log_end_offset, self._now_ms
+        self.rebuild = load_producers(
+            self.segments, self.snapshots, self.log_end_offset, self.now_ms
         )
 
     def rebuilding(self) -> Steps[None]:
@@ -302,97 +276,48 @@ class LocalLog(FlushableLog):
 
         Who needs it sooner (an append, a new leader) runs it to its end.
         """
-        while self._rebuild is not None:
-            with self._disk:
+        while self.rebuild is not None:
+            with self.disk:
                 try:
-                    with self._disk.retriable:
-                        next(self._rebuild)
+                    with self.disk.retriable:
+                        next(self.rebuild)
                 except StopIteration as end:
-                    self.producer_state, self._rebuild = end.value, None
+                    self.producer_state, self.rebuild = end.value, None
                 except CorruptMessage as problem:
                     raise OSError(f"what a truncation left is damaged: {problem}") from problem
                 except KafkaStorageError:  # too many open files: from the beginning, next time
-                    self._rebuild_soon()
+                    self.rebuild_soon()
                     raise
             yield
 
-    def _drop_oldest(self, segments: Sequence[Segment]) -> None:
-        """Take the oldest segments out of the log; their files go file.delete.delay.ms later."""
-        due_ms = self._now_ms + self.config.file_delete_delay_ms
-        for segment in segments:
-            with self._disk.retriable:
-                self._deleted.retire(segment, due_ms)
-            self._fault_point("log.delete.after-rename")
-            self.segments.remove(segment)
-            self._snapshots.remove([segment.base_offset])
-            self._durability.names_changed()
-
     def replace_segments(self, base_offset: int, replaced: Sequence[Segment]) -> Segment:
         """Swap the compacted segment in that waits as .cleaned files; see segment_swap."""
-        with self._disk:
+        with self.disk:
             # A snapshot from below may know of a transaction whose marker is gone by then.
             newer = self.segments.after(replaced[-1])
             end_offset = self.log_end_offset if newer is None else newer.base_offset
-            self._snapshots.remove([at for at in self._snapshots.offsets if at < end_offset])
+            self.snapshots.remove([at for at in self.snapshots.offsets if at < end_offset])
             segment = swap_in(
                 self.segments,
                 base_offset,
                 replaced,
                 self.config,
-                self._deleted,
-                now_ms=self._now_ms,
-                retriable=self._disk.retriable,
-                fault_point=self._fault_point,
+                self.deleted,
+                now_ms=self.now_ms,
+                retriable=self.disk.retriable,
+                fault_point=self.fault_point,
             )
-            self._durability.names_changed()
+            self.durability.names_changed()
             return segment
 
-    # -- disk --------------------------------------------------------------------------------
-
-    @property
-    def has_deleted_files(self) -> bool:
-        """Whether `purge_deleted_files` will have something to do."""
-        return bool(self._deleted)
-
-    def purge_deleted_files(self, now_ms: int) -> int:
-        """Unlink the files of dropped segments whose file.delete.delay.ms is over; how many.
-
-        Unlinking a large file blocks: call it in an executor, as `flush`. What cannot be unlinked
-        is tried again by the next call; the log does not need it any more.
-        """
-        with disk_errors(f"A dropped segment of {self.directory.name}"):
-            return self._deleted.unlink_due(now_ms)
-
-    def close(self) -> None:
-        """Write down and sync everything, so that a clean start need not recover (blocks)."""
-        self.write_last()
-        self.sync_last()
-
-    def write_last(self) -> None:
-        """The first half of `close`: of many logs all do it before the first is synced."""
-        if self.is_failed:
-            return
-        run_to_end(self.rebuilding())
-        with self._disk:
-            if self.log_end_offset not in self._snapshots.offsets and self.log_end_offset:
-                self._take_snapshot()
-            with suppress(KafkaStorageError):
-                self._save_epochs()
-            self.segments.active.become_inactive()
-
-    def sync_last(self) -> None:
-        """The second half of `close`: of many logs at once, each in any thread (blocks)."""
-        durability = self._durability
-        if not self.is_failed and not durability.is_as_closed(self.log_end_offset, self._snapshots):
-            self.flush(is_last=True)
-            durability.closed(self.log_end_offset)
+    # -- the end ----------------------------------------------------------------------------
 
     def retire(self, why: str = "it has been deleted") -> None:
         """Serve nothing any more; what is in memory may not be what is on the disk."""
-        self._disk.failure = OSError(f"{self.directory}: {why}")
+        self.disk.failure = OSError(f"{self.directory}: {why}")
 
     def delete(self) -> None:
         """Remove the directory with all that is in it (blocks). The log serves nothing any more."""
-        with self._disk:
+        with self.disk:
             shutil.rmtree(self.directory)
         self.retire()

@@ -1,29 +1,10 @@
 """The configuration of one partition's log, typed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from .topic_configs import (
-    INT_MAX,
-    LONG_MAX,
-    TOPIC_CONFIGS,
-    ConfigType,
-    TopicConfig,
-    parse_topic_configs,
-    validate_topic_configs,
-)
-
-__all__ = [
-    "INT_MAX",
-    "LONG_MAX",
-    "TOPIC_CONFIGS",
-    "ConfigType",
-    "LogConfig",
-    "TopicConfig",
-    "parse_topic_configs",
-    "validate_topic_configs",
-]
+from .topic_configs import LONG_MAX, parse_topic_configs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +37,6 @@ class LogConfig:
     uses_append_time: bool = False
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = 3_600_000
-    min_insync_replicas: int = 1
-    unclean_leader_election: bool = False
     validates_every_record: bool = False
 
     @classmethod
@@ -85,29 +64,14 @@ class LogConfig:
 def _parsed(configs: tuple[tuple[str, str], ...], validates_every_record: bool) -> LogConfig:
     """Thousands of partitions share a few configurations."""
     values = parse_topic_configs(dict(configs))
-    return LogConfig(
-        segment_bytes=values["internal.segment.bytes"] or values["segment.bytes"],
-        segment_ms=values["segment.ms"],
-        segment_jitter_ms=values["segment.jitter.ms"],
-        segment_index_bytes=values["segment.index.bytes"],
-        index_interval_bytes=values["index.interval.bytes"],
-        preallocate=values["preallocate"],
-        flush_messages=values["flush.messages"],
-        flush_ms=values["flush.ms"],
-        file_delete_delay_ms=values["file.delete.delay.ms"],
-        retention_bytes=values["retention.bytes"],
-        retention_ms=values["retention.ms"],
-        is_compacted="compact" in values["cleanup.policy"],
-        is_deleted_by_retention="delete" in values["cleanup.policy"],
-        delete_retention_ms=values["delete.retention.ms"],
-        min_compaction_lag_ms=values["min.compaction.lag.ms"],
-        max_compaction_lag_ms=values["max.compaction.lag.ms"],
-        min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
-        max_message_bytes=values["max.message.bytes"],
-        uses_append_time=values["message.timestamp.type"] == "LogAppendTime",
-        timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
-        timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
-        min_insync_replicas=values["min.insync.replicas"],
-        unclean_leader_election=values["unclean.leader.election.enable"],
-        validates_every_record=validates_every_record,
-    )
+    derived = {
+        "segment_bytes": values["internal.segment.bytes"] or values["segment.bytes"],
+        "is_compacted": "compact" in values["cleanup.policy"],
+        "is_deleted_by_retention": "delete" in values["cleanup.policy"],
+        "uses_append_time": values["message.timestamp.type"] == "LogAppendTime",
+        "timestamp_before_max_ms": values["message.timestamp.before.max.ms"],
+        "timestamp_after_max_ms": values["message.timestamp.after.max.ms"],
+        "validates_every_record": validates_every_record,
+    }
+    names = [field.name for field in fields(LogConfig) if field.name not in derived]
+    return LogConfig(**derived, **{name: values[name.replace("_", ".")] for name in names})

@@ -12,10 +12,11 @@ from pathlib import Path
 from ..wire.fault_point import FaultPoint
 from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from .flush_job import FlushJob, OpenPath, RecoveryPoint, open_existing
-from .log_config import LONG_MAX, LogConfig
+from .log_config import LogConfig
 from .producers.snapshot_files import SnapshotFiles
 from .segments.segment import Segment
 from .segments.segment_list import SegmentList
+from .topic_configs import LONG_MAX
 
 SEGMENTS_A_JOB = 32  # some 1 ms
 

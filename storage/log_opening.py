@@ -1,6 +1,6 @@
 """What must be known to open one partition's log, so that another thread can do it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ..wire.fault_point import FaultPoint
@@ -28,20 +28,8 @@ class LogOpening:
 
     def open(self) -> Steps[PartitionLog]:
         """See PartitionLog.opening, which this is called with (blocks)."""
-        return PartitionLog.opening(
-            self.directory,
-            topic=self.topic,
-            partition=self.partition,
-            topic_id=self.topic_id,
-            config=self.config,
-            log_start_offset=self.log_start_offset,
-            recovery_point=self.recovery_point,
-            high_watermark=self.high_watermark,
-            clean_shutdown=self.clean_shutdown,
-            machine_restarted=self.machine_restarted,
-            now_ms=self.now_ms,
-            fault_point=self.fault_point,
-        )
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        return PartitionLog.opening(**options)
 
     def as_new(self) -> "LogOpening":
         """The same for a partition of which nothing is here."""

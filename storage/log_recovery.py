@@ -15,8 +15,8 @@ A log that could not be synced is treated as after a power cut: the kernel drops
 its cache without another word. FLUSH_FAILED in the directory says so.
 """
 
+import logging
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +31,11 @@ from .checkpoint import (
     encode_uuid,
 )
 from .disk_guard import OUT_OF_RESOURCES
+from .epoch_recovery import assign_epoch, load_epochs
 from .flush_job import FLUSH_FAILED
 from .leader_epochs import EpochStart, LeaderEpochs
-from .log_config import INT_MAX, LONG_MAX, LogConfig
-from .producers.recovery import aborted_entry, load_producers, take_in, walk_headers
+from .log_config import LogConfig
+from .producers.recovery import load_producers, take_in
 from .producers.snapshot_files import SnapshotFiles
 from .producers.state import ProducerStateTable
 from .segments.index import CorruptIndex
@@ -43,7 +44,9 @@ from .segments.segment import SUFFIXES, Segment
 from .segments.segment_list import SegmentList
 from .segments.segment_swap import finish_swaps
 from .segments.transaction_index import CorruptTransactionIndex
+from .topic_configs import INT_MAX, LONG_MAX
 
+logger = logging.getLogger(__name__)
 _BATCHES_A_STEP = 64  # some 0.3 ms when they are small
 _BYTES_A_STEP = 256 << 10
 
@@ -100,7 +103,7 @@ def load_log(
         dirty_from = segments.floor(recovery_point - 1) or segments.first
         damaged = yield from _first_damaged(segments, until=dirty_from)
         if damaged is not None:
-            recovery.indexed_from = damaged.base_offset
+            recovery.index_anew_from(damaged)
         yield from recovery.read_from(damaged or dirty_from, whole_to=recovery_point)
     else:
         active = segments.active
@@ -115,7 +118,7 @@ def load_log(
                 unsynced = None if clean_shutdown else segments.floor(recovery_point - 1)
                 damaged = unsynced or active
         if damaged is not None:
-            recovery.indexed_from = damaged.base_offset
+            recovery.index_anew_from(damaged)
             yield from recovery.read_from(damaged, whole_to=LONG_MAX)
     loaded = yield from recovery.finish()
     if lost_pages:
@@ -185,6 +188,11 @@ class _Recovery:
                 return
             # Of what a truncation has cut that the end of the process interrupted.
             self.snapshots.remove_above(active.next_offset)
+
+    def index_anew_from(self, segment: Segment) -> None:
+        """Note the first segment whose indexes, or the batches that they name, cannot be right."""
+        logger.warning("%s: its indexes are rebuilt from the log", segment.file.path)
+        self.indexed_from = segment.base_offset
 
     def read_from(self, dirty_from: Segment, *, whole_to: int) -> Steps[None]:
         """Read a segment and all newer ones; end the log before the first batch that is not whole.
@@ -261,7 +269,7 @@ class _Recovery:
 
     def _load_state(self, end_offset: int) -> Steps[None]:
         """Producers and epochs as they are at `end_offset`."""
-        self.epochs, self.saved_epochs = yield from _load_epochs(
+        self.epochs, self.saved_epochs = yield from load_epochs(
             self.directory, self.segments, self.log_start_offset, end_offset
         )
         self.producers = yield from load_producers(
@@ -282,11 +290,8 @@ class _Recovery:
                 if not _belongs(segment, header):
                     break
                 if header.base_offset >= known_to:
-                    completed = take_in(producers, header, header.base_offset, batch, self.now_ms)
-                    if completed is not None:
-                        if completed.is_aborted:
-                            segment.transaction_index.append(aborted_entry(completed))
-                        producers.complete_transaction(completed)
+                    note_aborted = segment.transaction_index.append
+                    take_in(producers, header, header.base_offset, batch, self.now_ms, note_aborted)
                 segment.add_batch(header.size_bytes, header.last_offset, header.max_timestamp)
                 assign_epoch(epochs, header)
                 count += 1
@@ -296,17 +301,15 @@ class _Recovery:
             pass  # torn, garbled, or a control batch that is no marker: the log ends before it
         if segment.size_bytes == end:
             return False
+        logger.warning(
+            "%s: %d bytes that are no whole batches are cut off, the log ends at offset %d",
+            segment.file.path,
+            end - segment.size_bytes,
+            segment.next_offset,
+        )
         segment.file.truncate(segment.size_bytes)
         self.is_cut = True
         return True
-
-
-def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
-    """Note the leader epoch of a batch in the log if it is a new one; True if it was."""
-    latest = epochs.latest_epoch
-    if header.partition_leader_epoch > (-1 if latest is None else latest):
-        return epochs.assign(header.partition_leader_epoch, header.base_offset)
-    return False
 
 
 def _open_segments(
@@ -373,28 +376,3 @@ def _check_topic(directory: Path, topic_id: bytes) -> None:
             f"{directory} belongs to topic id {encode_uuid(known.topic_id)}, "
             f"not to {encode_uuid(topic_id)}"
         )
-
-
-def _load_epochs(
-    directory: Path, segments: SegmentList, log_start_offset: int, end_offset: int
-) -> Steps[tuple[LeaderEpochs, tuple[EpochStart, ...]]]:
-    """The leader epochs below `end_offset`, and what the checkpoint says.
-
-    What the checkpoint lacks at the beginning is read from the batches: it was lost, or it was
-    cut for a new log start that was not written down itself.
-    """
-    saved: tuple[EpochStart, ...] = ()
-    with suppress(CorruptCheckpoint):
-        saved = tuple(LeaderEpochCheckpoint(directory).read())
-    epochs = LeaderEpochs()
-    known_from = min(saved[0].start_offset, end_offset) if saved else end_offset
-    if known_from > log_start_offset:
-        yield from walk_headers(
-            segments,
-            segments.first.base_offset,
-            known_from,
-            lambda segment, position, header: assign_epoch(epochs, header),
-        )
-    for epoch, start_offset in saved:
-        epochs.assign(epoch, start_offset)
-    return epochs, saved

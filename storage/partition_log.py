@@ -7,6 +7,7 @@ everything. The leader judges a batch, stamps offset and epoch into its bytes, a
 a follower takes batches as they are stamped. An append judges everything before it writes.
 """
 
+import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +28,13 @@ from ..wire.record_batch import (
     restamp_append_time,
 )
 from ..wire.steps import Steps, run_to_end
+from .aborted_transactions import AbortedTransactions
 from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
 from .disk_guard import DiskGuard
+from .leader_epochs import LeaderEpochs
+from .local_log import LocalLog
 from .log_config import LogConfig
+from .log_flushing import LogFlushing
 from .log_read import (
     LogRead,
     TimedBatch,
@@ -37,10 +42,11 @@ from .log_read import (
     read_batches,
 )
 from .log_recovery import load_log
+from .log_retention import LogRetention
+from .log_truncation import LogTruncation
 from .producers.entry import Origin
+from .producers.state import ProducerStateTable
 from .producers.verdicts import Duplicate, MarkerAlreadyWritten
-from .segments.retention import segments_past_retention
-from .transactional_log import TransactionalLog
 
 __all__ = [
     "AppendInfo",
@@ -50,6 +56,9 @@ __all__ = [
     "TimedBatch",
     "UnexpectedAppendOffset",
 ]
+
+
+logger = logging.getLogger(__name__)
 
 
 class AppendInfo(NamedTuple):
@@ -65,13 +74,17 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool
 
 
-class PartitionLog(TransactionalLog):
+class PartitionLog:
     """A log with its limits. See LocalLog for threads, time, and failure."""
 
-    topic: str
-    partition: int
-    topic_id: bytes
-    high_watermark: int
+    def __init__(self, local: LocalLog, topic: str, partition: int, topic_id: bytes) -> None:
+        self.topic, self.partition, self.topic_id = topic, partition, topic_id
+        self.local = local
+        self.segments = local.segments
+        self.flushing = LogFlushing(local)
+        self.truncation = LogTruncation(local)
+        self.retention = LogRetention(local)
+        self.aborted_transactions = AbortedTransactions(local)
 
     @classmethod
     def open(cls, directory: Path, **options: Any) -> "PartitionLog":
@@ -120,25 +133,79 @@ class PartitionLog(TransactionalLog):
                 "have the partition, delete the directory and it is copied from them"
             ) from problem
         flushed_to = loaded.log_end_offset if clean_shutdown else recovery_point
-        log = cls(
+        local = LocalLog(
             directory,
             config,
             loaded,
             recovery_point=min(flushed_to, loaded.indexed_from),
+            high_watermark=high_watermark,
             disk=disk,
             now_ms=now_ms,
             fault_point=fault_point,
         )
-        log.topic, log.partition, log.topic_id = topic, partition, topic_id
-        log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        log = cls(local, topic, partition, topic_id)
         if loaded.is_cut:
-            log._durability.cut(log.log_end_offset)
+            local.durability.cut(log.log_end_offset)
         if loaded.is_cut or loaded.indexed_from < flushed_to:
             try:
-                log.flush()
+                log.flushing.flush()
             except KafkaStorageError:  # no room for the epochs: a cut was synced, or is to be
-                log.check()
+                disk.check()
         return log
+
+    # -- what it is made of ------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        """May be replaced at any time."""
+        return self.local.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self.local.config = config
+
+    @property
+    def directory(self) -> Path:
+        return self.local.directory
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the disk has failed this log."""
+        return self.local.disk.failure is not None
+
+    @property
+    def producer_state(self) -> ProducerStateTable:
+        return self.local.producer_state
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        return self.local.leader_epochs
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The leader epoch assigned last, None when there was none."""
+        return self.local.latest_epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.local.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.local.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.local.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What readers of committed data may read up to (exclusive)."""
+        local = self.local
+        if local.rebuild is not None:
+            run_to_end(local.rebuilding())
+        stable = local.producer_state.last_stable_offset(local.high_watermark)
+        return max(stable, local.log_start_offset)
 
     # -- appending ---------------------------------------------------------------------------
 
@@ -162,10 +229,11 @@ class PartitionLog(TransactionalLog):
         Raises what `check_client_batch` and the producer state's `check` raise, and
         RecordListTooLarge for a batch that no segment can hold.
         """
-        self._disk.check()
-        if self._rebuild is not None:
-            run_to_end(self.rebuilding())
-        config = self.config
+        local = self.local
+        local.disk.check()
+        if local.rebuild is not None:
+            run_to_end(local.rebuilding())
+        config = local.config
         if len(records) > config.segment_bytes:
             raise RecordListTooLarge(
                 f"A batch of {len(records)} bytes exceeds segment.bytes={config.segment_bytes}"
@@ -173,7 +241,7 @@ class PartitionLog(TransactionalLog):
         if origin is Origin.CLIENT:
             check_client_batch(header, config, now_ms)
         if header.attributes & CONTROL_BIT:
-            written = self.producer_state.check_marker(
+            written = local.producer_state.check_marker(
                 header.producer_id,
                 header.producer_epoch,
                 decode_marker(records)[1],
@@ -181,10 +249,10 @@ class PartitionLog(TransactionalLog):
                 prepare_index=prepare_index,
             )
             if isinstance(written, MarkerAlreadyWritten):
-                offset = self.log_end_offset - 1 if written.offset is None else written.offset
+                offset = local.log_end_offset - 1 if written.offset is None else written.offset
                 return AppendInfo(offset, offset, header.max_timestamp, True)
         elif header.producer_id >= 0:
-            verdict = self.producer_state.check(header, origin=origin, guard=guard)
+            verdict = local.producer_state.check(header, origin=origin, guard=guard)
             if isinstance(verdict, Duplicate):
                 return AppendInfo(*verdict, True)
         append_time_ms = -1
@@ -192,20 +260,21 @@ class PartitionLog(TransactionalLog):
             restamp_append_time(records, 0, now_ms)
             header = decode_header(records)
             append_time_ms = now_ms
-        base_offset = self.log_end_offset
+        base_offset = local.log_end_offset
         restamp(records, 0, base_offset, leader_epoch)
-        self._now_ms = now_ms
-        with self._disk:
-            if leader_epoch != self._latest_epoch:
-                self._note_epoch(leader_epoch, base_offset)  # a snapshot of the batch saves it
-            self._write_batch(records, header, base_offset)
-        return AppendInfo(base_offset, self.log_end_offset - 1, append_time_ms, False)
+        local.now_ms = now_ms
+        with local.disk:
+            if leader_epoch != local.latest_epoch:
+                local.note_epoch(leader_epoch, base_offset)  # a snapshot of the batch saves it
+            local.write_batch(records, header, base_offset)
+        return AppendInfo(base_offset, local.log_end_offset - 1, append_time_ms, False)
 
     def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
         """Where a batch with these sequences is, among the last five of its producer."""
-        if self._rebuild is not None:
-            run_to_end(self.rebuilding())
-        entry = self.producer_state.entry(header.producer_id)
+        local = self.local
+        if local.rebuild is not None:
+            run_to_end(local.rebuilding())
+        entry = local.producer_state.entry(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             return None
         batch = entry.find(header.base_sequence, header.last_offset_delta)
@@ -219,29 +288,34 @@ class PartitionLog(TransactionalLog):
         A partial last batch is left out. Raises CorruptMessage (nothing is appended) and
         UnexpectedAppendOffset when the first batch does not continue the log.
         """
-        self._disk.check()
-        if self._rebuild is not None:
-            run_to_end(self.rebuilding())
+        local = self.local
+        local.disk.check()
+        if local.rebuild is not None:
+            run_to_end(local.rebuilding())
         try:
-            batches = replicated_batches(records, self.log_end_offset)
+            batches = replicated_batches(records, local.log_end_offset)
         except UnexpectedAppendOffset:
             # An empty log that starts inside a batch (DeleteRecords on the leader) gets it whole.
             first = decode_header(records)
-            if self.size_bytes or not first.base_offset < self.log_end_offset <= first.last_offset:
+            if (
+                self.segments.size_bytes
+                or not first.base_offset < local.log_end_offset <= first.last_offset
+            ):
                 raise
-            log_start_offset = self.log_start_offset
-            self.truncate_fully_and_start_at(first.base_offset)
-            self.log_start_offset = log_start_offset
-            batches = replicated_batches(records, self.log_end_offset)
-        self._now_ms = now_ms
-        with self._disk:
-            self._write_run(memoryview(records), batches)
+            log_start_offset = local.log_start_offset
+            self.truncation.truncate_fully_and_start_at(first.base_offset)
+            local.log_start_offset = log_start_offset
+            batches = replicated_batches(records, local.log_end_offset)
+        local.now_ms = now_ms
+        with local.disk:
+            local.write_run(memoryview(records), batches)
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
         """Note that a new leader's epoch begins at the log end, batch or not (KIP-101)."""
-        run_to_end(self.rebuilding())
-        with self._disk:
-            self._note_epoch(leader_epoch, self.log_end_offset)
+        local = self.local
+        run_to_end(local.rebuilding())
+        with local.disk:
+            local.note_epoch(leader_epoch, local.log_end_offset)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -253,26 +327,27 @@ class PartitionLog(TransactionalLog):
         At most `max_bytes`, but one batch of any size when `min_one_batch`; nothing at or above
         `upper_offset`. OffsetOutOfRange below the log start or above the log end.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        local = self.local
+        if not local.log_start_offset <= offset <= local.log_end_offset:
             raise OffsetOutOfRange(
                 f"Offset {offset} of {self.topic}-{self.partition} is not within "
-                f"[{self.log_start_offset}, {self.log_end_offset}]"
+                f"[{local.log_start_offset}, {local.log_end_offset}]"
             )
         if offset >= upper_offset:
             return LogRead(b"", offset)
-        with self._disk.retriable:
+        with local.disk.retriable:
             return read_batches(
                 self.segments,
                 offset,
                 max_bytes,
                 upper_offset=upper_offset,
-                log_end_offset=self.log_end_offset,
+                log_end_offset=local.log_end_offset,
                 min_one_batch=min_one_batch,
             )
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
         """One step of a search by time, see log_read. `offset` is at or above the log start."""
-        with self._disk.retriable:
+        with self.local.disk.retriable:
             return batch_not_older(self.segments, timestamp_ms, offset)
 
     @property
@@ -285,76 +360,33 @@ class PartitionLog(TransactionalLog):
 
         (-1, -1) when it is unknown here (KIP-101, KIP-279).
         """
-        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+        return self.local.leader_epochs.end_offset_for(leader_epoch, self.local.log_end_offset)
 
     # -- limits ------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Raise the high watermark, at most to the log end; False if it stays."""
-        high_watermark = min(offset, self.log_end_offset)
-        if high_watermark <= self.high_watermark:
+        local = self.local
+        high_watermark = min(offset, local.log_end_offset)
+        if high_watermark <= local.high_watermark:
             return False
-        self._fault_point("log.high-watermark.before-advance")
-        self.high_watermark = high_watermark
-        self.producer_state.advance_high_watermark(high_watermark)
-        self._fault_point("log.high-watermark.after-advance")
+        local.fault_point("log.high-watermark.before-advance")
+        local.high_watermark = high_watermark
+        local.producer_state.advance_high_watermark(high_watermark)
+        local.fault_point("log.high-watermark.after-advance")
         return True
-
-    def advance_log_start_offset(self, offset: int) -> None:
-        """Forget the records below `offset` (DeleteRecords, or the leader's log start).
-
-        Their segments go with the next `delete_old_segments`. OffsetOutOfRange above the high
-        watermark; no effect below the log start.
-        """
-        if offset > self.high_watermark:
-            raise OffsetOutOfRange(
-                f"Cannot move the log start of {self.topic}-{self.partition} to {offset}, above "
-                f"the high watermark {self.high_watermark}"
-            )
-        if offset > self.log_start_offset:
-            with self._disk:
-                self.log_start_offset = offset
-                if self.leader_epochs.truncate_from_start(offset):
-                    self._epochs_changed()
 
     # -- upkeep ------------------------------------------------------------------------------
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log end, unless the active one is empty."""
-        self._now_ms = now_ms
-        run_to_end(self.rebuilding())
-        with self._disk:
-            self._roll(self.log_end_offset)
+        local = self.local
+        local.now_ms = now_ms
+        run_to_end(local.rebuilding())
+        with local.disk:
+            local.roll(local.log_end_offset)
 
-    def delete_old_segments(self, now_ms: int) -> int:
-        """As `deleting_old_segments`, at once."""
-        return run_to_end(self.deleting_old_segments(now_ms))
-
-    def deleting_old_segments(self, now_ms: int) -> Steps[int]:
-        """Drop what retention or the log start has passed, oldest first; how many segments.
-
-        Each step looks anew. `purge_deleted_files` then removes their files from the disk.
-        """
-        count, until = 0, self.high_watermark  # of now: no writer of old records keeps this going
-        while True:
-            self._now_ms = now_ms
-            with self._disk:
-                past = segments_past_retention(
-                    self.segments,
-                    self.config,
-                    log_start_offset=self.log_start_offset,
-                    high_watermark=min(self.high_watermark, until),
-                    log_end_offset=self.log_end_offset,
-                    now_ms=now_ms,
-                )
-                if not past:
-                    return count
-                if past[-1] is self.segments.active:
-                    run_to_end(self.rebuilding())
-                    self._roll(self.log_end_offset)
-                oldest_kept = self.segments.after(past[-1])
-                assert oldest_kept is not None
-                self.advance_log_start_offset(oldest_kept.base_offset)
-                self._drop_oldest(past)
-            count += len(past)
-            yield
+    def close(self) -> None:
+        """Write down and sync everything, so that a clean start need not recover (blocks)."""
+        self.flushing.write_last()
+        self.flushing.sync_last()

@@ -86,11 +86,6 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     return values
 
 
-def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
-    """InvalidConfig unless a topic may have these configs."""
-    parse_topic_configs(configs)
-
-
 def _whole_number(bits: int, name: str) -> Callable[[str], int]:
     def parse(text: str) -> int:
         digits = text[1:] if text[:1] in ("-", "+") else text

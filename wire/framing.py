@@ -47,7 +47,6 @@ class FrameReceiver:
         "_spare",
         "_staging",
         "_view",
-        "received_bytes",
     )
 
     def __init__(
@@ -60,12 +59,6 @@ class FrameReceiver:
         self._filled = 0  # of the staging buffer, or of the frame under way
         self._frame: bytearray | None = None
         self._frame_bytes = 0
-        self.received_bytes = 0
-
-    @property
-    def is_inside_a_frame(self) -> bool:
-        """Whether a frame has begun and not ended."""
-        return self._frame is not None or self._filled > 0
 
     def peek(self, count: int) -> bytes:
         """The first of the bytes that no frame has been made of, for who has to explain them."""
@@ -83,7 +76,6 @@ class FrameReceiver:
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Frames that are whole now. Raises MalformedFrame for a length out of bounds."""
-        self.received_bytes += count
         self._filled += count
         if self._frame is not None:
             if self._filled < self._frame_bytes:

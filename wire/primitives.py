@@ -55,10 +55,6 @@ class Reader:
     def int8(self) -> int:
         return self._fixed(_int8)
 
-    def boolean(self) -> bool:
-        """One byte, not 0."""
-        return self._fixed(_int8) != 0
-
     def int16(self) -> int:
         """Two bytes, signed."""
         return self._fixed(_int16)
@@ -135,14 +131,18 @@ class Reader:
             raise MalformedFrame("too many array elements for one message")
         return count
 
+    def length(self, flexible: bool, element_bytes_min: int) -> int:
+        """`count` of an array that must not be null."""
+        count = self.count(flexible, element_bytes_min)
+        if count < 0:
+            raise MalformedFrame("an array must not be null")
+        return count
+
     def array(
         self, flexible: bool, element_bytes_min: int, read: Callable[[], Value]
     ) -> list[Value]:
         """All elements; null is refused."""
-        count = self.count(flexible, element_bytes_min)
-        if count < 0:
-            raise MalformedFrame("an array must not be null")
-        return [read() for _ in range(count)]
+        return [read() for _ in range(self.length(flexible, element_bytes_min))]
 
     def tags(self) -> dict[int, memoryview]:
         """Tagged fields, by number and in ascending order (KIP-482)."""

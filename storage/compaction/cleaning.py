@@ -3,7 +3,7 @@
     cleaning = Cleaning(...)                       on the log's own thread
     for step in cleaning.steps():                  anywhere, a slice of work a step
         if isinstance(step, CleanedGroup):
-            log.replace_segments(step.base_offset, step.replaced)    on the log's own thread
+            log.local.replace_segments(step.base_offset, step.replaced)    on the log's own thread
 
 Steps read inactive segments only and write `.cleaned` files beside them; the live log is touched
 by `replace_segments` alone. A group of segments becomes one; it is swapped in before the next

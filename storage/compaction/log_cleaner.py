@@ -23,10 +23,10 @@ from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps, run_to_end
 from ..checkpoint import CLEANED_OFFSETS, CorruptCheckpoint, OffsetCheckpoint
 from ..corrupt_file import CorruptFile
-from ..log_config import LONG_MAX
 from ..partition_log import PartitionLog
 from ..segments.log_file import scan_headers
 from ..segments.segment import Segment
+from ..topic_configs import LONG_MAX
 from .cleaner import KEYS_MAX, ActiveProducer
 from .cleaning import CleanedGroup, Cleaning
 from .plan import CleaningPlan, SegmentSummary, plan_cleaning
@@ -115,7 +115,7 @@ class LogCleaner:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             last_stable_offset=log.last_stable_offset,
-            recovery_point=log.recovery_point,
+            recovery_point=log.flushing.recovery_point,
             now_ms=now_ms,
         )
 
@@ -132,7 +132,7 @@ class LogCleaner:
             segments.floor(old.base_offset) is not old for old in group.replaced
         ):
             raise SegmentsChanged
-        self._log.replace_segments(group.base_offset, group.replaced)
+        self._log.local.replace_segments(group.base_offset, group.replaced)
 
     def finish(self) -> None:
         """The steps are done: the log is clean up to where they got. SegmentsChanged."""
@@ -162,7 +162,7 @@ class LogCleaner:
         if self._cleaned_offsets.get(name, end_offset) > end_offset:
             self._cleaned_offsets[name] = end_offset
 
-    def forget(self, topic: str, partition: int) -> None:
+    def remove_partition(self, topic: str, partition: int) -> None:
         self._is_outdated |= self._is_cleaning((topic, partition))
         self._cleaned_offsets.pop((topic, partition), None)
         self.uncleanable.pop((topic, partition), None)

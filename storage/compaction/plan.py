@@ -12,7 +12,8 @@ it every transaction is decided, every record committed, and every source synced
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..log_config import INT_MAX, LogConfig
+from ..log_config import LogConfig
+from ..topic_configs import INT_MAX
 
 
 class SegmentSummary(NamedTuple):

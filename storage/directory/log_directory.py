@@ -115,8 +115,8 @@ class LogDirectory:
     ) -> LogOpening:
         """What must be known to open a partition's log, as values for another thread.
 
-        Call it, `opened` and `forget` where the logs are served; the other methods about single
-        partitions block, and belong into one thread of their own.
+        Call it, `opened` and `remove_partition` where the logs are served; the other methods about
+        single partitions block, and belong into one thread of their own.
         """
         key = (topic, partition)
         was_here = key in self.found
@@ -159,14 +159,14 @@ class LogDirectory:
         self.found.discard(key)
         self.logs[key] = log
 
-    def forget(self, topic: str, partition: int) -> None:
+    def remove_partition(self, topic: str, partition: int) -> None:
         """A log is served no longer; `remove` then takes its directory away."""
         key = (topic, partition)
         log = self.logs.pop(key, None)
         if log is not None:
-            log.retire()
+            log.local.retire()
         self.found.discard(key)
-        self.offsets.forget(key)
+        self.offsets.remove_partition(key)
 
     def remove(self, topic: str, partition: int) -> None:
         """Take a partition's directory away (blocks); `purge_deleted` frees the space.
@@ -181,7 +181,7 @@ class LogDirectory:
 
         It goes for good when its topic is known to have been deleted, or moved; what nobody can
         know about, of a cluster whose metadata was lost perhaps, is set aside and left to people,
-        as Kafka does. `found` and the offsets stay for `forget`.
+        as Kafka does. `found` and the offsets stay for `remove_partition`.
         """
         path = self.path / f"{topic}-{partition}"
         try:
@@ -211,7 +211,7 @@ class LogDirectory:
 
     def delete_partition(self, topic: str, partition: int) -> None:
         """Serve a log no longer and take its directory away, all at once (blocks)."""
-        self.forget(topic, partition)
+        self.remove_partition(topic, partition)
         self.remove(topic, partition)
 
     def retry_renames(self) -> None:
@@ -228,8 +228,8 @@ class LogDirectory:
         Returns how many partitions. May run in an executor.
         """
         for log in list(self.logs.values()):
-            if log.has_deleted_files and not log.is_failed:
-                log.purge_deleted_files(now_ms)
+            if log.retention.has_deleted_files and not log.is_failed:
+                log.retention.purge_deleted_files(now_ms)
         with self._disk():
             return self._removed.purge()
 
@@ -271,7 +271,7 @@ class LogDirectory:
         """Write down what logs have in memory, before they are synced and closed (blocks)."""
         for log in self.logs.values():
             with contextlib.suppress(KafkaStorageError):  # it has failed then, and `close` sees it
-                log.write_last()
+                log.flushing.write_last()
 
     def close(self, broker_epoch: int) -> None:
         """Close and sync all logs, and mark the end as clean if all of them could (blocks).

@@ -24,7 +24,7 @@ LOGS_A_STEP = 256  # some 0.2 ms
 # What each holds of a log.
 CHECKPOINTS: dict[str, Callable[[PartitionLog], int]] = {
     HIGH_WATERMARKS: lambda log: log.high_watermark,
-    RECOVERY_POINTS: lambda log: log.recovery_point,
+    RECOVERY_POINTS: lambda log: log.flushing.recovery_point,
     LOG_START_OFFSETS: lambda log: log.log_start_offset,
 }
 
@@ -44,7 +44,7 @@ class PartitionOffsets:
         """What is known of a partition, 0 if nothing is."""
         return self._known[name].get(key, 0)
 
-    def forget(self, key: TopicPartition) -> None:
+    def remove_partition(self, key: TopicPartition) -> None:
         """A partition is gone. What the files say of it stays until the next write."""
         for offsets in self._known.values():
             offsets.pop(key, None)

@@ -24,11 +24,6 @@ class Origin(Enum):
     COORDINATOR = "coordinator"  # the group coordinator: batches without sequences
 
 
-def sequence_after(sequence: int, steps: int) -> int:
-    """The sequence `steps` records later: 2^31 - 1 is followed by 0."""
-    return (sequence + steps) & SEQUENCE_MAX
-
-
 class AppendedBatch(NamedTuple):
     """A batch in the log. Its last sequence and offset lie `last_offset_delta` further on."""
 

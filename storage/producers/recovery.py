@@ -7,6 +7,7 @@ before it: Kafka does not, and a retry that crosses a clean restart fails there.
 What takes long here is a generator (see wire/steps.py).
 """
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -17,9 +18,10 @@ from ..segments.log_file import Buffer, scan_headers
 from ..segments.segment import Segment
 from ..segments.segment_list import SegmentList
 from ..segments.transaction_index import AbortedTransaction
-from .open_transactions import CompletedTransaction
 from .snapshot_files import SnapshotFiles
 from .state import ProducerStateTable
+
+logger = logging.getLogger(__name__)
 
 # How far back the windows of five batches are refilled: more than five batches in flight of
 # several producers at once. A producer whose last batches lie further back has no retry waiting.
@@ -40,6 +42,12 @@ def load_producers(
     producers = ProducerStateTable(min(segments.first.base_offset, end_offset))
     newest = snapshots.newest(at_most=end_offset)
     if newest is not None:
+        logger.info(
+            "%s: loading producer state from the snapshot at offset %d, and batches up to %d",
+            segments.first.directory.name,
+            newest[0],
+            end_offset,
+        )
         yield from producers.loading_entries(newest[1], newest[0], now_ms)
         if len(producers):
             headers = yield from _headers_before(segments, newest[0])
@@ -48,9 +56,7 @@ def load_producers(
 
     def replay(segment: Segment, position: int, header: BatchHeader) -> None:
         read = partial(segment.file.read, position, header.size_bytes)
-        completed = take_in(producers, header, header.base_offset, read, now_ms)
-        if completed is not None:
-            producers.complete_transaction(completed)
+        take_in(producers, header, header.base_offset, read, now_ms)
 
     yield from walk_headers(segments, producers.end_offset, end_offset, replay)
     producers.skip_to(end_offset)
@@ -63,21 +69,22 @@ def take_in(
     base_offset: int,
     batch: Buffer | Callable[[], Buffer],
     now_ms: int,
-) -> CompletedTransaction | None:
+    note_aborted: Callable[[AbortedTransaction], object] | None = None,
+) -> None:
     """Tell the producer state of a batch that lies in the log; `batch` is read for a marker only.
 
     A control batch without records is what compaction left of a marker: it says nothing any more.
-    Returns the transaction that it ended, which the caller completes after it has noted an
-    aborted one in the transaction index.
+    A transaction that it aborted goes to `note_aborted`, the transaction index, before readers
+    may pass it.
     """
     if not header.attributes & CONTROL_BIT:
         producers.append(header, base_offset, now_ms)
-        return None
+        return
     if header.record_count == 0:
         producers.skip_to(base_offset + header.last_offset_delta + 1)
-        return None
+        return
     control_type, coordinator_epoch = decode_marker(batch() if callable(batch) else batch)
-    return producers.append_marker(
+    completed = producers.append_marker(
         header.producer_id,
         header.producer_epoch,
         coordinator_epoch,
@@ -86,16 +93,18 @@ def take_in(
         timestamp=header.max_timestamp,
         now_ms=now_ms,
     )
-
-
-def aborted_entry(completed: CompletedTransaction) -> AbortedTransaction:
-    """What the transaction index keeps of an aborted transaction."""
-    return AbortedTransaction(
-        completed.producer_id,
-        completed.first_offset,
-        completed.last_offset,
-        completed.last_stable_offset,
-    )
+    if completed is None:
+        return
+    if completed.is_aborted and note_aborted is not None:
+        note_aborted(
+            AbortedTransaction(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                completed.last_stable_offset,
+            )
+        )
+    producers.complete_transaction(completed)
 
 
 def walk_headers(

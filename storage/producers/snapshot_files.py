@@ -5,6 +5,7 @@ recovered by itself) and one at the log end when the log is closed or opened. A 
 cannot be read is deleted and an older one serves: the log is replayed from further back.
 """
 
+import logging
 import os
 from collections.abc import Container, Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ from ..checkpoint import write_atomically
 from .snapshot import CorruptSnapshot, ProducerSnapshotEntry
 from .snapshot import decode_entries as decode_snapshot
 
+logger = logging.getLogger(__name__)
 SUFFIX = ".snapshot"
 
 
@@ -78,7 +80,8 @@ class SnapshotFiles:
         path = self.path(offset)
         try:
             return decode_snapshot(path.read_bytes(), path)
-        except CorruptSnapshot:
+        except CorruptSnapshot as problem:
+            logger.warning("%s", str(problem))  # the error would keep its frames
             path.unlink()
             self._offsets.discard(offset)
             return None

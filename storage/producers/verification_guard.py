@@ -16,7 +16,7 @@ from ...wire.errors import InvalidTxnState, OutOfOrderSequenceNumber
 _guards = itertools.count(1)  # of the process: a guard never comes back after a reload
 
 
-class Verification:
+class VerificationStateEntry:
     """One producer's transactional append that waits for the coordinator's word."""
 
     __slots__ = (
@@ -37,7 +37,7 @@ class Verification:
         self.supports_epoch_bump = False
 
 
-class VerificationGuards(dict[int, Verification]):
+class VerificationGuards(dict[int, VerificationStateEntry]):
     """The living guards of a partition by producer id, at most `guards_max` of them."""
 
     __slots__ = ("guards_max",)
@@ -54,7 +54,7 @@ class VerificationGuards(dict[int, Verification]):
         if verification is None:
             if len(self) >= self.guards_max:
                 del self[next(iter(self))]  # the oldest: its holder is refused and asks again
-            verification = self[producer_id] = Verification(epoch, sequence, now_ms)
+            verification = self[producer_id] = VerificationStateEntry(epoch, sequence, now_ms)
         elif epoch > verification.epoch:
             verification.epoch, verification.lowest_sequence = epoch, sequence
         elif epoch == verification.epoch:

@@ -1,4 +1,4 @@
-"""A file of equal-sized entries in rising order: the body of all three indexes of a segment.
+"""A file of equal-sized entries in rising order: the base of all three indexes of a segment.
 
 No descriptor is held open and nothing is mapped: a partition has many segments, and a file that
 is cut under a mapping kills the process. New entries wait in a tail of a few hundred; a search
@@ -55,7 +55,7 @@ class EntryFile:
         """Whether the next append writes the tail out."""
         return len(self._tail[1]) + self.entry_bytes > self._tail_bytes_max
 
-    def append(self, entry: bytes) -> None:
+    def append_entry(self, entry: bytes) -> None:
         """Add an entry at the end."""
         tail = self._tail[1]
         tail += entry
@@ -69,14 +69,6 @@ class EntryFile:
                 self.count -= 1
                 del tail[-self.entry_bytes :]
                 raise
-
-    def entry(self, number: int) -> bytes:
-        """The bytes of one entry, 0 <= number < count."""
-        before, tail = self._tail
-        if number >= before:
-            at = (number - before) * self.entry_bytes
-            return bytes(tail[at : at + self.entry_bytes])
-        return self.entries(number, number + 1)
 
     def entries(self, first: int, end: int) -> bytes:
         """The bytes of the entries from `first` to before `end`."""

@@ -10,22 +10,17 @@ get an entry is the segment's rule, see segment.py.
 """
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ..corrupt_file import CorruptFile
-from .entry_file import EntryFile
+from .entry_file import EntryFile, EntryKey
 
 NO_TIMESTAMP = -1
-OFFSET_ENTRY_BYTES = 8
-TIME_ENTRY_BYTES = 12
 
 _INT32_MAX = 2**31 - 1
 _REMEDY = "It can be rebuilt from the .log file: delete it while the broker is stopped"
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 
 
 class CorruptIndex(CorruptFile):
@@ -39,165 +34,153 @@ class KeptEntries(NamedTuple):
     last_entry: tuple[int, int]
 
 
-class OffsetIndex:
-    """`lookup(offset)` finds from where to scan the `.log` file.
+def _column(layout: str, at: int) -> EntryKey:
+    unpack_from: Callable[..., tuple[int]] = struct.Struct(layout).unpack_from
+    return lambda buffer, position: unpack_from(buffer, position + at)[0]
+
+
+class SegmentIndex(EntryFile):
+    """Entries of two rising columns, one of them an offset.
 
     `index_bytes_max` bounds the file (segment.index.bytes); `is_full` tells the segment to roll.
     """
 
-    __slots__ = ("_file", "base_offset", "entries_max", "last_entry")
+    __slots__ = ("base_offset", "entries_max", "last_entry")
+
+    layout: ClassVar[struct.Struct]
+    reserved_entries: ClassVar[int]  # that only the close of a segment adds
+    offset_column: ClassVar[int]  # 0 or 1
+    offset_of: ClassVar[EntryKey]  # relative to the base offset
 
     def __init__(self, path: Path, base_offset: int, index_bytes_max: int = 10_485_760) -> None:
-        self._file = EntryFile(path, OFFSET_ENTRY_BYTES, create=True)
+        super().__init__(path, self.layout.size, create=True)
         self.base_offset = base_offset
-        self.entries_max = index_bytes_max // OFFSET_ENTRY_BYTES
-        # (offset, position), (base offset, 0) when empty
-        self.last_entry = self._last_of(self._file.count)
+        self.entries_max = index_bytes_max // self.layout.size
+        self.last_entry = self._last_of(self.count)  # `if_empty` when there is none
 
     @property
-    def path(self) -> Path:
-        return self._file.path
-
-    @property
-    def entry_count(self) -> int:
-        """How many entries there are."""
-        return self._file.count
+    def if_empty(self) -> tuple[int, int]:
+        """What stands for the entry before the first."""
+        raise NotImplementedError
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry more may be added."""
-        return self._file.count >= self.entries_max
+        """Whether the segment has to roll."""
+        return self.count >= self.entries_max - self.reserved_entries
 
     @property
     def size_bytes(self) -> int:
         """The size of the file once everything is written out."""
-        return self._file.count * OFFSET_ENTRY_BYTES
+        return self.count * self.entry_bytes
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """One entry, with its offset as it is in the log."""
+        first, second = self.layout.unpack(self.entries(number, number + 1))
+        if self.offset_column:
+            return first, self.base_offset + second
+        return self.base_offset + first, second
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries at `offset` and above."""
+        self.keep(self.kept_below(offset))
+
+    def kept_below(self, offset: int) -> KeptEntries:
+        """What `truncate_to` leaves."""
+        count = self.count_up_to(offset - 1 - self.base_offset, type(self).offset_of)
+        return KeptEntries(count, self._last_of(count))
+
+    def keep(self, kept: KeptEntries) -> None:
+        """Remove all other entries. Takes no descriptor."""
+        self.cut(kept.entry_count)
+        self.last_entry = kept.last_entry
+
+    def check(self) -> None:
+        """Raise CorruptIndex unless the file could be an index of this segment."""
+        length = self.bytes_on_disk()
+        if length % self.entry_bytes:
+            problem = f"its {length} bytes are no multiple of {self.entry_bytes}"
+            raise CorruptIndex(self.path, problem, _REMEDY)
+        if not self.count:
+            return
+        first, last = self.entry(0), self.last_entry
+        rises = first == last if self.count == 1 else first[0] < last[0]
+        is_below = first[self.offset_column] < self.base_offset
+        if is_below or last[1] < first[1] or not rises:
+            raise CorruptIndex(self.path, f"its last entry is {last}, its first {first}", _REMEDY)
+
+    def delete(self) -> None:
+        super().delete()
+        self.last_entry = self.if_empty
+
+    def move_to(self, path: Path, base_offset: int) -> None:
+        """Be the index of another segment; while there is no entry."""
+        self.base_offset = base_offset
+        self.last_entry = self.if_empty
+        self.rename_to(path)
+
+    def _add(self, first: int, second: int) -> None:
+        entry = first, second
+        relative = entry[self.offset_column] - self.base_offset
+        if not 0 <= relative <= _INT32_MAX:
+            raise ValueError(f"{self.path}: {entry} is not within 31 bits of the base offset")
+        packed = (first, relative) if self.offset_column else (relative, second)
+        self.append_entry(self.layout.pack(*packed))
+        self.last_entry = entry
+
+    def _last_of(self, count: int) -> tuple[int, int]:
+        return self.entry(count - 1) if count else self.if_empty
+
+
+class OffsetIndex(SegmentIndex):
+    """`lookup(offset)` finds from where to scan the `.log` file: entries (offset, position)."""
+
+    __slots__ = ()
+
+    layout = struct.Struct(">ii")
+    reserved_entries = 0
+    offset_column = 0
+    offset_of = staticmethod(_column(">i", 0))
+    position_of = staticmethod(_column(">i", 4))
 
     @property
-    def has_full_tail(self) -> bool:
-        """Whether the next entry should not wait in memory beside the others."""
-        return self._file.has_full_tail
+    def if_empty(self) -> tuple[int, int]:
+        return self.base_offset, 0
 
     def append(self, offset: int, position: int) -> None:
         """Note that the batch with last offset `offset` begins at `position`; both must rise."""
         last_offset, last_position = self.last_entry
-        if self._file.count and (offset <= last_offset or position <= last_position):
+        if self.count and (offset <= last_offset or position <= last_position):
             raise ValueError(f"{self.path}: ({offset}, {position}) after {self.last_entry}")
-        self._file.append(_OFFSET_ENTRY.pack(_relative(self, offset), position))
-        self.last_entry = (offset, position)
+        self._add(offset, position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The entry with the largest offset of at most `offset`; (base offset, 0) if none."""
-        number = self._file.count_up_to(offset - self.base_offset, _relative_offset_first)
-        return self.entry(number - 1) if number else (self.base_offset, 0)
-
-    def entry(self, number: int) -> tuple[int, int]:
-        """One entry as (offset, position)."""
-        relative, position = _OFFSET_ENTRY.unpack(self._file.entry(number))
-        return self.base_offset + relative, position
+        return self._last_of(self.count_up_to(offset - self.base_offset, type(self).offset_of))
 
     def lookup_position(self, position: int) -> tuple[int, int]:
         """The entry of the last batch that begins at or below a position; as `lookup`, if none."""
-        number = self._file.count_up_to(position, _position)
-        return self.entry(number - 1) if number else (self.base_offset, 0)
-
-    def truncate_to(self, offset: int) -> None:
-        """Remove the entries at `offset` and above."""
-        self.cut(self.kept_below(offset))
+        return self._last_of(self.count_up_to(position, self.position_of))
 
     def truncate_to_position(self, position: int) -> None:
         """Remove the entries of batches at `position` and above."""
-        count = self._file.count_up_to(position - 1, _position)
-        self.cut(KeptEntries(count, self._last_of(count)))
-
-    def kept_below(self, offset: int) -> KeptEntries:
-        """What `truncate_to` leaves."""
-        relative = offset - self.base_offset
-        count = self._file.count_up_to(relative - 1, _relative_offset_first)
-        return KeptEntries(count, self._last_of(count))
-
-    def cut(self, kept: KeptEntries) -> None:
-        """Remove all other entries. Takes no descriptor."""
-        self._file.cut(kept.entry_count)
-        self.last_entry = kept.last_entry
-
-    def drop_torn_entry(self) -> None:
-        """Cut off what a killed process left of its last entry."""
-        self._file.drop_torn_entry()
-
-    def check(self) -> None:
-        """Raise CorruptIndex unless the file could be an index of this segment."""
-        _check_length(self._file)
-        if not self._file.count:
-            return
-        first, last = self.entry(0), self.last_entry
-        rises = first == last if self._file.count == 1 else first[0] < last[0]
-        if first[0] < self.base_offset or last[1] < first[1] or not rises:
-            raise CorruptIndex(self.path, f"its last entry is {last}, its first {first}", _REMEDY)
-
-    def write_out(self) -> None:
-        """Put entries that are in memory only into the file."""
-        self._file.write_out()
-
-    def flush(self) -> None:
-        """Bring the entries to the disk (blocks)."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Write everything out; the index stays usable."""
-        self._file.close()
-
-    def renamed(self, path: Path) -> None:
-        """The file has another name."""
-        self._file.path = path
-
-    def rename_to(self, path: Path) -> None:
-        """Give the file another name."""
-        self._file.rename_to(path)
-
-    def delete(self) -> None:
-        self._file.delete()
-        self.last_entry = self._last_of(self._file.count)
-
-    def move_to(self, path: Path, base_offset: int) -> None:
-        """Be the index of another segment; while there is no entry."""
-        self.base_offset, self.last_entry = base_offset, (base_offset, 0)
-        self._file.rename_to(path)
-
-    def _last_of(self, count: int) -> tuple[int, int]:
-        return self.entry(count - 1) if count else (self.base_offset, 0)
+        count = self.count_up_to(position - 1, self.position_of)
+        self.keep(KeptEntries(count, self._last_of(count)))
 
 
-class TimeIndex:
-    """`lookup(timestamp)` finds from which offset to search for a timestamp."""
+class TimeIndex(SegmentIndex):
+    """`lookup(timestamp)` finds from which offset to search for it: entries (timestamp, offset)."""
 
-    __slots__ = ("_file", "base_offset", "entries_max", "last_entry")
+    __slots__ = ()
 
-    def __init__(self, path: Path, base_offset: int, index_bytes_max: int = 10_485_760) -> None:
-        self._file = EntryFile(path, TIME_ENTRY_BYTES, create=True)
-        self.base_offset = base_offset
-        self.entries_max = index_bytes_max // TIME_ENTRY_BYTES
-        # (timestamp, offset), (-1, base offset) when empty
-        self.last_entry = self._last_of(self._file.count)
+    layout = struct.Struct(">qi")
+    reserved_entries = 1
+    offset_column = 1
+    offset_of = staticmethod(_column(">i", 8))
+    timestamp_of = staticmethod(_column(">q", 0))
 
     @property
-    def path(self) -> Path:
-        return self._file.path
-
-    @property
-    def entry_count(self) -> int:
-        """How many entries there are."""
-        return self._file.count
-
-    @property
-    def is_full(self) -> bool:
-        """Whether only the entry that closes the segment has room left."""
-        return self._file.count >= self.entries_max - 1
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the file once everything is written out."""
-        return self._file.count * TIME_ENTRY_BYTES
+    def if_empty(self) -> tuple[int, int]:
+        return NO_TIMESTAMP, self.base_offset
 
     def append(self, timestamp: int, offset: int) -> None:
         """Note the largest timestamp so far and the offset that bears it.
@@ -206,112 +189,14 @@ class TimeIndex:
         may be told again when a segment closes. Neither column may fall.
         """
         last_timestamp, last_offset = self.last_entry
-        if self._file.count and (offset < last_offset or timestamp < last_timestamp):
+        if self.count and (offset < last_offset or timestamp < last_timestamp):
             raise ValueError(f"{self.path}: ({timestamp}, {offset}) after {self.last_entry}")
         if timestamp > last_timestamp:
-            self._file.append(_TIME_ENTRY.pack(timestamp, _relative(self, offset)))
-            self.last_entry = (timestamp, offset)
+            self._add(timestamp, offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The entry with the largest timestamp of at most `timestamp`; (-1, base offset) if none.
 
         Records below its offset are all older than, or as old as, the entry's timestamp.
         """
-        number = self._file.count_up_to(timestamp, _timestamp_first)
-        return self.entry(number - 1) if number else (NO_TIMESTAMP, self.base_offset)
-
-    def entry(self, number: int) -> tuple[int, int]:
-        """One entry as (timestamp, offset)."""
-        timestamp, relative = _TIME_ENTRY.unpack(self._file.entry(number))
-        return timestamp, self.base_offset + relative
-
-    def truncate_to(self, offset: int) -> None:
-        """Remove the entries at `offset` and above."""
-        self.cut(self.kept_below(offset))
-
-    def kept_below(self, offset: int) -> KeptEntries:
-        """What `truncate_to` leaves."""
-        relative = offset - self.base_offset
-        count = self._file.count_up_to(relative - 1, _relative_offset_second)
-        return KeptEntries(count, self._last_of(count))
-
-    def cut(self, kept: KeptEntries) -> None:
-        """Remove all other entries. Takes no descriptor."""
-        self._file.cut(kept.entry_count)
-        self.last_entry = kept.last_entry
-
-    def drop_torn_entry(self) -> None:
-        """Cut off what a killed process left of its last entry."""
-        self._file.drop_torn_entry()
-
-    def check(self) -> None:
-        """Raise CorruptIndex unless the file could be a time index of this segment."""
-        _check_length(self._file)
-        if not self._file.count:
-            return
-        first, last = self.entry(0), self.last_entry
-        rises = first == last if self._file.count == 1 else first[0] < last[0]
-        if first[1] < self.base_offset or last[1] < first[1] or not rises:
-            raise CorruptIndex(self.path, f"its last entry is {last}, its first {first}", _REMEDY)
-
-    def write_out(self) -> None:
-        """Put entries that are in memory only into the file."""
-        self._file.write_out()
-
-    def flush(self) -> None:
-        """Bring the entries to the disk (blocks)."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Write everything out; the index stays usable."""
-        self._file.close()
-
-    def renamed(self, path: Path) -> None:
-        """The file has another name."""
-        self._file.path = path
-
-    def rename_to(self, path: Path) -> None:
-        """Give the file another name."""
-        self._file.rename_to(path)
-
-    def delete(self) -> None:
-        self._file.delete()
-        self.last_entry = self._last_of(self._file.count)
-
-    def move_to(self, path: Path, base_offset: int) -> None:
-        """Be the index of another segment; while there is no entry."""
-        self.base_offset, self.last_entry = base_offset, (NO_TIMESTAMP, base_offset)
-        self._file.rename_to(path)
-
-    def _last_of(self, count: int) -> tuple[int, int]:
-        return self.entry(count - 1) if count else (NO_TIMESTAMP, self.base_offset)
-
-
-def _relative(index: OffsetIndex | TimeIndex, offset: int) -> int:
-    relative = offset - index.base_offset
-    if not 0 <= relative <= _INT32_MAX:
-        raise ValueError(f"{index.path}: offset {offset} is not within 31 bits of the base offset")
-    return relative
-
-
-def _check_length(file: EntryFile) -> None:
-    length = file.bytes_on_disk()
-    if length % file.entry_bytes:
-        problem = f"its {length} bytes are no multiple of {file.entry_bytes}"
-        raise CorruptIndex(file.path, problem, _REMEDY)
-
-
-def _relative_offset_first(buffer: bytes | bytearray, position: int) -> int:
-    return _INT32.unpack_from(buffer, position)[0]
-
-
-def _position(buffer: bytes | bytearray, position: int) -> int:
-    return _INT32.unpack_from(buffer, position + 4)[0]
-
-
-def _relative_offset_second(buffer: bytes | bytearray, position: int) -> int:
-    return _INT32.unpack_from(buffer, position + 8)[0]
-
-
-def _timestamp_first(buffer: bytes | bytearray, position: int) -> int:
-    return _INT64.unpack_from(buffer, position)[0]
+        return self._last_of(self.count_up_to(timestamp, self.timestamp_of))

@@ -12,7 +12,7 @@ from functools import partial
 from ...wire.record_batch import BatchHeader
 from ...wire.steps import Steps
 from ..checkpoint import TEMPORARY_SUFFIX
-from ..producers.recovery import aborted_entry, load_producers, take_in, walk_headers
+from ..producers.recovery import load_producers, take_in, walk_headers
 from ..producers.snapshot_files import SnapshotFiles
 from .segment import Segment
 from .segment_list import SegmentList
@@ -70,11 +70,7 @@ def mending(
 
     def replay(segment: Segment, position: int, header: BatchHeader) -> None:
         read = partial(segment.file.read, position, header.size_bytes)
-        completed = take_in(producers, header, header.base_offset, read, now_ms)
-        if completed is not None:
-            if completed.is_aborted:
-                aborted.append(aborted_entry(completed))
-            producers.complete_transaction(completed)
+        take_in(producers, header, header.base_offset, read, now_ms, aborted.append)
 
     yield from walk_headers(segments, segment.base_offset, end_offset, replay)
     return IndexMending(segment, aborted)

@@ -22,7 +22,8 @@ from ...wire.errors import CorruptMessage
 from ...wire.record_batch import HEADER_BYTES, BatchHeader
 from ...wire.steps import Steps
 from ..disk_guard import OUT_OF_RESOURCES
-from ..log_config import INT_MAX, LogConfig
+from ..log_config import LogConfig
+from ..topic_configs import INT_MAX
 from .index import NO_TIMESTAMP, CorruptIndex, KeptEntries, OffsetIndex, TimeIndex
 from .log_file import Buffer, LogFile, scan_batches, scan_headers
 from .transaction_index import TransactionIndex
@@ -243,7 +244,7 @@ class Segment:
         self.offset_index.truncate_to_position(size_on_disk)
         last_offset, position = self.offset_index.last_entry
         self.size_bytes, self.next_offset = 0, self.base_offset
-        if self.offset_index.entry_count:
+        if self.offset_index.count:
             batches = scan_batches(self.file, position, size_on_disk, HEADER_BYTES)
             _, header, _ = next(batches, (0, None, None))
             if header is None or header.last_offset != last_offset:
@@ -313,9 +314,9 @@ class Segment:
         self.size_bytes, self.next_offset = kept.size_bytes, kept.next_offset
         self._max_timestamp = kept.max_timestamp
         self.offset_of_max_timestamp = kept.offset_of_max_timestamp
-        self.offset_index.cut(kept.offset_index)
-        self.time_index.cut(kept.time_index)
-        self.transaction_index.cut(kept.transactions)
+        self.offset_index.keep(kept.offset_index)
+        self.time_index.keep(kept.time_index)
+        self.transaction_index.keep(kept.transactions)
         self._last_indexed_position = kept.offset_index.last_entry[1]
         self.written_back_bytes = min(self.written_back_bytes, kept.size_bytes)
         if kept.size_bytes == 0:
@@ -345,7 +346,7 @@ class Segment:
         self.file.path, *paths = self.paths()
         indexes = (self.offset_index, self.time_index, self.transaction_index)
         for index, path in zip(indexes, paths, strict=True):
-            index.renamed(path)
+            index.path = path
 
     def indexed_position_before(self, position: int) -> int:
         """The start of a batch at or before a position: the nearest one that has an entry."""

@@ -90,6 +90,6 @@ class SegmentList:
         """What `remember` was told of an offset, if it still holds."""
         return self._remembered.get(offset)
 
-    def forget(self) -> None:
+    def drop_cached_reads(self) -> None:
         """Drop all remembered positions: files were cut."""
         self._remembered.clear()

@@ -46,13 +46,13 @@ def encode(transactions: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
 
 
-class TransactionIndex:
+class TransactionIndex(EntryFile):
     """The index of one segment; `base_offset` is the segment's."""
 
-    __slots__ = ("_blocks", "_file", "_last_offset", "base_offset")
+    __slots__ = ("_blocks", "_last_offset", "base_offset")
 
     def __init__(self, path: Path, base_offset: int) -> None:
-        self._file = EntryFile(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
+        super().__init__(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
         self.base_offset = base_offset
         # Of full blocks, by number: the lowest first offset and the last stable offset at the end.
         # While one transaction stays open the latter does not rise, and a reader below would read
@@ -60,23 +60,13 @@ class TransactionIndex:
         self._blocks: dict[int, tuple[int, int]] = {}
         self._last_offset = -1  # of what was appended last, as far as that is known
 
-    @property
-    def path(self) -> Path:
-        """Where the file is, or would be."""
-        return self._file.path
-
-    @property
-    def entry_count(self) -> int:
-        """How many aborted transactions are noted."""
-        return self._file.count
-
     def append(self, transaction: AbortedTransaction) -> None:
         """Note an aborted transaction; its marker must lie above all those noted before."""
         if transaction.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: {transaction} after a marker at {self._last_offset}")
-        self._file.append(encode([transaction]))
+        self.append_entry(encode([transaction]))
         self._last_offset = transaction.last_offset
-        if self._file.count % _BLOCK_ENTRIES == 0:
+        if self.count % _BLOCK_ENTRIES == 0:
             with suppress(OSError, CorruptTransactionIndex):  # then when it is read
                 self._block(self._block_count - 1)
 
@@ -88,10 +78,10 @@ class TransactionIndex:
         The flag says that no later segment can hold more of them: an entry's last stable offset
         reached `upper_offset`.
         """
-        if not self._file.count:
+        if not self.count:
             return [], False
         found: list[AbortedTransaction] = []
-        start = self._file.count_up_to(fetch_offset - 1, _last_offset)
+        start = self.count_up_to(fetch_offset - 1, _last_offset)
         for number in range(start // _BLOCK_ENTRIES, self._block_count):
             first_offset, stable_offset = self._blocks.get(number, (-1, -1))
             if first_offset >= upper_offset > stable_offset:
@@ -111,26 +101,22 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions whose markers lie at `offset` or above."""
-        self.cut(self.count_below(offset))
+        self.keep(self.count_below(offset))
 
     def count_below(self, offset: int) -> int:
         """How many transactions have their markers below `offset`."""
-        return self._file.count_up_to(offset - 1, _last_offset) if self._file.count else 0
+        return self.count_up_to(offset - 1, _last_offset) if self.count else 0
 
-    def cut(self, count: int) -> None:
+    def keep(self, count: int) -> None:
         """Keep the first `count` entries only. Takes no descriptor."""
-        self._file.cut(count)
+        self.cut(count)
         self._last_offset = -1
         full = count // _BLOCK_ENTRIES
         self._blocks = {n: block for n, block in self._blocks.items() if n < full}
 
-    def drop_torn_entry(self) -> None:
-        """Cut off what a killed process left of its last entry."""
-        self._file.drop_torn_entry()
-
     def checking(self) -> Steps[None]:
         """Raise CorruptTransactionIndex unless the file could be one of this segment."""
-        length = self._file.bytes_on_disk()
+        length = self.bytes_on_disk()
         if length % ENTRY_BYTES:
             problem = f"its {length} bytes are no multiple of {ENTRY_BYTES}"
             raise CorruptTransactionIndex(self.path, problem, _REMEDY)
@@ -139,41 +125,24 @@ class TransactionIndex:
             previous = self._check_order(self._block(number), previous)
             yield
 
-    def flush(self) -> None:
-        """Bring the entries to the disk (blocks)."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Write out what waits for room."""
-        self._file.close()
-
-    def renamed(self, path: Path) -> None:
-        """The file has another name."""
-        self._file.path = path
-
-    def rename_to(self, path: Path) -> None:
-        """Give the file, if there is one, another name."""
-        self._file.rename_to(path)
-
     def move_to(self, path: Path, base_offset: int) -> None:
         """Be the index of another segment; while there is no entry."""
         self.base_offset = base_offset
-        self._file.rename_to(path)
+        self.rename_to(path)
 
     def delete(self) -> None:
-        """Remove the file if there is one."""
-        self._file.delete()
+        super().delete()
         self._last_offset = -1
         self._blocks.clear()
 
     @property
     def _block_count(self) -> int:
-        return -(-self._file.count // _BLOCK_ENTRIES)
+        return -(-self.count // _BLOCK_ENTRIES)
 
     def _block(self, number: int) -> list[AbortedTransaction]:
         """Read some entries, and remember of a full block what `collect` asks first."""
         first = number * _BLOCK_ENTRIES
-        data = self._file.entries(first, min(first + _BLOCK_ENTRIES, self._file.count))
+        data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
         block = [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
         self._check_order(block, self.base_offset - 1)
         if len(block) == _BLOCK_ENTRIES and number not in self._blocks:

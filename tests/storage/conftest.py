@@ -45,6 +45,18 @@ class LogMaker:
             records, decode_header(records), leader_epoch=epoch, now_ms=now_ms, guard=guard
         )
 
+    def lead_transaction(
+        self, log, count=1, *, producer_id=7, producer_epoch=0, sequence=0, **batch
+    ):
+        """One that its coordinator has verified."""
+        guard = log.producer_state.begin_verification(
+            producer_id, producer_epoch, sequence, now_ms=NOW_MS
+        )
+        return self.lead(
+            log, count, producer_id=producer_id, producer_epoch=producer_epoch,
+            base_sequence=sequence, transactional=True, guard=guard, **batch,
+        )  # fmt: skip
+
 
 @pytest.fixture
 def batch():
@@ -54,3 +66,9 @@ def batch():
 @pytest.fixture
 def logs(tmp_path):
     return LogMaker(tmp_path)
+
+
+@pytest.fixture
+def log(logs) -> PartitionLog:
+    """Empty, and with Kafka's defaults."""
+    return logs.open()

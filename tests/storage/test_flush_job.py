@@ -39,31 +39,28 @@ def follow(log, make, count, *, first, epoch, size):
         log.append_as_follower(records, now_ms=NOW_MS)
 
 
-def test_one_sync_a_flush_of_the_active_segment(logs, syncs):
-    log = logs.open()
+def test_one_sync_a_flush_of_the_active_segment(logs, syncs, log):
     logs.lead(log)
-    log.flush()
+    log.flushing.flush()
     syncs.clear()
     logs.lead(log)
-    log.flush()
+    log.flushing.flush()
     assert syncs == [f"{0:020d}.log"]
 
 
-def test_a_closed_segment_is_synced_with_its_indexes(logs, syncs, tmp_path):
-    log = logs.open()
+def test_a_closed_segment_is_synced_with_its_indexes(logs, syncs, tmp_path, log):
     logs.lead(log, 5)
-    log.flush()
+    log.flushing.flush()
     log.roll(NOW_MS)
     logs.lead(log)
     syncs.clear()
-    log.flush()
+    log.flushing.flush()
     names = [f"{0:020d}.log", f"{5:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex"]
     assert syncs[:4] == names
     assert {"t-0", tmp_path.name, f"{5:020d}.snapshot", "leader-epoch-checkpoint"} < set(syncs)
 
 
-def test_a_closed_log_is_synced_with_all_its_indexes(logs, syncs):
-    log = logs.open()
+def test_a_closed_log_is_synced_with_all_its_indexes(logs, syncs, log):
     logs.lead(log, 5)
     log.close()
     assert {f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex"} < set(syncs)
@@ -75,18 +72,18 @@ def test_a_flush_under_way_does_not_touch_a_segment_that_took_its_place(logs, ba
     follow(log, batch, 10, first=0, epoch=1, size=100)
     log.roll(NOW_MS)
     follow(log, batch, 400, first=10, epoch=1, size=5000)
-    job = log.flush_job()
-    log.truncate_to(5)
+    job = log.flushing.job()
+    log.truncation.truncate_to(5)
     follow(log, batch, 5, first=5, epoch=2, size=100)
     log.roll(NOW_MS)
     follow(log, batch, 700, first=10, epoch=2, size=7000)
     job.run()
-    log.flushed(job)
+    log.flushing.flushed(job)
     log.advance_high_watermark(log.log_end_offset)
 
     def check(log):
         for offset in range(10, 700, 7):
-            log.segments.forget()
+            log.segments.drop_cached_reads()
             read = log.read(offset, 1, upper_offset=log.log_end_offset)
             assert decode_header(read.data).base_offset == offset
 
@@ -101,49 +98,47 @@ def test_a_flush_that_began_before_a_cut_raises_no_recovery_point(logs, cut_firs
     logs.lead(log, 1)
     for _ in range(199):
         logs.lead(log, 1)
-    job = log.flush_job()
+    job = log.flushing.job()
     if not cut_first:
         job.run()
-    log.truncate_to(100)
+    log.truncation.truncate_to(100)
     if cut_first:
         job.run()
-    log.flushed(job)
-    assert log.recovery_point <= 100
+    log.flushing.flushed(job)
+    assert log.flushing.recovery_point <= 100
     logs.lead(log, 50, epoch=2)
-    assert log.is_flush_owed and log.flush_needed(NOW_MS)
-    log.flush()
-    assert log.recovery_point == 150 and not log.is_flush_owed
+    assert log.flushing.is_owed and log.flushing.is_needed(NOW_MS)
+    log.flushing.flush()
+    assert log.flushing.recovery_point == 150 and not log.flushing.is_owed
 
 
-def test_after_a_cut_a_flush_is_owed_before_anything_grows_there(logs, syncs):
-    log = logs.open()
+def test_after_a_cut_a_flush_is_owed_before_anything_grows_there(logs, syncs, log):
     logs.lead(log, 5)
     logs.lead(log, 5)
-    log.flush()
-    assert not log.is_flush_owed
-    log.truncate_to(5)
-    assert log.is_flush_owed and log.is_cut_unsynced
-    assert log.own_end_offset == 5
-    log.flush()
-    assert not log.is_flush_owed and not log.is_cut_unsynced
+    log.flushing.flush()
+    assert not log.flushing.is_owed
+    log.truncation.truncate_to(5)
+    assert log.flushing.is_owed and log.flushing.is_cut_unsynced
+    assert log.flushing.own_end_offset == 5
+    log.flushing.flush()
+    assert not log.flushing.is_owed and not log.flushing.is_cut_unsynced
 
 
 def test_what_flush_messages_leaves_unsynced_counts_all_the_same(logs):
     log = logs.open(flush_messages=3)
     logs.lead(log, 2)
-    assert log.own_end_offset == 2
+    assert log.flushing.own_end_offset == 2
     logs.lead(log, 1)
-    assert log.own_end_offset == 0
-    log.flush()
-    assert log.own_end_offset == 3
+    assert log.flushing.own_end_offset == 0
+    log.flushing.flush()
+    assert log.flushing.own_end_offset == 3
 
 
-def test_a_sync_that_fails_fails_the_log_for_good(logs, monkeypatch):
-    log = logs.open()
+def test_a_sync_that_fails_fails_the_log_for_good(logs, monkeypatch, log):
     logs.lead(log)
-    told = []
-    log.on_failure = lambda: told.append(True)
-    job = log.flush_job()
+    failures = []
+    log.local.disk.on_failure = lambda: failures.append(True)
+    job = log.flushing.job()
 
     def fail(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -153,14 +148,13 @@ def test_a_sync_that_fails_fails_the_log_for_good(logs, monkeypatch):
         with pytest.raises(OSError) as problem:
             job.run()
     with pytest.raises(KafkaStorageError):
-        log.flushed(job, problem.value)
-    assert log.is_failed and told == [True] and (log.directory / FLUSH_FAILED).exists()
+        log.flushing.flushed(job, problem.value)
+    assert log.is_failed and failures == [True] and (log.directory / FLUSH_FAILED).exists()
     with pytest.raises(KafkaStorageError):
         logs.lead(log)
 
 
-def test_a_job_that_cannot_be_made_loses_nothing(logs, monkeypatch, syncs):
-    log = logs.open()
+def test_a_job_that_cannot_be_made_loses_nothing(logs, monkeypatch, syncs, log):
     logs.lead(log, 5)
     log.roll(NOW_MS)
 
@@ -170,10 +164,10 @@ def test_a_job_that_cannot_be_made_loses_nothing(logs, monkeypatch, syncs):
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", fail)
         with pytest.raises(KafkaStorageError):
-            log.flush_job()
+            log.flushing.job()
     assert not log.is_failed
-    log.flush()
-    assert f"{5:020d}.snapshot" in syncs and log.recovery_point == 5
+    log.flushing.flush()
+    assert f"{5:020d}.snapshot" in syncs and log.flushing.recovery_point == 5
 
 
 @pytest.mark.parametrize("as_follower", [False, True])
@@ -202,15 +196,14 @@ def test_an_append_that_finds_no_room_can_be_tried_again(logs, batch, as_followe
             logs.lead(log, epoch=1, size=90)
     end_offset = log.log_end_offset
     assert end_offset == 7
-    log.flush()
+    log.flushing.flush()
     again = logs.open(segment_bytes=300)
     assert again.log_end_offset == end_offset
 
 
-def test_a_read_that_lacks_a_descriptor_is_an_error_of_this_read(logs, monkeypatch):
-    log = logs.open()
+def test_a_read_that_lacks_a_descriptor_is_an_error_of_this_read(logs, monkeypatch, log):
     logs.lead(log)
-    log.segments.forget()
+    log.segments.drop_cached_reads()
 
     def fail(*_):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -255,8 +248,8 @@ def test_names_that_a_close_has_synced_are_not_synced_again(logs, syncs):
     [
         lambda logs, log: logs.lead(log),
         lambda logs, log: log.roll(NOW_MS),
-        lambda logs, log: log.truncate_to(3),
-        lambda logs, log: (log.truncate_to(4), logs.lead(log), log.flush()),
+        lambda logs, log: log.truncation.truncate_to(3),
+        lambda logs, log: (log.truncation.truncate_to(4), logs.lead(log), log.flushing.flush()),
         lambda logs, log: log.assign_leader_epoch(7),
     ],
     ids=["append", "roll", "cut", "cut-and-append", "epoch"],
@@ -287,7 +280,7 @@ def test_a_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
     for _ in range(120):
         logs.lead(log)
     log = logs.open(segment_bytes=100)
-    assert len(log.segments) == 120 and log.recovery_point == 0
+    assert len(log.segments) == 120 and log.flushing.recovery_point == 0
     opened, points, real = [0], [], os.open
 
     def count(*options, **keywords):
@@ -296,29 +289,31 @@ def test_a_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
 
     monkeypatch.setattr(os, "open", count)
     while True:
-        job = log.flush_job()
-        points.append(log.recovery_point)
+        job = log.flushing.job()
+        points.append(log.flushing.recovery_point)
         if job.is_whole:
             break
         job.run()
-        assert log.recovery_point == points[-1]
-        log.flushed(job)
+        assert log.flushing.recovery_point == points[-1]
+        log.flushing.flushed(job)
         opened.append(0)
     assert max(opened) <= 4 * SEGMENTS_A_JOB + 4
     assert points == [0, 32, 63, 94], "what is on the disk counts"
-    log.flush(is_last=True)
-    assert log.recovery_point == 120
+    log.flushing.flush(is_last=True)
+    assert log.flushing.recovery_point == 120
 
 
 def test_a_cut_is_on_the_disk_with_the_last_of_many_segments(logs):
     log = logs.open(segment_bytes=100)
     for _ in range(80):
         logs.lead(log)
-    log.truncate_to(70)
-    job = log.flush_job()
+    log.truncation.truncate_to(70)
+    job = log.flushing.job()
     assert not job.is_whole
     job.run()
-    log.flushed(job)
-    assert log.is_cut_unsynced and log.own_end_offset == 32
-    log.flush()
-    assert not log.is_cut_unsynced and log.recovery_point == log.log_end_offset == 70
+    log.flushing.flushed(job)
+    assert log.flushing.is_cut_unsynced and log.flushing.own_end_offset == 32
+    log.flushing.flush()
+    assert (
+        not log.flushing.is_cut_unsynced and log.flushing.recovery_point == log.log_end_offset == 70
+    )

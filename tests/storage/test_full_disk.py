@@ -9,11 +9,12 @@ import pytest
 from oncelog.storage.checkpoint import LeaderEpochCheckpoint
 from oncelog.storage.flush_job import FlushJob
 from oncelog.storage.log_durability import SEGMENTS_A_JOB
-from oncelog.storage.partition_log import Origin
 from oncelog.storage.producers.snapshot_files import SnapshotFiles
-from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import KafkaStorageError
-from oncelog.wire.record_batch import decode_header, restamp
+from oncelog.wire.record_batch import restamp
+
+from ..log_batches import end_transaction
 
 NOW_MS = 1_700_000_000_000
 
@@ -44,8 +45,7 @@ def test_a_segment_that_cannot_begin_hides_nothing_after_a_restart(logs, monkeyp
     assert again.log_end_offset == 6
 
 
-def test_batches_of_a_write_that_found_no_room_do_not_come_back(logs, batch, monkeypatch):
-    log = logs.open()
+def test_batches_of_a_write_that_found_no_room_do_not_come_back(logs, batch, monkeypatch, log):
     real = os.pwrite
     run = [stamped(batch, offset, epoch=1, size=50) for offset in range(3)]
 
@@ -64,13 +64,14 @@ def test_batches_of_a_write_that_found_no_room_do_not_come_back(logs, batch, mon
     assert again.log_end_offset == 1, "the second batch was refused, and is of another epoch"
 
 
-def test_epochs_that_were_cut_and_could_not_be_saved_do_not_come_back(logs, batch, monkeypatch):
-    log = logs.open()
+def test_epochs_that_were_cut_and_could_not_be_saved_do_not_come_back(
+    log, logs, batch, monkeypatch
+):
     for offset, epoch in enumerate([1, 1, 5, 5]):
         log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
     with monkeypatch.context() as patched:
         patched.setattr(LeaderEpochCheckpoint, "write", no_room)
-        log.truncate_to(2)
+        log.truncation.truncate_to(2)
         for offset, epoch in enumerate([1, 6, 6], 2):
             log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
     assert log.leader_epochs.entries == ((1, 0), (6, 3))
@@ -96,13 +97,12 @@ def test_index_entries_wait_for_room(logs, monkeypatch):
     for clean in (False, True):
         again = logs.open(index_interval_bytes=1, clean_shutdown=clean)
         assert again.log_end_offset == 600
-        assert again.segments.active.offset_index.entry_count == 599
+        assert again.segments.active.offset_index.count == 599
         if not clean:
             log.close()
 
 
-def test_a_killed_log_opens_without_room_for_a_snapshot(logs, monkeypatch):
-    log = logs.open()
+def test_a_killed_log_opens_without_room_for_a_snapshot(logs, monkeypatch, log):
     logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
     with monkeypatch.context() as patched:
         patched.setattr(SnapshotFiles, "write", no_room)
@@ -112,30 +112,15 @@ def test_a_killed_log_opens_without_room_for_a_snapshot(logs, monkeypatch):
 
 
 def abort(logs, log, producer_id, sequence):
-    guard = log.producer_state.begin_verification(producer_id, 0, sequence, now_ms=NOW_MS)
-    logs.lead(
-        log, producer_id=producer_id, producer_epoch=0, base_sequence=sequence,
-        transactional=True, guard=guard,
-    )  # fmt: skip
-    marker = memoryview(
-        bytearray(
-            encode_marker(
-                ControlType.ABORT, producer_id=producer_id, producer_epoch=0,
-                coordinator_epoch=0, timestamp_ms=NOW_MS,
-            )
-        )
-    )  # fmt: skip
-    log.append_as_leader(
-        marker, decode_header(marker), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR
-    )
+    logs.lead_transaction(log, producer_id=producer_id, sequence=sequence)
+    end_transaction(log, producer_id, ControlType.ABORT, at_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
 @pytest.mark.parametrize("clean", [False, True])
 def test_an_aborted_transaction_is_known_though_its_index_found_no_room(
-    logs, monkeypatch, number, clean
+    log, logs, monkeypatch, number, clean
 ):
-    log = logs.open()
     abort(logs, log, 1, 0)
     real = os.open
 
@@ -149,20 +134,20 @@ def test_an_aborted_transaction_is_known_though_its_index_found_no_room(
         for sequence in range(1, 140):
             abort(logs, log, 1, sequence)
         assert not log.is_failed
-        log._snapshot_soon()
-        assert not log._snapshots.offsets, "it would say that what waits is in the file"
+        log.local.snapshot_soon()
+        assert not log.local.snapshots.offsets, "it would say that what waits is in the file"
         with pytest.raises(KafkaStorageError):
             log.roll(NOW_MS)
         assert not log.is_failed
     expected = [(1, first) for first in range(0, 280, 2)]
     log.advance_high_watermark(log.log_end_offset)
-    assert log.aborted_transactions(0, 280) == expected
+    assert log.aborted_transactions.between(0, 280) == expected
     if clean:
         log.close()
     again = logs.open(clean_shutdown=clean)
-    assert again.aborted_transactions(0, 280) == expected
+    assert again.aborted_transactions.between(0, 280) == expected
     abort(logs, again, 1, 140)
-    assert again.aborted_transactions(270, 282)[-1] == (1, 280)
+    assert again.aborted_transactions.between(270, 282)[-1] == (1, 280)
 
 
 def test_retention_goes_on_when_there_is_room_for_names(logs, monkeypatch):
@@ -183,27 +168,25 @@ def test_retention_goes_on_when_there_is_room_for_names(logs, monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(os, "rename", rename)
             with pytest.raises(KafkaStorageError):
-                log.delete_old_segments(NOW_MS)
+                log.retention.delete_old_segments(NOW_MS)
         assert not log.is_failed
         on_disk = {int(path.stem) for path in logs.directory.glob("*.log")}
         assert on_disk == {segment.base_offset for segment in log.segments}
-    log.delete_old_segments(NOW_MS)
+    log.retention.delete_old_segments(NOW_MS)
     assert log.log_start_offset > 6
 
 
-def test_half_a_file_that_found_no_room_takes_none(logs, monkeypatch):
+def test_half_a_file_that_found_no_room_takes_none(logs, monkeypatch, log):
     """Each snapshot has a name of its own: none would take the place of the half of another."""
-    log = logs.open()
     logs.lead(log)
-    log.flush()
+    log.flushing.flush()
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", no_room)
         log.roll(NOW_MS)
     assert not log.is_failed and not list(log.directory.glob("*.tmp"))
 
 
-def test_what_a_killed_process_had_begun_to_write_is_gone_with_the_next_start(logs):
-    log = logs.open()
+def test_what_a_killed_process_had_begun_to_write_is_gone_with_the_next_start(logs, log):
     logs.lead(log)
     for name in (f"{7:020d}.snapshot.tmp", f"{0:020d}.txnindex.tmp"):
         (log.directory / name).write_bytes(b"half")
@@ -211,18 +194,17 @@ def test_what_a_killed_process_had_begun_to_write_is_gone_with_the_next_start(lo
     assert again.log_end_offset == 1 and not list(log.directory.glob("*.tmp"))
 
 
-def test_a_cut_is_synced_where_there_is_no_room_to_save_epochs(logs, batch, monkeypatch):
+def test_a_cut_is_synced_where_there_is_no_room_to_save_epochs(batch, monkeypatch, log):
     """It may be led again; but recovery must go on looking for the epochs above the old point."""
-    log = logs.open()
     for offset, epoch in enumerate([1, 1, 5, 5]):
         log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
     with monkeypatch.context() as patched:
         patched.setattr(LeaderEpochCheckpoint, "write", no_room)
-        log.flush()
-        assert not log.is_cut_unsynced and log.recovery_point == 0
-    log.flush()
-    assert log.recovery_point == log.log_end_offset == 2
+        log.flushing.flush()
+        assert not log.flushing.is_cut_unsynced and log.flushing.recovery_point == 0
+    log.flushing.flush()
+    assert log.flushing.recovery_point == log.log_end_offset == 2
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
@@ -234,23 +216,22 @@ def test_a_flush_without_room_to_save_epochs_ends(logs, batch, monkeypatch, segm
         log.append_as_follower(stamped(batch, offset, epoch=1, size=90), now_ms=NOW_MS)
     log.assign_leader_epoch(2)
     if is_cut:
-        log.truncate_to(segments - 1)
+        log.truncation.truncate_to(segments - 1)
     with monkeypatch.context() as patched:
         patched.setattr(LeaderEpochCheckpoint, "write", no_room)
         runs = iter(range(5))
         patched.setattr(FlushJob, "run", lambda _: next(runs))
         with suppress(KafkaStorageError):
-            log.flush()
-        assert log.recovery_point == 0 and not log.is_failed
-    log.flush()
-    assert log.recovery_point == log.log_end_offset == segments - is_cut
+            log.flushing.flush()
+        assert log.flushing.recovery_point == 0 and not log.is_failed
+    log.flushing.flush()
+    assert log.flushing.recovery_point == log.log_end_offset == segments - is_cut
 
 
 @pytest.mark.parametrize("is_torn", [False, True])
 def test_a_log_is_opened_after_a_kill_without_room_to_save_epochs(
-    logs, batch, monkeypatch, is_torn
+    log, logs, batch, monkeypatch, is_torn
 ):
-    log = logs.open()
     for offset, epoch in enumerate([1, 4]):
         log.append_as_follower(stamped(batch, offset, epoch=epoch, size=90), now_ms=NOW_MS)
     if is_torn:
@@ -260,9 +241,9 @@ def test_a_log_is_opened_after_a_kill_without_room_to_save_epochs(
         patched.setattr(LeaderEpochCheckpoint, "write", no_room)
         for _ in range(2):
             log = logs.open()
-            assert log.log_end_offset == 2 and not log.is_cut_unsynced
+            assert log.log_end_offset == 2 and not log.flushing.is_cut_unsynced
             assert [entry.epoch for entry in log.leader_epochs.entries] == [1, 4]
-            assert log.recovery_point == 0
-    log.flush()
+            assert log.flushing.recovery_point == 0
+    log.flushing.flush()
     assert [entry.epoch for entry in LeaderEpochCheckpoint(log.directory).read()] == [1, 4]
     assert logs.open().leader_epochs.entries == log.leader_epochs.entries

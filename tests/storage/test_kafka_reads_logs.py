@@ -5,11 +5,10 @@ import re
 
 import pytest
 
-from oncelog.storage.producers.entry import Origin
-from oncelog.wire.control_record import ControlType, encode_marker
-from oncelog.wire.record_batch import decode_header
+from oncelog.wire.control_record import ControlType
 
 from ..interop.kafka_peer import is_enabled, run_tool
+from ..log_batches import end_transaction
 
 NOW_MS = 1_700_000_000_000
 
@@ -45,24 +44,9 @@ def fill(logs, log, steps=150):
         entry = log.producer_state.entry(producer)
         is_open = entry is not None and entry.transaction_first_offset >= 0
         if is_open and choices.random() < 0.4:
-            records = memoryview(
-                bytearray(
-                    encode_marker(
-                        choices.choice(list(ControlType)),
-                        producer_id=producer,
-                        producer_epoch=0,
-                        coordinator_epoch=3,
-                        timestamp_ms=stamps[0],
-                    )
-                )
-            )
-            log.append_as_leader(
-                records,
-                decode_header(records),
-                leader_epoch=step // 40,
-                now_ms=NOW_MS,
-                origin=Origin.COORDINATOR,
-            )
+            kind, epoch = choices.choice(list(ControlType)), step // 40
+            of_marker = {"at_ms": stamps[0], "coordinator_epoch": 3}
+            end_transaction(log, producer, kind, epoch=epoch, now_ms=NOW_MS, **of_marker)
             continue
         sequence = entry.next_sequence if entry else 0
         guard = log.producer_state.begin_verification(producer, 0, sequence, now_ms=NOW_MS)
@@ -112,9 +96,9 @@ def test_kafka_reads_a_log_that_was_closed_and_one_that_was_recovered(logs):
     assert len(log.segments) > 3
     check_all(logs, log)
     log = logs.open(segment_bytes=4000, index_interval_bytes=300)  # everything is made anew
-    log.flush()
+    log.flushing.flush()
     check_all(logs, log)
-    log.truncate_to(log.log_end_offset - 5)
+    log.truncation.truncate_to(log.log_end_offset - 5)
     fill(logs, log, steps=20)
     log.close()
     check_all(logs, log)

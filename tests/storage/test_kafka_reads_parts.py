@@ -2,17 +2,16 @@
 
 import pytest
 
-from oncelog.storage.compaction.cleaning import CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.producers.snapshot import ProducerSnapshotEntry, encode
 from oncelog.storage.segments.index import OffsetIndex, TimeIndex
 from oncelog.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
-from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
 from ..interop.kafka_peer import is_enabled, run_tool
+from ..log_batches import append_as_leader, clean
 
 NOW = 1_700_000_000_000
 
@@ -73,30 +72,14 @@ def test_kafka_reads_a_compacted_segment(tmp_path):
     for n in range(60):
         value = b"v%d" % n if n % 7 else None
         records = [Record(0, NOW + n, b"k%d" % (n % 20), value), Record(1, NOW + n, b"same", b"")]
-        batch = memoryview(
-            bytearray(
-                encode_batch(
-                    records,
-                    base_offset=0,
-                    compression=n % 5,
-                    producer_id=9,
-                    producer_epoch=0,
-                    base_sequence=2 * n,
-                )
-            )
-        )
-        log.append_as_leader(batch, decode_header(batch), leader_epoch=1, now_ms=NOW)
-    last = memoryview(bytearray(encode_batch([Record(0, NOW, b"k19", b"x")], base_offset=0)))
-    log.append_as_leader(last, decode_header(last), leader_epoch=1, now_ms=NOW)
+        fields = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 2 * n}
+        batch = encode_batch(records, compression=n % 5, **fields)
+        append_as_leader(log, batch, epoch=1, now_ms=NOW)
+    append_as_leader(log, encode_batch([Record(0, NOW, b"k19", b"x")]), epoch=1, now_ms=NOW)
     log.advance_high_watermark(log.log_end_offset)
     log.roll(NOW)
-    log.flush()
-    cleaner = LogCleaner(tmp_path)
-    cleaning = cleaner.begin([log], NOW)
-    assert cleaning is not None
-    for step in cleaning.steps():
-        if isinstance(step, CleanedGroup):
-            cleaner.swap(step)
+    log.flushing.flush()
+    assert clean(LogCleaner(tmp_path), log, NOW)
     log.close()
     segment = tmp_path / "t-0" / "00000000000000000000.log"
     text = dump("--deep-iteration", segment, segment.with_suffix(".index"),

@@ -2,13 +2,8 @@
 
 import pytest
 
-from oncelog.storage.log_config import (
-    LONG_MAX,
-    TOPIC_CONFIGS,
-    LogConfig,
-    parse_topic_configs,
-    validate_topic_configs,
-)
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.topic_configs import LONG_MAX, TOPIC_CONFIGS, parse_topic_configs
 from oncelog.wire.errors import InvalidConfig
 
 
@@ -17,7 +12,7 @@ def test_the_defaults_of_the_table_are_the_defaults_of_the_log():
 
 
 def test_every_default_passes_its_own_check():
-    validate_topic_configs({name: row.default for name, row in TOPIC_CONFIGS.items()})
+    parse_topic_configs({name: row.default for name, row in TOPIC_CONFIGS.items()})
 
 
 @pytest.mark.parametrize(
@@ -43,21 +38,21 @@ def test_every_default_passes_its_own_check():
 )
 def test_what_is_out_of_bounds_or_not_honoured_is_refused(name, value, complaint):
     with pytest.raises(InvalidConfig, match=complaint) as caught:
-        validate_topic_configs({name: value})
+        parse_topic_configs({name: value})
     assert str(caught.value).startswith(f"Invalid value {value} for configuration {name}: ")
 
 
 def test_unknown_names_and_nulls_are_refused():
     with pytest.raises(InvalidConfig, match=r"Unknown topic config name: segment\.size"):
-        validate_topic_configs({"segment.size": "1"})
+        parse_topic_configs({"segment.size": "1"})
     with pytest.raises(InvalidConfig, match="Null value not supported"):
-        validate_topic_configs({"segment.ms": None})
+        parse_topic_configs({"segment.ms": None})
 
 
 def test_compaction_lags_may_not_clash():
-    validate_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
+    parse_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
     with pytest.raises(InvalidConfig, match="conflict"):
-        validate_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+        parse_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
 
 
 def test_what_a_topic_sets_wins_over_the_broker():

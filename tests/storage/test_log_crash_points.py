@@ -1,6 +1,8 @@
 """A crash at every fault point of a log's life: what comes back is the step before or after."""
 
-from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.record_batch import decode_header
+
+from ..log_batches import batches_in
 
 NOW_MS = 1_700_000_000_000
 OPTIONS = {"segment_bytes": 400, "index_interval_bytes": 60, "retention_bytes": 900}
@@ -23,16 +25,6 @@ class FaultPoints:
             raise Crash
 
 
-def batches_in(log):
-    found, at = [], log.log_start_offset
-    while at < log.log_end_offset:
-        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
-        data = bytes(read.data)
-        found += [data[p : p + header.size_bytes] for p, header in iterate_batches(data)]
-        at = read.next_offset
-    return found
-
-
 def life_of(logs, log):
     """The steps of a life, each a callable."""
 
@@ -49,14 +41,14 @@ def life_of(logs, log):
         )
 
     yield from (append(n, n // 4) for n in range(9))
-    yield log.flush
-    yield lambda: log.truncate_to(7)
+    yield log.flushing.flush
+    yield lambda: log.truncation.truncate_to(7)
     yield from (append(n, 5 + n // 4) for n in range(12))
     yield lambda: log.advance_high_watermark(log.log_end_offset)
-    yield lambda: log.delete_old_segments(NOW_MS)
+    yield lambda: log.retention.delete_old_segments(NOW_MS)
     yield from (append(n, 9) for n in range(4))
-    yield log.flush
-    yield lambda: log.truncate_fully_and_start_at(100)
+    yield log.flushing.flush
+    yield lambda: log.truncation.truncate_fully_and_start_at(100)
     yield from (append(n, 10) for n in range(4))
     yield log.close
 
@@ -87,7 +79,7 @@ def test_a_crash_at_any_fault_point_loses_no_finished_step(logs, tmp_path):
         try:
             for step, same in zip(life_of(logs, log), life_of(logs, reference), strict=True):
                 before = batches_in(reference)
-                recovery_point = log.recovery_point
+                recovery_point = log.flushing.recovery_point
                 same()
                 after = batches_in(reference)
                 step()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,12 +16,14 @@ from hypothesis import strategies as st
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.producers import snapshot_files
-from oncelog.storage.producers.entry import Origin
 from oncelog.storage.segments.log_file import scan_batches
-from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, encode_batch
+
+from ..log_batches import append_as_leader, batches_in, end_transaction
+from ..present import present
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -30,6 +33,11 @@ CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=150)
 def open_log(directory, **options) -> PartitionLog:
     options = {"config": CONFIG, "now_ms": NOW_MS, **options}
     return PartitionLog.open(directory, topic="t", partition=0, topic_id=TOPIC_ID, **options)
+
+
+@pytest.fixture
+def log(tmp_path) -> PartitionLog:
+    return open_log(tmp_path / "t-0")
 
 
 def lead(log, count, *, epoch=0, producer=None, transactional=False):
@@ -51,23 +59,8 @@ def lead(log, count, *, epoch=0, producer=None, transactional=False):
         )
     end = log.log_end_offset
     records = [Record(n, NOW_MS + end + n, b"k", b"v" * 20) for n in range(count)]
-    batch = memoryview(bytearray(encode_batch(records, **fields)))
-    header = decode_header(batch)
-    return log.append_as_leader(batch, header, leader_epoch=epoch, now_ms=NOW_MS, guard=guard)
-
-
-def end_transaction(log, producer, control_type):
-    marker = encode_marker(
-        control_type, producer_id=producer, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1
-    )
-    batch = memoryview(bytearray(marker))
-    log.append_as_leader(
-        batch,
-        decode_header(batch),
-        leader_epoch=log.latest_epoch or 0,
-        now_ms=NOW_MS,
-        origin=Origin.COORDINATOR,
-    )
+    batch = encode_batch(records, **fields)
+    return append_as_leader(log, batch, epoch=epoch, now_ms=NOW_MS, guard=guard)
 
 
 def write_history(log, steps=40, seed=1, first_epoch=0):
@@ -86,17 +79,8 @@ def write_history(log, steps=40, seed=1, first_epoch=0):
             if entry is None or entry.transaction_first_offset < 0 or choice < 0.8:
                 lead(log, 1, epoch=epoch, producer=producer, transactional=True)
             else:
-                end_transaction(log, producer, choices.choice(list(ControlType)))
-
-
-def batches_of(log) -> list[bytes]:
-    found, at = [], log.log_start_offset
-    while at < log.log_end_offset:
-        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
-        data = bytes(read.data)
-        found += [data[at : at + header.size_bytes] for at, header in iterate_batches(data)]
-        at = read.next_offset
-    return found
+                kind, epoch = choices.choice(list(ControlType)), log.latest_epoch or 0
+                end_transaction(log, producer, kind, epoch=epoch, now_ms=NOW_MS)
 
 
 def derived(log) -> dict:
@@ -122,12 +106,12 @@ def derived(log) -> dict:
 
 
 def index_entries(index):
-    return [index.entry(number) for number in range(index.entry_count)]
+    return [index.entry(number) for number in range(index.count)]
 
 
 def time_entries(segment):
     """The entries made on the way, without the one that closes a segment."""
-    last_indexed = segment.offset_index.last_entry[0] if segment.offset_index.entry_count else -1
+    last_indexed = segment.offset_index.last_entry[0] if segment.offset_index.count else -1
     return [entry for entry in index_entries(segment.time_index) if entry[1] <= last_indexed]
 
 
@@ -139,12 +123,11 @@ def replayed(tmp_path, batches) -> dict:
     return derived(log)
 
 
-def test_a_killed_log_comes_back_with_all_that_was_appended(tmp_path):
-    log = open_log(tmp_path / "t-0")
+def test_a_killed_log_comes_back_with_all_that_was_appended(tmp_path, log):
     write_history(log)
-    before, batches = derived(log), batches_of(log)
+    before, batches = derived(log), batches_in(log)
     again = open_log(tmp_path / "t-0")
-    assert batches_of(again) == batches
+    assert batches_in(again) == batches
     assert derived(again) == before == replayed(tmp_path, batches)
 
 
@@ -162,16 +145,15 @@ def read_whole(monkeypatch):
     return read
 
 
-def test_a_clean_start_reads_the_end_and_knows_everything(tmp_path, read_whole):
-    log = open_log(tmp_path / "t-0")
+def test_a_clean_start_reads_the_end_and_knows_everything(tmp_path, read_whole, log):
     write_history(log)
-    before, batches = derived(log), batches_of(log)
+    before, batches = derived(log), batches_in(log)
     log.close()
     again = open_log(tmp_path / "t-0", clean_shutdown=True)
     assert all(position >= again.segments.active.size_bytes - 400 for position in read_whole)
     assert derived(again) == before
-    assert again.recovery_point == again.log_end_offset
-    assert batches_of(again) == batches
+    assert again.flushing.recovery_point == again.log_end_offset
+    assert batches_in(again) == batches
 
 
 @pytest.mark.parametrize("kill", [True, False])
@@ -183,7 +165,7 @@ def test_after_a_kill_only_what_is_behind_the_newest_snapshot_is_read(
     config = LogConfig(index_interval_bytes=300)
     log = open_log(tmp_path / "t-0", config=config)
     write_history(log, steps=500)
-    before, count = derived(log), len(batches_of(log))
+    before, count = derived(log), len(batches_in(log))
     assert len(log.segments) == 1
     again = open_log(tmp_path / "t-0", config=config, machine_restarted=not kill)
     assert derived(again) == before
@@ -213,11 +195,11 @@ def test_snapshots_and_indexes_of_what_a_killed_truncation_had_cut_are_not_belie
     write_history(log, steps=200)
     log.segments.active.write_out()
     positions = [at for at, _ in iterate_batches(log.segments.active.file.read(0, 1 << 20))]
-    batches = batches_of(log)
+    batches = batches_in(log)
     kept = int(len(batches) * share)
     os.truncate(log.segments.active.file.path, positions[kept])
     again = open_log(tmp_path / "t-0", config=config)
-    assert batches_of(again) == batches[:kept]
+    assert batches_in(again) == batches[:kept]
     ours, theirs = (
         derived(again),
         derived(open_log(tmp_path / "t-0", config=config, machine_restarted=True)),
@@ -226,31 +208,29 @@ def test_snapshots_and_indexes_of_what_a_killed_truncation_had_cut_are_not_belie
 
 
 def test_a_log_that_could_not_be_synced_is_checked_even_after_a_mere_kill(
-    tmp_path, monkeypatch, read_whole
+    log, tmp_path, monkeypatch, read_whole
 ):
     """The kernel says once that it could not write pages, and may drop them."""
-    log = open_log(tmp_path / "t-0")
     write_history(log)
-    before, count = derived(log), len(batches_of(log))
+    before, count = derived(log), len(batches_in(log))
 
     def fail(_):
         raise OSError(errno.EIO, "it did not arrive")
 
     monkeypatch.setattr("os.fdatasync", fail)
     with pytest.raises(KafkaStorageError):
-        log.flush()
+        log.flushing.flush()
     monkeypatch.undo()
     # Where the history ends it has a snapshot: after a mere kill nothing else would be read.
     first = log.segments.first
     first.file.write_at(first.size_bytes - 1, b"?")
     again = open_log(tmp_path / "t-0")
     assert again.log_end_offset < before["offsets"][1]
-    assert len(batches_of(again)) < count
+    assert len(batches_in(again)) < count
     assert not (tmp_path / "t-0" / "flush-failed").exists()
 
 
-def test_opening_a_log_can_be_interrupted_after_each_few_batches(tmp_path, read_whole):
-    log = open_log(tmp_path / "t-0")
+def test_opening_a_log_can_be_interrupted_after_each_few_batches(tmp_path, read_whole, log):
     write_history(log, steps=2000)
     before = derived(log)
     steps = PartitionLog.opening(
@@ -279,15 +259,14 @@ def test_appends_after_any_start_go_on_as_if_there_had_been_none(tmp_path):
         if clean:
             broken.close()
         broken = open_log(tmp_path / "broken", clean_shutdown=clean)
-    assert batches_of(broken) == batches_of(straight)
+    assert batches_in(broken) == batches_in(straight)
     assert derived(broken) == derived(straight)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_what_follows_from_the_batches_is_right_after_a_truncation(tmp_path, share):
-    log = open_log(tmp_path / "t-0")
+def test_what_follows_from_the_batches_is_right_after_a_truncation(tmp_path, share, log):
     write_history(log, steps=60)
-    log.truncate_to(int(log.log_end_offset * share))
+    log.truncation.truncate_to(int(log.log_end_offset * share))
     write_history(log, steps=30, seed=2, first_epoch=9)
     before = derived(log)
     assert derived(open_log(tmp_path / "t-0")) == before  # all of it made anew from the batches
@@ -297,10 +276,10 @@ def test_the_active_segment_cut_at_every_byte_is_a_prefix(tmp_path):
     source = tmp_path / "t-0"
     log = open_log(source)
     write_history(log, steps=9)
-    batches = batches_of(log)
+    batches = batches_in(log)
     active = log.segments.active
     log.segments.active.write_out()
-    sizes_below = log.size_bytes - active.size_bytes
+    sizes_below = log.segments.size_bytes - active.size_bytes
     name, size = active.file.path.name, active.size_bytes
     for cut in range(size + 1):
         copy = tmp_path / "cut"
@@ -308,11 +287,11 @@ def test_the_active_segment_cut_at_every_byte_is_a_prefix(tmp_path):
         shutil.copytree(source, copy)
         os.truncate(copy / name, cut)
         again = open_log(copy)
-        survivors = batches_of(again)
+        survivors = batches_in(again)
         assert survivors == batches[: len(survivors)]
-        assert again.size_bytes == sum(map(len, survivors)) <= sizes_below + cut
+        assert again.segments.size_bytes == sum(map(len, survivors)) <= sizes_below + cut
         lost = batches[len(survivors) :]
-        assert not lost or sizes_below + cut < again.size_bytes + len(lost[0])
+        assert not lost or sizes_below + cut < again.segments.size_bytes + len(lost[0])
         if cut % 7 == 0:
             assert derived(again) == replayed(tmp_path, survivors)
 
@@ -325,7 +304,7 @@ def test_a_garbled_segment_ends_the_log_before_the_damage(tmp_path_factory, data
     directory = tmp_path_factory.mktemp("garbled")
     log = open_log(directory / "t-0")
     write_history(log, steps=30, seed=data.draw(st.integers(0, 5)))
-    batches = batches_of(log)
+    batches = batches_in(log)
     segments = list(log.segments)
     recovery_point = data.draw(st.sampled_from([segment.base_offset for segment in segments]))
     victims = [segment for segment in segments if segment.base_offset >= recovery_point]
@@ -342,19 +321,18 @@ def test_a_garbled_segment_ends_the_log_before_the_damage(tmp_path_factory, data
         file.seek(start + in_batch)
         file.write(bytes([byte ^ data.draw(st.integers(1, 255))]))
     again = open_log(directory / "t-0", recovery_point=recovery_point, machine_restarted=True)
-    survivors = batches_of(again)
+    survivors = batches_in(again)
     assert survivors == batches[: len(survivors)]
     below = sum(
         segment.size_bytes for segment in segments if segment.base_offset < victim.base_offset
     )
-    assert again.size_bytes == below + start
+    assert again.segments.size_bytes == below + start
     assert derived(again) == replayed(directory, survivors)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "garbled"])
-def test_a_damaged_index_is_made_anew_even_after_a_clean_shutdown(tmp_path, suffix, damage):
-    log = open_log(tmp_path / "t-0")
+def test_a_damaged_index_is_made_anew_even_after_a_clean_shutdown(tmp_path, suffix, damage, log):
     write_history(log)
     log.close()
     before = derived(open_log(tmp_path / "t-0", clean_shutdown=True))
@@ -373,7 +351,7 @@ def test_a_damaged_index_is_made_anew_even_after_a_clean_shutdown(tmp_path, suff
 )
 @pytest.mark.parametrize("kept_batches", [0, 2])
 def test_the_log_ends_where_a_power_cut_took_the_end_of_a_segment(
-    tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
+    log, tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
 ):
     """What was lost may end where a batch ends, and a newer segment may have been kept whole.
 
@@ -381,7 +359,6 @@ def test_the_log_ends_where_a_power_cut_took_the_end_of_a_segment(
     leader, and everything before it was gone. Without a power cut nothing that was written is
     missing, and a gap is what compaction left, maybe before the topic's policy changed.
     """
-    log = open_log(tmp_path / "t-0")
     for _ in range(60):
         lead(log, 2)
     first, second, *_ = [segment.base_offset for segment in log.segments]
@@ -402,12 +379,11 @@ def test_the_log_ends_where_a_power_cut_took_the_end_of_a_segment(
     )
 
 
-def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path):
+def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path, log):
     """A snapshot is synced with the next flush; until then its name may outlive its content.
 
     Found by tests/simulation, seed 27: the snapshot at the log end was believed to be there.
     """
-    log = open_log(tmp_path / "t-0")
     for _ in range(30):
         lead(log, 2, producer=7)
     log.close()
@@ -422,9 +398,8 @@ def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path):
     assert all(path.read_bytes() for path in after)
 
 
-def test_after_a_mere_kill_only_one_snapshot_is_read(tmp_path, monkeypatch):
+def test_after_a_mere_kill_only_one_snapshot_is_read(tmp_path, monkeypatch, log):
     """None can be torn: each is renamed into place when it is whole. A broker opens many logs."""
-    log = open_log(tmp_path / "t-0")
     for _ in range(60):
         lead(log, 2, producer=7)
     recovery_point = log.segments.active.base_offset
@@ -437,8 +412,7 @@ def test_after_a_mere_kill_only_one_snapshot_is_read(tmp_path, monkeypatch):
     assert len(read) == 1
 
 
-def test_damaged_snapshots_and_epochs_are_made_anew(tmp_path):
-    log = open_log(tmp_path / "t-0")
+def test_damaged_snapshots_and_epochs_are_made_anew(tmp_path, log):
     write_history(log)
     before = derived(log)
     log.close()
@@ -448,8 +422,7 @@ def test_damaged_snapshots_and_epochs_are_made_anew(tmp_path):
     assert derived(open_log(tmp_path / "t-0", clean_shutdown=True)) == before
 
 
-def test_epochs_are_found_again_without_their_file_whatever_the_tail_looks_like(tmp_path):
-    log = open_log(tmp_path / "t-0")
+def test_epochs_are_found_again_without_their_file_whatever_the_tail_looks_like(tmp_path, log):
     write_history(log)
     epochs = log.leader_epochs.entries
     active = log.segments.active
@@ -460,8 +433,7 @@ def test_epochs_are_found_again_without_their_file_whatever_the_tail_looks_like(
         assert again.leader_epochs.entries == epochs
 
 
-def test_damage_below_what_was_synced_is_told_not_cut_away(tmp_path):
-    log = open_log(tmp_path / "t-0")
+def test_damage_below_what_was_synced_is_reported_not_cut_away(tmp_path, log):
     write_history(log)
     log.close()
     for path in (tmp_path / "t-0").glob("*.snapshot"):
@@ -475,36 +447,31 @@ def test_damage_below_what_was_synced_is_told_not_cut_away(tmp_path):
     assert first.stat().st_size == len(content)
 
 
-def test_windows_of_five_batches_survive_a_clean_restart(tmp_path):
+def test_windows_of_five_batches_survive_a_clean_restart(tmp_path, log):
     """Kafka keeps one batch in its snapshot, so that an older retry gets a fatal error there."""
-    log = open_log(tmp_path / "t-0")
     for _ in range(20):
         lead(log, 1, producer=1)
         lead(log, 1)
     log.close()
     again = open_log(tmp_path / "t-0", clean_shutdown=True)
-    assert len(again.producer_state.entry(1).batches) == 5
+    assert len(present(again.producer_state.entry(1)).batches) == 5
 
 
-def test_a_log_that_ends_below_its_start_begins_anew_there(tmp_path):
-    log = open_log(tmp_path / "t-0")
+def test_a_log_that_ends_below_its_start_begins_anew_there(tmp_path, log):
     write_history(log, steps=10)
     end = log.log_end_offset
     again = open_log(tmp_path / "t-0", log_start_offset=end + 5)
     assert (again.log_start_offset, again.log_end_offset) == (end + 5, end + 5)
-    assert not again.size_bytes and not again.leader_epochs.entries
+    assert not again.segments.size_bytes and not again.leader_epochs.entries
     lead(again, 2)
     assert open_log(tmp_path / "t-0", log_start_offset=end + 5).log_end_offset == end + 7
 
 
 APPENDER = """
 import sys
-sys.path.insert(0, {test_directory!r})
-import importlib.util
-spec = importlib.util.spec_from_file_location("history", {test_file!r})
-history = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(history)
 from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.storage import test_log_recovery as history
 log = history.open_log(Path(sys.argv[1]))
 print("ready", log.log_end_offset, flush=True)
 number = 0
@@ -519,7 +486,7 @@ while True:
 @pytest.mark.parametrize("seed", range(2))
 def test_nothing_that_was_answered_is_lost_by_sigkill(tmp_path, seed):
     delays = random.Random(seed)
-    program = APPENDER.format(test_directory=os.path.dirname(__file__), test_file=__file__)
+    program = APPENDER.format(root=str(Path(__file__).resolve().parents[2]))
     directory = tmp_path / "t-0"
     for life in range(3):
         child = subprocess.Popen(
@@ -539,12 +506,12 @@ def test_nothing_that_was_answered_is_lost_by_sigkill(tmp_path, seed):
         log = open_log(directory)
         assert log.log_end_offset > answered
         sequences: dict[int, int] = {}
-        for batch in batches_of(log):
+        for batch in batches_in(log):
             header = decode_header(batch)
             expected = sequences.get(header.producer_id, 0)
             assert header.base_sequence == expected
             sequences[header.producer_id] = expected + header.record_count
-        assert derived(log) == replayed(tmp_path, batches_of(log))
+        assert derived(log) == replayed(tmp_path, batches_in(log))
 
 
 def follow(log, offsets):
@@ -556,12 +523,7 @@ def follow(log, offsets):
 
 
 def offsets_in(log):
-    found, at = [], log.log_start_offset
-    while at < log.log_end_offset:
-        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
-        found += [header.base_offset for _, header in iterate_batches(bytes(read.data))]
-        at = read.next_offset
-    return found
+    return [decode_header(batch).base_offset for batch in batches_in(log)]
 
 
 def test_a_gap_that_a_follower_was_sent_is_no_hole_after_a_power_cut(tmp_path):
@@ -571,13 +533,12 @@ def test_a_gap_that_a_follower_was_sent_is_no_hole_after_a_power_cut(tmp_path):
     offsets = list(range(0, 300, 7))
     follow(log, offsets)
     assert len(log.segments) > 4
-    log.flush()
+    log.flushing.flush()
     again = open_log(tmp_path / "t-0", config=config, machine_restarted=True)
     assert offsets_in(again) == offsets
 
 
-def test_a_gap_too_wide_for_a_segment_begins_another_one(tmp_path):
-    log = open_log(tmp_path / "t-0")
+def test_a_gap_too_wide_for_a_segment_begins_another_one(log):
     offsets = [0, 1, 1 << 32, (1 << 32) + 1, 1 << 33]
     follow(log, offsets)
     assert offsets_in(log) == offsets
@@ -589,9 +550,10 @@ def test_a_gap_below_the_recovery_point_is_no_hole_whatever_must_be_read_again(t
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     follow(log, range(30))
-    log.flush()
+    log.flushing.flush()
     second = list(log.segments)[1]
-    second.file.truncate(second.position_of(second.base_offset + 2)[0])  # as compaction would
+    position, *_ = present(second.position_of(second.base_offset + 2))
+    second.file.truncate(position)  # as compaction would
     offsets = offsets_in(open_log(tmp_path / "t-0", config=config, recovery_point=30))
     assert len(offsets) < 30 and offsets[-1] == 29
     log.segments.first.paths()[1].unlink()
@@ -620,9 +582,9 @@ def test_an_abort_of_a_segment_that_was_just_closed_is_found_after_a_power_cut(t
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     lead(log, 3, producer=7, transactional=True)
-    end_transaction(log, 7, ControlType.ABORT)
-    log.flush()
-    recovery_point = log.recovery_point
+    end_transaction(log, 7, ControlType.ABORT, epoch=log.latest_epoch or 0, now_ms=NOW_MS)
+    log.flushing.flush()
+    recovery_point = log.flushing.recovery_point
     before = derived(log)
     lead(log, 5)
     first, active = log.segments
@@ -643,8 +605,8 @@ def test_indexes_that_recovery_made_again_outlive_a_power_cut(
     directory, synced = tmp_path / "t-0", set()
     log = open_log(directory)
     write_history(log, steps=200)
-    log.flush()
-    before, recovery_point = derived(log), log.recovery_point
+    log.flushing.flush()
+    before, recovery_point = derived(log), log.flushing.recovery_point
     log.segments.first.paths()[1].unlink()
     for path in directory.iterdir():
         os.utime(path, (1, 1))  # of what is on the disk

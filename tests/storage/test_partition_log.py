@@ -6,8 +6,8 @@ import os
 import pytest
 
 from oncelog.storage.log_read import HEADERS_PER_STEP
-from oncelog.storage.partition_log import AppendInfo, Origin, UnexpectedAppendOffset
-from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.storage.partition_log import AppendInfo, UnexpectedAppendOffset
+from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import (
     CorruptMessage,
     InconsistentTopicId,
@@ -24,6 +24,8 @@ from oncelog.wire.record_walk import first_record_not_older
 from oncelog.wire.records import decode_batch
 from oncelog.wire.steps import run_to_end
 
+from ..log_batches import batches_in, end_transaction
+
 NOW_MS = 1_700_000_000_000
 
 
@@ -35,52 +37,19 @@ def offsets_in(read) -> list[int]:
     ]
 
 
-def read_all(log, **options):
-    found, at = [], log.log_start_offset
-    while at < log.log_end_offset:
-        read = log.read(at, options.get("max_bytes", 1 << 20), upper_offset=log.log_end_offset)
-        assert read.next_offset > at
-        found += [offset for offset in offsets_in(read) if offset >= log.log_start_offset]
-        at = read.next_offset
-    return found
-
-
-def marker(log, control_type, *, producer_id=7, producer_epoch=0, coordinator_epoch=0):
-    records = memoryview(
-        bytearray(
-            encode_marker(
-                control_type,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                coordinator_epoch=coordinator_epoch,
-                timestamp_ms=NOW_MS,
-            )
-        )
-    )
-    header = decode_header(records)
-    return log.append_as_leader(
-        records, header, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR
-    )
-
-
-def transactional(logs, log, count=1, *, producer_id=7, epoch=0, sequence=0):
-    guard = log.producer_state.begin_verification(producer_id, epoch, sequence, now_ms=NOW_MS)
-    return logs.lead(
-        log,
-        count,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        transactional=True,
-        guard=guard,
-    )
+def read_all(log):
+    data = b"".join(batches_in(log))
+    return [
+        offset
+        for _, header in iterate_batches(data)
+        for offset in range(max(header.base_offset, log.log_start_offset), header.next_offset)
+    ]
 
 
 # -- appending as the leader -----------------------------------------------------------------
 
 
-def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(logs, batch):
-    log = logs.open()
+def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(logs, batch, log):
     logs.lead(log, 3, epoch=4)
     sent = batch(2)
     original = bytes(sent)
@@ -94,8 +63,7 @@ def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(logs, batc
     assert log.leader_epochs.entries == ((4, 0), (5, 3))
 
 
-def test_a_duplicate_is_answered_with_the_offsets_of_the_first_and_not_written(logs):
-    log = logs.open()
+def test_a_duplicate_is_answered_with_the_offsets_of_the_first_and_not_written(logs, log):
     first = logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=0)
     logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=5)
     again = logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=0)
@@ -103,15 +71,14 @@ def test_a_duplicate_is_answered_with_the_offsets_of_the_first_and_not_written(l
     assert log.log_end_offset == 10
 
 
-def test_a_gap_and_a_fenced_epoch_are_refused_and_leave_no_trace(logs):
-    log = logs.open()
+def test_a_gap_and_a_fenced_epoch_are_refused_and_leave_no_trace(logs, log):
     logs.lead(log, 1, producer_id=1, producer_epoch=3, base_sequence=0)
-    size = log.size_bytes
+    size = log.segments.size_bytes
     with pytest.raises(OutOfOrderSequenceNumber):
         logs.lead(log, 1, producer_id=1, producer_epoch=3, base_sequence=2)
     with pytest.raises(InvalidProducerEpoch):
         logs.lead(log, 1, producer_id=1, producer_epoch=2, base_sequence=1)
-    assert (log.log_end_offset, log.size_bytes) == (1, size)
+    assert (log.log_end_offset, log.segments.size_bytes) == (1, size)
 
 
 def test_append_time_replaces_the_timestamps_and_mends_the_checksum(logs):
@@ -135,8 +102,7 @@ def test_a_timestamp_too_far_from_the_clock_is_refused(logs, distance):
     assert log.log_end_offset == 2
 
 
-def test_a_client_may_not_choose_the_base_offset(logs, batch):
-    log = logs.open()
+def test_a_client_may_not_choose_the_base_offset(batch, log):
     sent = batch(1, base_offset=9)
     with pytest.raises(InvalidRecord):
         log.append_as_leader(sent, decode_header(sent), leader_epoch=0, now_ms=NOW_MS)
@@ -151,44 +117,44 @@ def test_a_batch_larger_than_a_segment_is_refused(logs):
 # -- transactions ----------------------------------------------------------------------------
 
 
-def test_readers_of_committed_data_stop_at_the_first_open_transaction(logs):
-    log = logs.open()
+def test_readers_of_committed_data_stop_at_the_first_open_transaction(logs, log):
     logs.lead(log, 2)
-    transactional(logs, log, 2)
+    logs.lead_transaction(log, 2)
     logs.lead(log, 1)
     log.advance_high_watermark(5)
     assert (log.high_watermark, log.last_stable_offset) == (5, 2)
-    info = marker(log, ControlType.COMMIT)
+    info = end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)
     assert info == AppendInfo(5, 5, -1, False)
     assert log.last_stable_offset == 2  # the marker is not replicated yet
     log.advance_high_watermark(6)
     assert log.last_stable_offset == 6
-    assert log.aborted_transactions(0, 6) == []
+    assert log.aborted_transactions.between(0, 6) == []
 
 
-def test_an_aborted_transaction_is_told_to_those_who_read_over_it(logs):
+def test_an_aborted_transaction_is_listed_for_those_who_read_over_it(logs):
     log = logs.open(segment_bytes=400)
     for round_number in range(6):
-        transactional(logs, log, 2, epoch=round_number)
-        transactional(logs, log, 1, producer_id=8, epoch=round_number)
-        marker(log, ControlType.ABORT, producer_epoch=round_number)
-        marker(log, ControlType.COMMIT, producer_id=8, producer_epoch=round_number)
+        logs.lead_transaction(log, 2, producer_epoch=round_number)
+        logs.lead_transaction(log, 1, producer_id=8, producer_epoch=round_number)
+        end_transaction(log, 7, ControlType.ABORT, producer_epoch=round_number, at_ms=NOW_MS)
+        end_transaction(log, 8, ControlType.COMMIT, producer_epoch=round_number, at_ms=NOW_MS)
     assert len(log.segments) > 2
     log.advance_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == log.log_end_offset == 30
-    assert log.aborted_transactions(0, 30) == [(7, 5 * n) for n in range(6)]
-    assert log.aborted_transactions(4, 10) == [(7, 5)]
-    assert log.aborted_transactions(12, 30) == [(7, 10), (7, 15), (7, 20), (7, 25)]
+    assert log.aborted_transactions.between(0, 30) == [(7, 5 * n) for n in range(6)]
+    assert log.aborted_transactions.between(4, 10) == [(7, 5)]
+    assert log.aborted_transactions.between(12, 30) == [(7, 10), (7, 15), (7, 20), (7, 25)]
 
 
 # -- appending as a follower -----------------------------------------------------------------
 
 
-def test_a_lack_of_descriptors_while_aborted_transactions_are_read_fails_no_log(logs, monkeypatch):
+def test_a_lack_of_descriptors_while_aborted_transactions_are_read_fails_no_log(
+    log, logs, monkeypatch
+):
     """Simulation, seeds 720000 to 720039: a leader was gone until its node was restarted."""
-    log = logs.open()
-    transactional(logs, log)
-    marker(log, ControlType.ABORT)
+    logs.lead_transaction(log)
+    end_transaction(log, 7, ControlType.ABORT, at_ms=NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
 
     def lacking(*_, **__):
@@ -197,9 +163,9 @@ def test_a_lack_of_descriptors_while_aborted_transactions_are_read_fails_no_log(
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", lacking)
         with pytest.raises(KafkaStorageError):
-            log.aborted_transactions(0, 2)
+            log.aborted_transactions.between(0, 2)
     assert not log.is_failed
-    assert log.aborted_transactions(0, 2) == [(7, 0)]
+    assert log.aborted_transactions.between(0, 2) == [(7, 0)]
 
 
 def test_a_follower_ends_with_the_leaders_files_whatever_came_in_one_answer(tmp_path, logs):
@@ -230,17 +196,15 @@ def test_many_batches_in_one_answer_roll_where_the_leader_rolled(tmp_path, logs,
     assert read_all(log) == list(range(40))
 
 
-def test_a_follower_takes_all_or_nothing_of_a_damaged_answer(logs, batch):
-    log = logs.open()
+def test_a_follower_takes_all_or_nothing_of_a_damaged_answer(batch, log):
     data = bytearray(bytes(batch(2)) + bytes(batch(2, base_offset=2)))
     data[-1] ^= 1
     with pytest.raises(CorruptMessage):
         log.append_as_follower(data, now_ms=NOW_MS)
-    assert (log.log_end_offset, log.size_bytes) == (0, 0)
+    assert (log.log_end_offset, log.segments.size_bytes) == (0, 0)
 
 
-def test_a_follower_leaves_a_partial_last_batch_out_and_refuses_what_it_has(logs, batch):
-    log = logs.open()
+def test_a_follower_leaves_a_partial_last_batch_out_and_refuses_what_it_has(batch, log):
     data = bytes(batch(2)) + bytes(batch(2, base_offset=2))[:-3]
     log.append_as_follower(data, now_ms=NOW_MS)
     assert log.log_end_offset == 2
@@ -248,9 +212,8 @@ def test_a_follower_leaves_a_partial_last_batch_out_and_refuses_what_it_has(logs
         log.append_as_follower(bytes(batch(2)), now_ms=NOW_MS)
 
 
-def test_a_follower_that_starts_inside_a_batch_takes_it_whole(logs, batch):
-    log = logs.open()
-    log.truncate_fully_and_start_at(5)
+def test_a_follower_that_starts_inside_a_batch_takes_it_whole(batch, log):
+    log.truncation.truncate_fully_and_start_at(5)
     log.append_as_follower(bytes(batch(10)), now_ms=NOW_MS)
     assert (log.log_start_offset, log.log_end_offset) == (5, 10)
     log.advance_high_watermark(10)
@@ -280,8 +243,7 @@ def test_reads_return_whole_batches_within_their_limits(logs):
             assert not log.read(offset, 10, upper_offset=end, min_one_batch=False).data
 
 
-def test_a_tail_reader_needs_no_index(logs, monkeypatch):
-    log = logs.open()
+def test_a_tail_reader_needs_no_index(logs, monkeypatch, log):
     logs.lead(log, 3)
     at = log.read(0, 1000, upper_offset=3).next_offset
     monkeypatch.setattr(type(log.segments.active), "position_of", None)
@@ -292,11 +254,10 @@ def test_a_tail_reader_needs_no_index(logs, monkeypatch):
         at = read.next_offset
 
 
-def test_reads_outside_of_the_log_are_refused(logs):
-    log = logs.open()
+def test_reads_outside_of_the_log_are_refused(logs, log):
     logs.lead(log, 4)
     log.advance_high_watermark(4)
-    log.advance_log_start_offset(2)
+    log.retention.advance_log_start_offset(2)
     for offset in (1, 5):
         with pytest.raises(OffsetOutOfRange):
             log.read(offset, 100, upper_offset=4)
@@ -332,8 +293,7 @@ def test_records_are_found_by_time(logs):
     assert by_time(log, 5, from_offset=3) == (3, 40)
 
 
-def test_an_empty_log_has_no_times(logs):
-    log = logs.open()
+def test_an_empty_log_has_no_times(log):
     assert by_time(log, 0) is None
     assert log.max_timestamp == -1
 
@@ -354,8 +314,7 @@ def test_a_search_by_time_looks_at_a_few_headers_in_a_step(logs):
 # -- limits ----------------------------------------------------------------------------------
 
 
-def test_the_high_watermark_only_rises_and_never_above_the_log_end(logs):
-    log = logs.open()
+def test_the_high_watermark_only_rises_and_never_above_the_log_end(logs, log):
     logs.lead(log, 4)
     assert log.advance_high_watermark(3)
     assert not log.advance_high_watermark(2)
@@ -363,18 +322,16 @@ def test_the_high_watermark_only_rises_and_never_above_the_log_end(logs):
     assert log.high_watermark == 4
 
 
-def test_records_above_the_high_watermark_may_not_be_deleted(logs):
-    log = logs.open()
+def test_records_above_the_high_watermark_may_not_be_deleted(logs, log):
     logs.lead(log, 4)
     log.advance_high_watermark(2)
     with pytest.raises(OffsetOutOfRange):
-        log.advance_log_start_offset(3)
-    log.advance_log_start_offset(2)
+        log.retention.advance_log_start_offset(3)
+    log.retention.advance_log_start_offset(2)
     assert log.log_start_offset == 2
 
 
-def test_the_end_of_an_epoch_is_the_start_of_the_next(logs):
-    log = logs.open()
+def test_the_end_of_an_epoch_is_the_start_of_the_next(logs, log):
     logs.lead(log, 4, epoch=1)
     logs.lead(log, 2, epoch=3)
     log.assign_leader_epoch(5)
@@ -384,7 +341,7 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next(logs):
     assert log.end_offset_for_epoch(5) == (5, 6)
     assert log.end_offset_for_epoch(6) == (-1, -1)
     assert log.latest_epoch == 5
-    log.truncate_to(99)  # nothing to cut, but the epoch was never written in
+    log.truncation.truncate_to(99)  # nothing to cut, but the epoch was never written in
     assert log.latest_epoch == 3
 
 
@@ -417,8 +374,8 @@ def test_a_failing_write_fails_the_log_and_moves_nothing_in_memory(logs, point):
         lambda: logs.lead(log),
         lambda: log.read(0, 100, upper_offset=3),
         lambda: log.append_as_follower(b"", now_ms=NOW_MS),
-        log.flush,
-        lambda: log.truncate_to(1),
+        log.flushing.flush,
+        lambda: log.truncation.truncate_to(1),
         lambda: log.roll(NOW_MS),
     ):
         with pytest.raises(KafkaStorageError):
@@ -446,26 +403,25 @@ def test_an_index_with_a_flipped_bit_hides_no_batch(logs, flipped):
         value = int.from_bytes(content[at : at + 4], "big") ^ (1 << bit)
         content[at : at + 4] = value.to_bytes(4, "big")
     path.write_bytes(content)
-    log.segments.forget()
+    log.segments.drop_cached_reads()
     errors = 0
     for offset in range(120):
         try:
             read = log.read(offset, 1, upper_offset=120)
         except (CorruptMessage, KafkaStorageError):
             errors += 1
-            log.segments.forget()
+            log.segments.drop_cached_reads()
             continue
         header = decode_header(read.data)
         assert header.base_offset <= offset <= header.last_offset
-        log.segments.forget()
+        log.segments.drop_cached_reads()
     assert errors or flipped == (0, 9), "an entry for a larger offset leads to an earlier batch"
 
 
-def test_a_new_leader_epoch_costs_no_file(logs):
+def test_a_new_leader_epoch_costs_no_file(logs, log):
     """A broker is elected for hundreds of partitions at once; a rename may wait for the disk."""
-    log = logs.open()
     logs.lead(log, epoch=3)
-    log.flush()
+    log.flushing.flush()
     saved = (log.directory / "leader-epoch-checkpoint").read_text()
     log.assign_leader_epoch(4)
     log.assign_leader_epoch(5)

@@ -13,6 +13,8 @@ from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, encode_batch
 
+from ..present import present
+
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(16)
 PRODUCERS = st.sampled_from([None, 1, 2])
@@ -112,7 +114,7 @@ class LogAgainstList(RuleBasedStateMachine):
         """A retry of one of a producer's last five batches is answered, an older one refused."""
         known = [batch for batch in self.history if decode_header(batch).producer_id == 2]
         entry = self.log.producer_state.entry(2)
-        if not known or not entry.batches:
+        if not known or entry is None or not entry.batches:
             return
         batch = known[max(len(known) - 1 - back % len(entry.batches), 0)]
         original = decode_header(batch)
@@ -139,19 +141,19 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def delete_records(self, share):
         self.log_start = int(self.log_start + share * (self.high_watermark - self.log_start))
-        self.log.advance_log_start_offset(self.log_start)
+        self.log.retention.advance_log_start_offset(self.log_start)
 
     @rule()
     def apply_retention(self):
-        self.log.delete_old_segments(NOW_MS)
+        self.log.retention.delete_old_segments(NOW_MS)
         assert self.log.log_start_offset >= self.log_start
         self.log_start = self.log.log_start_offset
         assert self.log_start <= self.high_watermark
 
     @rule()
     def flush(self):
-        self.log.flush()
-        self.durable = self.log.recovery_point
+        self.log.flushing.flush()
+        self.durable = self.log.flushing.recovery_point
         assert self.durable == self.log_end
 
     # -- cutting
@@ -159,7 +161,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def truncate(self, share):
         offset = int(self.log_start + share * (self.log_end - self.log_start))
-        self.log.truncate_to(offset)
+        self.log.truncation.truncate_to(offset)
         if offset < self.log_end:
             kept = [h for h in map(decode_header, self.batches) if h.next_offset <= offset]
             least = kept[-1].next_offset if kept else 0
@@ -170,7 +172,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(offset=st.integers(0, 500))
     def start_over(self, offset):
-        self.log.truncate_fully_and_start_at(offset)
+        self.log.truncation.truncate_fully_and_start_at(offset)
         self.log_start = self.log_end = self.high_watermark = offset
         self.batches, self.history = [], []
         self.durable = 0
@@ -205,7 +207,7 @@ class LogAgainstList(RuleBasedStateMachine):
             log = self.log
             assert (log.log_start_offset, log.log_end_offset) == (self.log_start, self.log_end)
             assert log.high_watermark == self.high_watermark
-            assert log.recovery_point <= self.log_end
+            assert log.flushing.recovery_point <= self.log_end
 
     @invariant()
     def batches_agree(self):
@@ -237,7 +239,7 @@ class LogAgainstList(RuleBasedStateMachine):
             if not done:
                 assert entry is None
                 continue
-            window = [batch[:3] for batch in entry.batches]
+            window = [batch[:3] for batch in present(entry).batches]
             assert window == done[-len(window) :] and 1 <= len(window) <= 5
             retained = [each for each in done[-5:] if each[2] >= self.log_start]
             assert len(window) >= len(retained)

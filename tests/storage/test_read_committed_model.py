@@ -16,9 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import Origin, PartitionLog
-from oncelog.wire.control_record import ControlType, decode_marker, encode_marker
+from oncelog.wire.control_record import ControlType, decode_marker
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, decode_batch, encode_batch
+
+from ..log_batches import marker
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(16)
@@ -130,14 +132,8 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS, commits=st.booleans())
     def end(self, producer, commits):
-        marker = encode_marker(
-            ControlType.COMMIT if commits else ControlType.ABORT,
-            producer_id=producer,
-            producer_epoch=0,
-            coordinator_epoch=0,
-            timestamp_ms=NOW_MS,
-        )
-        self.append(memoryview(bytearray(marker)), producer, commits, origin=Origin.COORDINATOR)
+        data = marker(producer, commits, at_ms=NOW_MS)
+        self.append(memoryview(bytearray(data)), producer, commits, origin=Origin.COORDINATOR)
 
     @rule()
     def roll(self):
@@ -154,7 +150,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def delete_records(self, share):
         self.log_start = int(self.log_start + share * (self.high_watermark - self.log_start) / 2)
-        self.log.advance_log_start_offset(self.log_start)
+        self.log.retention.advance_log_start_offset(self.log_start)
 
     # -- cutting, restarting
 
@@ -162,7 +158,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
     def truncate(self, share):
         """As a follower does, and never below the high watermark."""
         offset = int(self.high_watermark + share * (self.log_end - self.high_watermark))
-        self.log.truncate_to(offset)
+        self.log.truncation.truncate_to(offset)
         self.entries = [entry for entry in self.entries if entry.last_offset < offset]
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         self.has_restarted = True
@@ -225,7 +221,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
             read = self.log.read(offset, max_bytes, upper_offset=limit)
             if not read.data:
                 break
-            listed = self.log.aborted_transactions(offset, read.next_offset)
+            listed = self.log.aborted_transactions.between(offset, read.next_offset)
             ahead = sorted((first, producer) for producer, first in listed)
             aborting: set[int] = set()
             for position, header in iterate_batches(bytes(read.data)):

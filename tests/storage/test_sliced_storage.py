@@ -11,6 +11,8 @@ from oncelog.storage.producers.state import ProducerStateTable
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.steps import run_to_end
 
+from ..present import present
+
 NOW_MS = 1_700_000_000_000
 
 
@@ -69,8 +71,8 @@ def test_a_flood_of_producers_drops_few_at_a_time_and_none_that_is_busy(header):
         most, before = max(most, before - len(table)), len(table)
         assert len(table) <= 5_000
     assert most <= 1024 // 16 + 1
-    assert table.entry(1).transaction_first_offset == 0
-    assert len(table.entry(2).batches) == 5
+    assert present(table.entry(1)).transaction_first_offset == 0
+    assert len(present(table.entry(2)).batches) == 5
     assert all(table.entry(offset + 2) for offset in range(39_001, 40_000, 2))
 
 
@@ -96,13 +98,13 @@ def test_many_producers_are_not_written_down_in_an_append(logs, monkeypatch):
     log = logs.open()
     many_producers(logs, log, 300)
     log.roll(NOW_MS)
-    assert log.snapshot_needed
+    assert log.local.snapshot_needed
     assert not list(logs.directory.glob("*.snapshot"))
-    steps = log.snapshotting()
+    steps = log.local.snapshotting()
     next(steps)
     logs.lead(log, producer_id=5, producer_epoch=0, base_sequence=1)
     run_to_end(steps)
-    assert not log.snapshot_needed
+    assert not log.local.snapshot_needed
     (path,) = logs.directory.glob("*.snapshot")
     assert path.name == f"{300:020d}.snapshot"
     assert {entry.last_sequence for entry in decode(path.read_bytes())} == {0}
@@ -114,9 +116,9 @@ def test_a_snapshot_of_what_was_cut_meanwhile_is_not_written(logs, monkeypatch):
     for cut in ("truncate_to", "truncate_fully_and_start_at"):
         log = logs.open()
         many_producers(logs, log, 300)
-        steps = log.snapshotting()
+        steps = log.local.snapshotting()
         next(steps)
-        getattr(log, cut)(100)
+        getattr(log.truncation, cut)(100)
         run_to_end(steps)
         assert not list(logs.directory.glob("*.snapshot"))
 
@@ -126,7 +128,7 @@ def test_a_snapshot_that_ends_before_the_producers_are_made_again_is_not_written
     log = logs.open()
     for producer in range(500):
         logs.lead(log, producer_id=producer, producer_epoch=0, base_sequence=0)
-    snapshot, truncation = log.snapshotting(), log.truncating_to(400)
+    snapshot, truncation = log.local.snapshotting(), log.truncation.truncating_to(400)
     next(snapshot)
     next(truncation)
     run_to_end(snapshot)
@@ -145,10 +147,10 @@ def test_many_producers_are_written_down_again_only_after_many_batches(logs, mon
     monkeypatch.setattr(local_log, "SNAPSHOT_INTERVAL_BYTES", 1 << 20)
     log = logs.open()
     many_producers(logs, log, 300)
-    assert not log.snapshot_needed
+    assert not log.local.snapshot_needed
     for _ in range(4 * 300):
         logs.lead(log)
-    assert log.snapshot_needed
+    assert log.local.snapshot_needed
 
 
 def state(log):
@@ -159,12 +161,11 @@ def state(log):
 
 
 @pytest.mark.parametrize("who", ["steps", "leader", "follower", "reader", "roll", "close"])
-def test_after_a_truncation_nobody_sees_producers_that_are_gone(logs, batch, who):
+def test_after_a_truncation_no_reader_sees_producers_that_are_gone(logs, batch, who, log):
     """The cut is one step; the rest is made anew in steps, or at once by who needs it sooner."""
-    log = logs.open()
     for sequence in range(1_000):
         logs.lead(log, producer_id=sequence % 3, producer_epoch=0, base_sequence=sequence // 3)
-    steps = log.truncating_to(700)
+    steps = log.truncation.truncating_to(700)
     next(steps)
     assert log.log_end_offset == 700
     match who:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from oncelog.storage import truncatable_log
+from oncelog.storage import log_truncation
 from oncelog.wire.errors import KafkaStorageError
-from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.record_batch import decode_header
 from oncelog.wire.steps import run_to_end
 
+from ..log_batches import batches_in
 from .failing_disk import FailingDisk
 
 NOW_MS = 1_700_000_000_000
@@ -27,16 +28,6 @@ def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, name, lambda _: None)
 
 
-def batches_in(log: Any) -> list[bytes]:
-    found, at = [], log.log_start_offset
-    while at < log.log_end_offset:
-        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
-        data = bytes(read.data)
-        found += [data[p : p + header.size_bytes] for p, header in iterate_batches(data)]
-        at = read.next_offset
-    return found
-
-
 def filled(logs: Any, count: int = 33, **options: Any) -> Any:
     """Segments of three batches each."""
     log = logs.open(**{**OPTIONS, **options})
@@ -46,7 +37,7 @@ def filled(logs: Any, count: int = 33, **options: Any) -> Any:
         sequence = entry.next_sequence if entry else 0
         logs.lead(log, 2, epoch=n // 5, producer_id=producer, producer_epoch=0,
                   base_sequence=sequence)  # fmt: skip
-    log.flush()
+    log.flushing.flush()
     return log
 
 
@@ -64,7 +55,7 @@ def check_whole(logs: Any, log: Any, before: list[bytes]) -> None:
     assert before[: len(found)] == found
     end = decode_header(found[-1]).next_offset if found else log.log_end_offset
     assert end == log.log_end_offset
-    assert log.high_watermark <= log.log_end_offset >= log.recovery_point
+    assert log.high_watermark <= log.log_end_offset >= log.flushing.recovery_point
     again = after_kill(logs, log)
     assert (batches_in(again), again.log_end_offset) == (found, log.log_end_offset)
     assert again.leader_epochs.entries == log.leader_epochs.entries
@@ -82,7 +73,7 @@ def test_a_log_is_whole_after_each_step_of_a_cut(logs: Any, how: str, offset: in
     log.advance_high_watermark(20)
     before, ends, segments = batches_in(log), [log.log_end_offset], len(log.segments)
     assert segments > 8
-    for _ in getattr(log, how)(offset):
+    for _ in getattr(log.truncation, how)(offset):
         check_whole(logs, log, before)
         assert segments - len(log.segments) in (0, 1)
         ends.append(log.log_end_offset)
@@ -91,7 +82,7 @@ def test_a_log_is_whole_after_each_step_of_a_cut(logs: Any, how: str, offset: in
     assert log.log_end_offset == {7: 6, 8: 8, 0: 0, 1000: 1000}[offset]
     check_whole(logs, log, before)
     assert log.high_watermark == log.log_end_offset
-    log.purge_deleted_files(NOW_MS)
+    log.retention.purge_deleted_files(NOW_MS)
     assert not list(logs.directory.glob("*.deleted"))
     assert len(list(logs.directory.glob("*.log"))) == len(log.segments)
     logs.lead(log, 2, epoch=50)
@@ -103,14 +94,14 @@ def test_much_of_one_segment_is_cut_a_little_at_a_time(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel takes half a second to give the pages of a gigabyte back."""
-    monkeypatch.setattr(truncatable_log, "CUT_BYTES_A_STEP", 1000)
+    monkeypatch.setattr(log_truncation, "CUT_BYTES_A_STEP", 1000)
     log = logs.open(index_interval_bytes=60)
     for _ in range(200):
         logs.lead(log)
-    before, sizes = batches_in(log), [log.size_bytes]
-    for _ in log.truncating_to(3):
+    before, sizes = batches_in(log), [log.segments.size_bytes]
+    for _ in log.truncation.truncating_to(3):
         check_whole(logs, log, before)
-        sizes.append(log.size_bytes)
+        sizes.append(log.segments.size_bytes)
     assert log.log_end_offset == 3
     assert max(a - b for a, b in itertools.pairwise(sizes)) < 1400
 
@@ -119,11 +110,11 @@ USES: dict[str, Callable[[Any, Any], object]] = {
     "leader": lambda logs, log: log.assign_leader_epoch(70),
     "append": lambda logs, log: logs.lead(log, 2, epoch=71),
     "reader": lambda logs, log: log.last_stable_offset,
-    "snapshot": lambda logs, log: run_to_end(log.snapshotting()),
+    "snapshot": lambda logs, log: run_to_end(log.local.snapshotting()),
     "roll": lambda logs, log: log.roll(NOW_MS),
     "close": lambda logs, log: log.close(),
-    "cut further": lambda logs, log: log.truncate_to(5),
-    "start over": lambda logs, log: log.truncate_fully_and_start_at(500),
+    "cut further": lambda logs, log: log.truncation.truncate_to(5),
+    "start over": lambda logs, log: log.truncation.truncate_fully_and_start_at(500),
 }
 
 
@@ -134,7 +125,7 @@ def test_who_uses_the_log_between_two_steps_ends_the_cut(
     logs: Any, how: str, offset: int, use: str, steps_before: int
 ) -> None:
     log = filled(logs)
-    steps = getattr(log, how)(offset)
+    steps = getattr(log.truncation, how)(offset)
     for _ in range(steps_before):
         next(steps)
     USES[use](logs, log)
@@ -151,7 +142,7 @@ def test_who_uses_the_log_between_two_steps_ends_the_cut(
 def test_a_cut_goes_on_beside_retention(logs: Any) -> None:
     log = filled(logs, retention_bytes=1000)
     log.advance_high_watermark(log.log_end_offset)
-    cut, retention = log.truncating_to(40), log.deleting_old_segments(NOW_MS)
+    cut, retention = log.truncation.truncating_to(40), log.retention.deleting_old_segments(NOW_MS)
     for _ in range(20):
         next(cut, None)
         next(retention, None)
@@ -161,9 +152,9 @@ def test_a_cut_goes_on_beside_retention(logs: Any) -> None:
 
 def test_a_log_that_was_deleted_is_not_cut_any_more(logs: Any) -> None:
     log = filled(logs)
-    steps = log.truncating_to(7)
+    steps = log.truncation.truncating_to(7)
     next(steps)
-    log.retire()
+    log.local.retire()
     left = sorted(os.listdir(logs.directory))
     with pytest.raises(KafkaStorageError):
         next(steps)
@@ -184,7 +175,7 @@ def test_a_cut_that_lacks_something_is_tried_again(
         shutil.rmtree(logs.directory, ignore_errors=True)
         log = filled(logs, 17)
         before = batches_in(log)
-        steps = getattr(log, how)(offset)
+        steps = getattr(log.truncation, how)(offset)
         with disk.failing(at):
             try:
                 run_to_end(steps)
@@ -201,8 +192,8 @@ def test_a_cut_that_lacks_something_is_tried_again(
                 logs.lead(log, 2, epoch=80)
                 assert batches_in(after_kill(logs, log)) == batches_in(log)
                 before = batches_in(log)
-        run_to_end(getattr(log, how)(offset))
-        run_to_end(log.rebuilding())
+        run_to_end(getattr(log.truncation, how)(offset))
+        run_to_end(log.local.rebuilding())
         check_whole(logs, log, before)
         assert log.log_end_offset == {7: 6, 1000: 1000}[offset]
         if at >= calls:
@@ -220,5 +211,5 @@ def test_a_cut_of_an_index_that_is_damaged_ends(logs: Any) -> None:
         file.write(bytes(4) + (1 << 20).to_bytes(4, "big"))  # a position behind the end
     end_offset = log.log_end_offset
     with pytest.raises(KafkaStorageError, match=r"\.index"):
-        log.truncate_to(1)
+        log.truncation.truncate_to(1)
     assert log.log_end_offset == end_offset and log.is_failed

@@ -6,8 +6,9 @@ import pytest
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import control
-from oncelog.wire.messages.apis import APIS
+from oncelog.wire.messages.apis import APIS, is_flexible
 from oncelog.wire.messages.control import _schema
+from oncelog.wire.messages.schema_encoder import Each
 from oncelog.wire.primitives import MalformedFrame
 from oncelog.wire.steps import run_to_end
 
@@ -66,7 +67,7 @@ def test_the_items_of_an_answer_are_made_in_the_steps_that_encode_them() -> None
         made.append(index)
         return {"partition_index": index, "offset": 7}
 
-    values = {"topics": [{"name": "t", "partitions": control.Each(make, range(1_000))}]}
+    values = {"topics": [{"name": "t", "partitions": Each(make, range(1_000))}]}
     assert control.encode_short_response(LIST_OFFSETS, 7, values) is None
     assert not made
     counts = [len(made) for _ in control.encode_response_steps(LIST_OFFSETS, 7, values)]
@@ -102,11 +103,11 @@ def test_nonsense_is_refused_in_steps_too(api_key: int) -> None:
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
 def test_the_first_flexible_version_is_known(api_key: int, version: int) -> None:
     flexible = _schema(api_key, version, "request").__flexible__
-    assert control.is_flexible(api_key, version) == flexible
+    assert is_flexible(api_key, version) == flexible
 
 
 def test_an_unknown_api_is_not_flexible() -> None:
-    assert not control.is_flexible(999, 1)
+    assert not is_flexible(999, 1)
 
 
 def test_absent_fields_take_the_default_of_the_schema() -> None:

@@ -81,8 +81,8 @@ def some_response(version: int, s: Samples) -> FetchResponse:
 
 
 def each_once(request: FetchRequest) -> FetchRequest:
-    """Kafka keeps what is asked in a map: a partition stands where it was named first, and what was
-    said of it last counts.
+    """Kafka keeps what is asked in a map: a partition stands where it was named first, with
+    the fields that were given last.
     """
     wanted: dict[Any, dict[int, FetchPartition]] = {}
     for topic in request.topics:

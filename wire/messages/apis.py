@@ -5,7 +5,7 @@ from typing import NamedTuple
 NEVER = 1 << 15
 
 
-class Api(NamedTuple):
+class ApiSchema(NamedTuple):
     """`flexible_from` is the first version with compact types and tags (KIP-482)."""
 
     name: str
@@ -87,8 +87,8 @@ _CLIENT_APIS = (
     (91, "alter_share_group_offsets", 0, 0, 0),
     (92, "delete_share_group_offsets", 0, 0, 0),
 )
-APIS: dict[int, Api] = {
-    key: Api(
+APIS: dict[int, ApiSchema] = {
+    key: ApiSchema(
         "".join(part.capitalize() for part in module.split("_")), module, oldest, newest, flexible
     )
     for key, module, oldest, newest, flexible in _CLIENT_APIS

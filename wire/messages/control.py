@@ -9,11 +9,11 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from ..primitives import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, MalformedFrame, Reader
 from ..steps import Steps
-from .apis import API_NAMES, APIS, is_flexible
+from .apis import APIS
 from .schema import kinds_of
 from .schema_decoder import SlicedReader, decoder_of, steps_decoder_of
 from .schema_encoder import (
@@ -25,22 +25,12 @@ from .schema_encoder import (
     steps_encoder_of,
 )
 
-__all__ = [
-    "API_NAMES",
-    "Each",
-    "check_names",
-    "decode_request",
-    "decode_request_steps",
-    "decode_response",
-    "encode_request",
-    "encode_response",
-    "encode_response_steps",
-    "encode_short_response",
-    "is_flexible",
-    "prepare",
-]
+if TYPE_CHECKING:
+    from .api_keys import ApiKey
 
 Buffer = bytes | bytearray | memoryview
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 
 @contextmanager
@@ -120,6 +110,10 @@ def prepare(api_key: int, version: int) -> None:
     encoder_of(_schema(api_key, version, "response"))
 
 
+@overload
+def decode_request(api_key: "ApiKey[Request, Any]", version: int, body: Buffer) -> Request: ...
+@overload
+def decode_request(api_key: int, version: int, body: Buffer) -> Any: ...
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     """The request as a message with the fields of this version. Raises MalformedFrame.
 
@@ -129,6 +123,12 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     return _decode(api_key, version, "request", body)
 
 
+@overload
+def decode_request_steps(
+    api_key: "ApiKey[Request, Any]", version: int, body: Buffer
+) -> Steps[Request]: ...
+@overload
+def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]: ...
 def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
     """The same in steps, for a large body."""
     reader = SlicedReader(memoryview(body), REQUEST_ELEMENTS_MAX)
@@ -138,7 +138,9 @@ def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]
         raise MalformedFrame(f"not a {APIS[api_key].name} request: {error}") from error
 
 
-def encode_short_response(api_key: int, version: int, values: Any) -> bytes | None:
+def encode_short_response(
+    api_key: "ApiKey[Any, Response] | int", version: int, values: Response
+) -> bytes | None:
     """The body, None where it has long arrays: then `encode_response_steps`."""
     chunks = ShortChunks()
     try:
@@ -148,14 +150,18 @@ def encode_short_response(api_key: int, version: int, values: Any) -> bytes | No
     return b"".join(chunks)
 
 
-def encode_response_steps(api_key: int, version: int, values: Any) -> Steps[bytes]:
+def encode_response_steps(
+    api_key: "ApiKey[Any, Response] | int", version: int, values: Response
+) -> Steps[bytes]:
     """`encode_response` in steps."""
     chunks = SlicedChunks()
     yield from steps_encoder_of(_schema(api_key, version, "response"))(values, chunks)
     return chunks.joined()
 
 
-def encode_response(api_key: int, version: int, values: Any) -> bytes:
+def encode_response(
+    api_key: "ApiKey[Any, Response] | int", version: int, values: Response
+) -> bytes:
     """The body for nested mappings by the newest version's names; older versions leave out
     what they lack, and absent fields take the schema's default."""
     return _encode(api_key, version, "response", values)

@@ -217,9 +217,7 @@ def _topics_once(topics: list[FetchTopic]) -> list[FetchTopic]:
 def _read_flexible(reader: Reader, version: int) -> list[FetchPartition]:
     """Consumers put no tags here, so that all partitions have one size and are read as one."""
     start = reader.position
-    count = reader.count(True, _partition_v12.size)
-    if count < 0:
-        raise MalformedFrame("an array must not be null")
+    count = reader.length(True, _partition_v12.size)
     rows = list(_partition_v12.iter_unpack(reader.take(count * _partition_v12.size)))
     if any(row[-1] for row in rows):
         reader.position = start
@@ -248,9 +246,7 @@ def _read_tagged(reader: Reader) -> FetchPartition:
 
 def _read_classic(reader: Reader, version: int) -> list[FetchPartition]:
     layout = _partition_v9 if version >= 9 else _partition_v5 if version >= 5 else _partition_v4
-    count = reader.count(False, layout.size)
-    if count < 0:
-        raise MalformedFrame("an array must not be null")
+    count = reader.length(False, layout.size)
     data = reader.take(count * layout.size)
     rows = {row[0]: row for row in layout.iter_unpack(data)}.values()
     if version >= 9:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ..primitives import REQUEST_ELEMENTS_MAX, Buffer, MalformedFrame, Reader, encode_count
+from ..primitives import REQUEST_ELEMENTS_MAX, Buffer, Reader, encode_count
 from ..steps import StepCounter, Steps
 from .leaders import NodeEndpoint
 from .produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -28,14 +28,14 @@ def decode_parts_steps(body: memoryview, version: int) -> Steps[list[ProduceRequ
     parts = [ProduceRequest(*opening, [])]
     room = PARTITIONS_MAX
     counter = StepCounter(PARTITIONS_PER_STEP)
-    for _ in range(_some(reader.count(flexible, 3))):
+    for _ in range(reader.length(flexible, 3)):
         name = topic_id = None
         if version >= TOPIC_IDS_FROM:
             topic_id = reader.uuid()
         else:
             name = reader.string(flexible)
         topic: ProduceTopic | None = None
-        for number in range(max(1, count := _some(reader.count(flexible, 5)))):
+        for number in range(max(1, count := reader.length(flexible, 5))):
             if topic is None or room == 0:
                 if room == 0:
                     parts.append(ProduceRequest(*opening, []))
@@ -87,9 +87,3 @@ def encode_parts_steps(responses: Iterable[ProduceResponse], version: int) -> St
             chunks.append(b"\0")
     chunks.append(encode_closing(ProduceResponse([], 0, list(endpoints)), version))
     return [b"".join((*pieces, *chunks))]
-
-
-def _some(count: int) -> int:
-    if count < 0:
-        raise MalformedFrame("an array must not be null")
-    return count

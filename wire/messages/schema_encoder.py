@@ -7,7 +7,7 @@ kio's own writer copies through a stream, field by field, and takes rich types (
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from ..primitives import encode_count, encode_string, encode_tags
 from ..steps import StepCounter, Steps
@@ -17,6 +17,7 @@ ITEMS_AT_ONCE_MAX = 100  # of an array; about 0.5 ms
 CHUNKS_AT_ONCE_MAX = 2_000
 ITEMS_PER_STEP = 32  # of all arrays together: some may be costly to make
 Item = TypeVar("Item")
+Made_co = TypeVar("Made_co", covariant=True)
 
 
 class TooLargeAtOnce(Exception):
@@ -47,7 +48,7 @@ class SlicedChunks(list[bytes]):
         return b"".join((*self._pieces, *self))
 
 
-class Each:
+class Each(Generic[Made_co]):
     """An array of an answer whose items are made when the encoder comes to them, so in steps.
 
     `make` may be called again for an item, and must not raise.
@@ -55,14 +56,14 @@ class Each:
 
     __slots__ = ("_items", "_make")
 
-    def __init__(self, make: Callable[[Item], Any], items: Collection[Item]) -> None:
+    def __init__(self, make: Callable[[Item], Made_co], items: Collection[Item]) -> None:
         self._make = make
         self._items = items
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Made_co]:
         return map(self._make, self._items)
 
 

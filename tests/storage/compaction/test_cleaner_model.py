@@ -15,14 +15,16 @@ from unittest.mock import patch
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from oncelog.storage.compaction.cleaning import CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.storage.producers.verdicts import Duplicate
-from oncelog.wire.control_record import ControlType, decode_marker, encode_marker
+from oncelog.wire.control_record import ControlType, decode_marker
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, decode_batch, encode_batch
+
+from ...log_batches import append_as_leader, batches_in, clean, marker
+from ...present import present
 
 CONFIG = LogConfig(
     segment_bytes=600,
@@ -50,7 +52,7 @@ def read_committed(log: PartitionLog) -> dict[bytes, bytes]:
         if not read.data:
             break
         ahead = sorted(
-            (first, p) for p, first in log.aborted_transactions(offset, read.next_offset)
+            (first, p) for p, first in log.aborted_transactions.between(offset, read.next_offset)
         )
         aborting: set[int] = set()
         for position, header in iterate_batches(read.data):
@@ -69,9 +71,9 @@ def read_committed(log: PartitionLog) -> dict[bytes, bytes]:
                 assert record.offset > last_seen, "offsets rise"
                 last_seen = record.offset
                 if record.value is None:
-                    state.pop(record.key, None)
+                    state.pop(present(record.key), None)
                 else:
-                    state[record.key] = record.value
+                    state[present(record.key)] = record.value
         assert read.next_offset > offset
         offset = read.next_offset
     return state
@@ -107,7 +109,7 @@ class Driver:
             partition=0,
             topic_id=TOPIC_ID,
             config=CONFIG,
-            recovery_point=self.log.recovery_point if hasattr(self, "log") else 0,
+            recovery_point=self.log.flushing.recovery_point if hasattr(self, "log") else 0,
             clean_shutdown=clean,
             now_ms=self.now_ms,
             fault_point=self.fault_point,
@@ -118,10 +120,7 @@ class Driver:
         )
 
     def append(self, batch: bytes, **options) -> int:
-        writable = memoryview(bytearray(batch))
-        info = self.log.append_as_leader(
-            writable, decode_header(writable), leader_epoch=0, now_ms=self.now_ms, **options
-        )
+        info = append_as_leader(self.log, batch, now_ms=self.now_ms, **options)
         assert not info.is_duplicate
         self.log.advance_high_watermark(self.log.log_end_offset)
         return info.first_offset
@@ -168,45 +167,28 @@ class Driver:
             epoch = self.epochs[producer] = epoch + 1
             self.sequences[producer] = 0
             self.last_batches.pop(producer, None)
-        marker = encode_marker(
-            ControlType.ABORT if is_abort else ControlType.COMMIT,
-            producer_id=producer,
-            producer_epoch=epoch,
-            coordinator_epoch=0,
-            timestamp_ms=self.now_ms,
-        )
+        data = marker(producer, not is_abort, producer_epoch=epoch, at_ms=self.now_ms)
         version = 2 if bumps_epoch else 1
-        self.append(marker, origin=Origin.COORDINATOR, transaction_version=version)
+        self.append(data, origin=Origin.COORDINATOR, transaction_version=version)
 
     def clean(self) -> bool:
-        self.log.flush()
-        cleaning = self.cleaner.begin([self.log], self.now_ms)
-        if cleaning is None:
+        self.log.flushing.flush()
+        if clean(self.cleaner, self.log, self.now_ms) is None:
             return False
-        for step in cleaning.steps():
-            if isinstance(step, CleanedGroup):
-                self.cleaner.swap(step)
-        self.cleaner.finish()
         self.cleaner.save()
         return True
 
     def check(self, expected: dict[bytes, bytes]) -> None:
         assert read_committed(self.log) == expected
-        offset = self.log.log_start_offset
-        while offset < self.log.log_end_offset:
-            read = self.log.read(offset, 10_000, upper_offset=self.log.log_end_offset)
-            for position, header in iterate_batches(read.data):
-                if not header.is_control:
-                    batch = bytes(read.data[position : position + header.size_bytes])
-                    for record in decode_batch(batch):
-                        assert self.records[record.offset] == (record.key, record.value)
-            offset = read.next_offset
+        for batch in batches_in(self.log):
+            for record in decode_batch(batch) if not decode_header(batch).is_control else ():
+                assert self.records[record.offset] == (record.key, record.value)
         for producer, (batch, base_offset) in self.last_batches.items():
             verdict = self.log.producer_state.check(decode_header(batch))
             assert isinstance(verdict, Duplicate)
             assert verdict.base_offset == base_offset, producer
         for producer, epoch in self.epochs.items():
-            assert self.log.producer_state.entry(producer).epoch == epoch
+            assert present(self.log.producer_state.entry(producer)).epoch == epoch
         ongoing = self.log.producer_state.first_ongoing_offset
         assert (ongoing is not None) == bool(self.open)
 
@@ -285,7 +267,7 @@ def run(driver: Driver, history) -> None:
                 driver.check(expected)
             case ("lose snapshots", count):  # the newest ones
                 expected = read_committed(driver.log)
-                driver.log.flush()
+                driver.log.flushing.flush()
                 snapshots = sorted((driver.directory / "t-0").glob("*.snapshot"))
                 for path in snapshots[::-1][:count]:
                     path.unlink()

@@ -8,12 +8,15 @@ from oncelog.storage.compaction.cleaner import KeyMap
 from oncelog.storage.compaction.cleaning import SLICE_BYTES, CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
 from oncelog.storage.log_config import LogConfig
-from oncelog.storage.partition_log import Origin, PartitionLog
-from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import CorruptMessage, InvalidRecord
-from oncelog.wire.record_batch import decode_header, iterate_batches, restamp
+from oncelog.wire.record_batch import decode_header, restamp
 from oncelog.wire.records import Record, decode_batch, encode_batch
 from oncelog.wire.steps import run_to_end
+
+from ...log_batches import append_as_leader, batches_in, clean, end_transaction
+from ...present import present
 
 CONFIG = LogConfig(
     segment_bytes=1 << 20,
@@ -63,25 +66,15 @@ class Compacted:
                 guard = self.log.producer_state.begin_verification(
                     producer_id, epoch, sequence, now_ms=NOW
                 )
-        batch = memoryview(bytearray(encode_batch(records, base_offset=0, **options)))
-        info = self.log.append_as_leader(
-            batch, decode_header(batch), leader_epoch=3, now_ms=now_ms, guard=guard
-        )
+        batch = encode_batch(records, **options)
+        info = append_as_leader(self.log, batch, epoch=3, now_ms=now_ms, guard=guard)
         self.commit()
         return info.first_offset
 
     def mark(self, producer_id, *, epoch=0, is_abort=False) -> int:
-        kind = ControlType.ABORT if is_abort else ControlType.COMMIT
-        marker = encode_marker(
-            kind,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            coordinator_epoch=0,
-            timestamp_ms=NOW,
-        )
-        batch = memoryview(bytearray(marker))
-        info = self.log.append_as_leader(
-            batch, decode_header(batch), leader_epoch=3, now_ms=NOW, origin=Origin.COORDINATOR
+        kind = ControlType(not is_abort)
+        info = end_transaction(
+            self.log, producer_id, kind, producer_epoch=epoch, epoch=3, at_ms=NOW
         )
         self.commit()
         return info.first_offset
@@ -92,29 +85,12 @@ class Compacted:
     def clean(self, now_ms=NOW) -> int:
         """How many groups were replaced."""
         self.roll()
-        self.log.flush()
-        cleaning = self.cleaner.begin([self.log], now_ms)
-        if cleaning is None:
-            return 0
-        replaced = 0
-        for step in cleaning.steps():
-            if isinstance(step, CleanedGroup):
-                self.cleaner.swap(step)
-                replaced += 1
-        self.cleaner.finish()
-        return replaced
+        self.log.flushing.flush()
+        return clean(self.cleaner, self.log, now_ms) or 0
 
     def batches(self):
         """(header, records) of all batches."""
-        found, offset = [], self.log.log_start_offset
-        while offset < self.log.log_end_offset:
-            end_offset = self.log.log_end_offset
-            read = self.log.read(offset, 1 << 20, upper_offset=end_offset)
-            for position, header in iterate_batches(read.data):
-                batch = bytes(read.data[position : position + header.size_bytes])
-                found.append((header, decode_batch(batch)))
-            offset = read.next_offset
-        return found
+        return [(decode_header(batch), decode_batch(batch)) for batch in batches_in(self.log)]
 
     def records(self):
         return [
@@ -144,7 +120,7 @@ def test_the_active_segment_is_not_touched_but_later_cleanings_reach_it(compacte
     compacted.put((b"a", b"1"))
     compacted.roll()
     compacted.put((b"a", b"2"))
-    compacted.log.flush()
+    compacted.log.flushing.flush()
     plan = compacted.cleaner.plan(compacted.log, NOW)
     assert plan.end_offset == 1
     compacted.clean()
@@ -224,19 +200,19 @@ def test_aborted_data_goes_and_its_marker_after_the_horizon(compacted):
     compacted.put((b"a", b"aborted"), (b"b", b"aborted"), producer=(5, 0, 0), transactional=True)
     compacted.mark(5, is_abort=True)
     compacted.put((b"c", b"1"), producer=(5, 0, 2))  # so that the marker is not its last word
-    assert compacted.log.aborted_transactions(0, 9) == [(5, 1)]
+    assert compacted.log.aborted_transactions.between(0, 9) == [(5, 1)]
     compacted.clean(NOW)
     assert compacted.records() == [(0, b"a", b"1"), (4, b"c", b"1")]
     markers = [header for header, _ in compacted.batches() if header.is_control]
     assert [marker.has_delete_horizon for marker in markers] == [False]  # data was seen just now
-    assert compacted.log.aborted_transactions(0, 9) == [(5, 1)]
+    assert compacted.log.aborted_transactions.between(0, 9) == [(5, 1)]
     compacted.put((b"x", b"1"))
     compacted.clean(NOW + 1)
     markers = [header for header, _ in compacted.batches() if header.is_control]
     assert [marker.base_timestamp for marker in markers] == [NOW + 101]
-    assert compacted.log.aborted_transactions(0, 9) == []
+    assert compacted.log.aborted_transactions.between(0, 9) == []
     compacted.put((b"x", b"2"))
-    compacted.log.producer_state.entry(5).last_marker_offset = -1  # as after a restart
+    present(compacted.log.producer_state.entry(5)).last_marker_offset = -1  # as after a restart
     compacted.clean(NOW + 101)
     assert [header for header, _ in compacted.batches() if header.is_control] == []
 
@@ -245,7 +221,7 @@ def test_a_commit_marker_stays_as_long_as_its_data(compacted):
     compacted.put((b"a", b"1"), producer=(5, 0, 0), transactional=True)
     compacted.mark(5)
     compacted.put((b"x", b"1"), producer=(5, 0, 1))
-    compacted.log.producer_state.entry(5).last_marker_offset = -1
+    present(compacted.log.producer_state.entry(5)).last_marker_offset = -1
     for now_ms in (NOW, NOW + 200, NOW + 400):
         compacted.put((b"y", b"1"))
         compacted.clean(now_ms)
@@ -342,7 +318,7 @@ def test_small_segments_are_merged_and_found_again_after_a_restart(compacted):
     expected = compacted.records()
     assert [offset for offset, _, _ in expected] == [6, 7, 8, 9]
     names = {path.name for path in (compacted.directory / "t-0").glob("*.log*")}
-    compacted.log.delete_old_segments(NOW + 1)
+    compacted.log.retention.delete_old_segments(NOW + 1)
     compacted.log.close()
     compacted.open_log(clean_shutdown=True, recovery_point=10)
     assert compacted.records() == expected
@@ -354,7 +330,7 @@ def test_work_comes_in_slices(compacted):
     for n in range(40):
         compacted.put((b"k%d" % n, b"v" * 100_000))
     compacted.roll()
-    compacted.log.flush()
+    compacted.log.flushing.flush()
     steps = list(compacted.cleaner.begin([compacted.log], NOW).steps())
     assert len(steps) >= 2 * 40 * 100_000 // (SLICE_BYTES + 100_100) - 2
 
@@ -363,7 +339,7 @@ def test_a_batch_that_cannot_be_read_stops_the_cleaning_of_its_log(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"2"))
     compacted.roll()
-    compacted.log.flush()
+    compacted.log.flushing.flush()
     path = compacted.log.segments.first.paths()[0]
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -381,10 +357,10 @@ def test_a_segment_that_retention_took_is_not_swapped(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"2"))
     compacted.roll()
-    compacted.log.flush()
+    compacted.log.flushing.flush()
     cleaning = compacted.cleaner.begin([compacted.log], NOW)
-    compacted.log.advance_log_start_offset(2)
-    assert compacted.log.delete_old_segments(NOW) == 1
+    compacted.log.retention.advance_log_start_offset(2)
+    assert compacted.log.retention.delete_old_segments(NOW) == 1
     group = next(step for step in cleaning.steps() if step is not None)
     with pytest.raises(SegmentsChanged) as failure:
         compacted.cleaner.swap(group)
@@ -399,7 +375,7 @@ def follow(log, key, count, *, epoch):
         )
         restamp(batch, 0, offset, epoch)
         log.append_as_follower(batch, now_ms=NOW)
-    log.flush()
+    log.flushing.flush()
     log.advance_high_watermark(log.log_end_offset)
 
 
@@ -409,9 +385,9 @@ def test_a_segment_that_was_cut_meanwhile_is_not_swapped(tmp_path, grows_by):
     compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
     log, cleaner = compacted.log, compacted.cleaner
     follow(log, b"a", 30, epoch=4)
-    steps = cleaner.begin([log], NOW).steps()
+    steps = present(cleaner.begin([log], NOW)).steps()
     group = next(step for step in steps if step is not None)
-    log.truncate_to(3)
+    log.truncation.truncate_to(3)
     cleaner.truncated("t", 0, 3)
     follow(log, b"b", grows_by, epoch=5)
     with pytest.raises(SegmentsChanged) as failure:
@@ -431,7 +407,7 @@ def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path
     log, cleaner = compacted.log, compacted.cleaner
     follow(log, b"a", 30, epoch=4)
     cleaner.begin([log], NOW)
-    log.truncate_to(3)
+    log.truncation.truncate_to(3)
     cleaner.truncated("t", 0, 3)
     cleaner.give_up(CorruptMessage("there are fewer bytes than the size of the segment says"))
     assert not cleaner.uncleanable
@@ -442,14 +418,14 @@ def test_what_happens_elsewhere_ends_no_cleaning(tmp_path, change):
     compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
     log, cleaner = compacted.log, compacted.cleaner
     follow(log, b"a", 30, epoch=4)
-    steps = cleaner.begin([log], NOW).steps()
+    steps = present(cleaner.begin([log], NOW)).steps()
     if change == "cut above":
-        log.truncate_to(29)
+        log.truncation.truncate_to(29)
         cleaner.truncated("t", 0, 29)
     elif change == "cut another":
         cleaner.truncated("t", 1, 0)
     else:
-        cleaner.forget("u", 0)
+        cleaner.remove_partition("u", 0)
     for step in steps:
         if step is not None:
             cleaner.swap(step)
@@ -460,11 +436,11 @@ def test_what_happens_elsewhere_ends_no_cleaning(tmp_path, change):
 def test_a_topic_made_anew_while_the_old_one_is_cleaned_counts_as_dirty(compacted):
     compacted.put((b"a", b"1"), (b"a", b"2"))
     compacted.roll()
-    compacted.log.flush()
+    compacted.log.flushing.flush()
     steps = compacted.cleaner.begin([compacted.log], NOW).steps()
     for _ in steps:
         pass
-    compacted.cleaner.forget("t", 0)
+    compacted.cleaner.remove_partition("t", 0)
     with pytest.raises(SegmentsChanged) as failure:
         compacted.cleaner.finish()
     compacted.cleaner.give_up(failure.value)
@@ -475,7 +451,7 @@ def test_a_cleaning_that_fails_leaves_no_files(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"2"))
     compacted.roll()
-    compacted.log.flush()
+    compacted.log.flushing.flush()
 
     class Full(OSError):
         pass
@@ -503,14 +479,14 @@ def test_an_old_snapshot_does_not_bring_a_transaction_back(tmp_path):
     compacted.mark(5, is_abort=True)
     compacted.put((b"b", b"1" * 600_000), producer=(5, 0, 1))
     for now_ms in (NOW, NOW + 200, NOW + 400):
-        compacted.log.producer_state.entry(5).last_marker_offset = -1
+        present(compacted.log.producer_state.entry(5)).last_marker_offset = -1
         compacted.put((b"y", b"1"))
         compacted.clean(now_ms)
     assert len(compacted.log.segments) > 2  # too large to become one
     assert not any(header.is_control for header, _ in compacted.batches())
     newest = max((tmp_path / "t-0").glob("*.snapshot"))
     newest.unlink()
-    compacted.open_log(recovery_point=compacted.log.recovery_point)
+    compacted.open_log(recovery_point=compacted.log.flushing.recovery_point)
     assert compacted.log.producer_state.first_ongoing_offset is None
 
 
@@ -524,7 +500,7 @@ def test_the_checkpoint_remembers_and_forgets(compacted):
     assert LogCleaner(compacted.directory).plan(compacted.log, NOW).dirty_bytes == 0
     compacted.cleaner.truncated("t", 0, 1)
     assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 1
-    compacted.cleaner.forget("t", 0)
+    compacted.cleaner.remove_partition("t", 0)
     assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 0
     path.write_text("nonsense")
     assert LogCleaner(compacted.directory).plan(compacted.log, NOW).first_dirty_offset == 0
@@ -536,7 +512,7 @@ def test_the_dirtiest_log_comes_first(tmp_path):
     for compacted in (first, second):
         compacted.put((b"a", b"1"))
         compacted.roll()
-        compacted.log.flush()
+        compacted.log.flushing.flush()
     cleaner = LogCleaner(tmp_path)
     cleaner._cleaned_offsets["t", 0] = 1
     cleaning = cleaner.begin([first.log, second.log], NOW)
@@ -550,13 +526,13 @@ def test_what_is_to_be_cleaned_is_looked_for_in_steps(compacted, is_deleted):
     for producer_id in range(600):
         compacted.put((b"k", b"%d" % producer_id), producer=(producer_id, 0, 0))
     compacted.roll()
-    compacted.log.flush()
+    compacted.log.flushing.flush()
     steps = compacted.cleaner.beginning([compacted.log], NOW)
     next(steps)
     next(steps)
     compacted.put((b"k", b"last"), producer=(599, 0, 1))
     if is_deleted:
-        compacted.log.retire("it is deleted")
+        compacted.log.local.retire("it is deleted")
     count = 0
     while True:
         try:

@@ -51,6 +51,12 @@ def opened(tmp_path):
         directory.release()
 
 
+@pytest.fixture
+def directory(opened):
+    """With nothing in it yet."""
+    return opened()
+
+
 def open_partition(directory, topic="t", partition=0, topic_id=TOPIC_ID):
     return directory.open_partition(topic, partition, topic_id, CONFIG, NOW_MS)
 
@@ -109,9 +115,9 @@ def beliefs(monkeypatch):
     """(clean_shutdown, machine_restarted) of each log that is opened, by partition."""
     seen = {}
 
-    def look(path, **options):
+    def look(**options):
         seen[options["partition"]] = options["clean_shutdown"], options["machine_restarted"]
-        return open_log(path, **options)
+        return open_log(**options)
 
     open_log = PartitionLog.opening
     monkeypatch.setattr(PartitionLog, "opening", look)
@@ -167,8 +173,7 @@ def test_unreadable_notes_about_unopened_logs_are_the_worst_news(opened, beliefs
     assert beliefs == {0: (False, True)}
 
 
-def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs):
-    directory = opened()
+def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs, directory):
     assert directory.clean_shutdown_epoch is None
     log = open_partition(directory)
     logs.lead(log, 3)
@@ -178,7 +183,7 @@ def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs):
     assert again.clean_shutdown_epoch == 42
     assert again.found == {("t", 0)}
     log = open_partition(again)
-    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (3, 2, 3)
+    assert (log.log_end_offset, log.high_watermark, log.flushing.recovery_point) == (3, 2, 3)
     assert not again.found
     again.release()
     assert opened().clean_shutdown_epoch is None
@@ -197,13 +202,14 @@ def test_a_failed_log_makes_the_end_unclean(opened, logs):
     assert opened().clean_shutdown_epoch is None
 
 
-def test_checkpoints_bring_back_log_start_high_watermark_and_recovery_point(opened, logs):
-    directory = opened()
+def test_checkpoints_bring_back_log_start_high_watermark_and_recovery_point(
+    directory, opened, logs
+):
     log = open_partition(directory)
     logs.lead(log, 9)
     log.advance_high_watermark(7)
-    log.advance_log_start_offset(4)
-    log.flush()
+    log.retention.advance_log_start_offset(4)
+    log.flushing.flush()
     logs.lead(log, 1)
     write_checkpoints(directory)
     directory.release()
@@ -211,11 +217,10 @@ def test_checkpoints_bring_back_log_start_high_watermark_and_recovery_point(open
     assert again.clean_shutdown_epoch is None
     log = open_partition(again)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (4, 7, 10)
-    assert log.recovery_point == 9
+    assert log.flushing.recovery_point == 9
 
 
-def test_checkpoints_keep_partitions_that_are_not_open_yet(opened, logs, tmp_path):
-    directory = opened()
+def test_checkpoints_keep_partitions_that_are_not_open_yet(opened, logs, tmp_path, directory):
     for partition in (0, 1):
         log = open_partition(directory, partition=partition)
         logs.lead(log, 2)
@@ -228,8 +233,7 @@ def test_checkpoints_keep_partitions_that_are_not_open_yet(opened, logs, tmp_pat
     assert OffsetCheckpoint(path).read() == {("t", 0): 2, ("t", 1): 2}
 
 
-def test_damaged_checkpoints_cost_only_the_recovery(opened, logs, tmp_path):
-    directory = opened()
+def test_damaged_checkpoints_cost_only_the_recovery(opened, logs, tmp_path, directory):
     logs.lead(open_partition(directory), 5)
     directory.close(broker_epoch=1)
     for name in ("replication-offset", "recovery-point-offset", "log-start-offset"):
@@ -237,8 +241,7 @@ def test_damaged_checkpoints_cost_only_the_recovery(opened, logs, tmp_path):
     assert open_partition(opened()).log_end_offset == 5
 
 
-def test_a_deleted_partition_is_gone_at_once_and_its_space_later(opened, logs, tmp_path):
-    directory = opened()
+def test_a_deleted_partition_is_gone_at_once_and_its_space_later(logs, tmp_path, directory):
     log = open_partition(directory)
     logs.lead(log, 5)
     directory.delete_partition("t", 0)
@@ -255,8 +258,7 @@ def test_a_deleted_partition_is_gone_at_once_and_its_space_later(opened, logs, t
     directory.delete_partition("never", 0)
 
 
-def test_a_killed_deletion_goes_on_after_the_restart(opened, logs, tmp_path):
-    directory = opened()
+def test_a_killed_deletion_goes_on_after_the_restart(opened, logs, tmp_path, directory):
     logs.lead(open_partition(directory), 5)
     directory.delete_partition("t", 0)
     directory.release()
@@ -266,8 +268,7 @@ def test_a_killed_deletion_goes_on_after_the_restart(opened, logs, tmp_path):
     assert not list((tmp_path / "node-1").glob("t-0*"))
 
 
-def test_the_log_of_an_older_topic_of_the_name_is_set_aside(opened, logs, tmp_path):
-    directory = opened()
+def test_the_log_of_an_older_topic_of_the_name_is_set_aside(opened, logs, tmp_path, directory):
     log = open_partition(directory)
     logs.lead(log, 5)
     log.advance_high_watermark(5)
@@ -283,8 +284,7 @@ def test_the_log_of_an_older_topic_of_the_name_is_set_aside(opened, logs, tmp_pa
     assert third.purge_deleted(NOW_MS) == 0 and stray[0].exists()
 
 
-def test_topic_names_may_be_long_and_may_look_like_partitions(opened, logs, tmp_path):
-    directory = opened()
+def test_topic_names_may_be_long_and_may_look_like_partitions(opened, logs, tmp_path, directory):
     for topic in ("a-1", "a", "x" * 249):
         logs.lead(open_partition(directory, topic=topic, partition=1), 1)
     directory.close(broker_epoch=1)
@@ -372,8 +372,7 @@ def test_a_partition_that_comes_back_before_its_directory_is_renamed_begins_empt
     assert directory.purge_deleted(NOW_MS) == 1 and log.directory.exists()
 
 
-def test_what_cannot_be_removed_is_removed_later(opened, logs, tmp_path, monkeypatch):
-    directory = opened()
+def test_what_cannot_be_removed_is_removed_later(logs, tmp_path, monkeypatch, directory):
     for partition in (0, 1):
         logs.lead(open_partition(directory, partition=partition))
         directory.delete_partition("t", partition)
@@ -401,23 +400,22 @@ def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(opened, logs):
     with pytest.raises(KafkaStorageError):
         directory.logs["t", 0].close()
     disk.full_at = set()
-    directory.logs["t", 0].close = directory.logs["t", 0].flush  # raises again
+    directory.logs["t", 0].close = directory.logs["t", 0].flushing.flush  # raises
     with pytest.raises(KafkaStorageError):
         directory.close(broker_epoch=1)
     again = opened()
     assert again.clean_shutdown_epoch is None
-    assert open_partition(again, partition=1).recovery_point == 1
+    assert open_partition(again, partition=1).flushing.recovery_point == 1
 
 
-def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened, logs):
+def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened, logs, directory):
     """Deleted records, commits and syncs of the old one would be believed of the new one's."""
-    directory = opened()
     directory.note_recovered()
     log = open_partition(directory)
     logs.lead(log, 9)
     log.advance_high_watermark(9)
-    log.advance_log_start_offset(9)
-    log.flush()
+    log.retention.advance_log_start_offset(9)
+    log.flushing.flush()
     write_checkpoints(directory)
     directory.delete_partition("t", 0)
     log = open_partition(directory, topic_id=OTHER_ID)
@@ -425,15 +423,14 @@ def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened
     directory.release()  # killed before the next checkpoint
     log = open_partition(opened(), topic_id=OTHER_ID)
     assert (log.log_start_offset, log.log_end_offset) == (0, 3)
-    assert (log.high_watermark, log.recovery_point) == (0, 0)
+    assert (log.high_watermark, log.flushing.recovery_point) == (0, 0)
 
 
-def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, logs):
-    directory = opened()
+def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, logs, directory):
     log = open_partition(directory)
     logs.lead(log, 9)
     log.advance_high_watermark(9)
-    log.flush()
+    log.flushing.flush()
     write_checkpoints(directory)
     directory.release()
     os.truncate(log.segments.first.paths()[0], 0)
@@ -443,39 +440,39 @@ def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, l
     logs.lead(log, 9)
     directory.release()
     log = open_partition(opened(boot_id="boot-2"))
-    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (9, 0, 0)
+    assert (log.log_end_offset, log.high_watermark, log.flushing.recovery_point) == (9, 0, 0)
 
 
-def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(opened, batch):
+def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(batch, directory):
     """The thread that opens logs does it while another is cut: that one's cut is not seen here."""
-    directory = opened()
     cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
     for log in (cut, deleted):
         LogMaker.lead(log, 2)
-        log.flush()
+        log.flushing.flush()
     write_checkpoints(directory)
     LogMaker.lead(cut, 2)
-    cut.flush()
+    cut.flushing.flush()
     directory.delete_partition("deleted", 0)
     open_partition(directory, "deleted", topic_id=OTHER_ID)
     on_disk = OffsetCheckpoint(directory.path / RECOVERY_POINTS).read()
     assert on_disk == {("cut", 0): 2, ("deleted", 0): 0}
-    cut.truncate_to(3)  # as a follower may, for the disk says no more
+    cut.truncation.truncate_to(3)  # as a follower may, for the disk says no more
     LogMaker.lead(cut, 3)
     assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 @pytest.mark.parametrize("change", ["shortened", "made anew", "deleted"])
-def test_a_write_under_way_does_not_bring_back_what_was_lowered(opened, logs, name, change):
+def test_a_write_under_way_does_not_bring_back_what_was_lowered(
+    directory, opened, logs, name, change
+):
     """Its offsets were collected while the thread that writes them was opening the log."""
-    directory = opened()
     directory.note_recovered()
     log = open_partition(directory)
     logs.lead(log, 9)
     log.advance_high_watermark(9)
-    log.advance_log_start_offset(9)
-    log.flush()
+    log.retention.advance_log_start_offset(9)
+    log.flushing.flush()
     write_checkpoints(directory)
     if change == "shortened":
         directory.release()
@@ -493,13 +490,12 @@ def test_a_write_under_way_does_not_bring_back_what_was_lowered(opened, logs, na
     assert directory.offsets.on_disk[name].get(("t", 0), 0) == 0
 
 
-def test_offsets_are_collected_in_steps_but_for_logs_that_went_meanwhile(opened) -> None:
-    directory = opened()
+def test_offsets_are_collected_in_steps_but_for_logs_that_went_meanwhile(directory) -> None:
     for partition in range(LOGS_A_STEP + 2):
         open_partition(directory, partition=partition)
     collecting = directory.collect_offsets(HIGH_WATERMARKS)
     next(collecting)
-    directory.forget("t", LOGS_A_STEP + 1)
+    directory.remove_partition("t", LOGS_A_STEP + 1)
     assert set(run_to_end(collecting)) == {("t", n) for n in range(LOGS_A_STEP + 1)}
     directory.close(1)
 
@@ -513,7 +509,7 @@ def test_logs_that_were_synced_beside_each_other_are_not_synced_again(opened, lo
     assert "log.flush.before-fsync" not in names
     assert len(list(directory.path.glob("t-*/*.snapshot"))) == 3
     with ThreadPoolExecutor(3) as executor:
-        list(executor.map(lambda log: log.sync_last(), directory.logs.values()))
+        list(executor.map(lambda log: log.flushing.sync_last(), directory.logs.values()))
     assert names.count("log.flush.before-fsync") == 3
     directory.close(1)
     assert names.count("log.flush.before-fsync") == 3

@@ -80,7 +80,7 @@ def test_truncation_keeps_what_lies_below(tmp_path, count, cut, written, reopen)
         times.close()
         offsets, times = OffsetIndex(offsets.path, BASE), TimeIndex(times.path, BASE)
     left = min(cut, count)
-    assert offsets.entry_count == times.entry_count == left
+    assert offsets.count == times.count == left
     assert offsets.last_entry == ((BASE + left - 1, left) if left else (BASE, 0))
     offsets.append(BASE + 900, 5000)
     times.append(900, BASE + 900)
@@ -104,7 +104,7 @@ def test_entries_must_rise(offsets, times):
 def test_the_same_timestamp_is_noted_once(times):
     times.append(50, BASE + 5)
     times.append(50, BASE + 9)
-    assert times.entry_count == 1
+    assert times.count == 1
     assert times.last_entry == (50, BASE + 5)
 
 
@@ -115,7 +115,7 @@ def test_an_offset_beyond_31_bits_is_refused(offsets):
     assert offsets.lookup(BASE + 2**31) == (BASE + 2**31 - 1, 100)
 
 
-def test_a_full_index_says_so(tmp_path):
+def test_a_full_index_is_reported(tmp_path):
     offsets = OffsetIndex(tmp_path / "a", BASE, 17)
     times = TimeIndex(tmp_path / "b", BASE, 36)
     for n in range(2):
@@ -169,7 +169,7 @@ def test_a_flush_shows_every_entry(offsets):
             offsets.flush()
     offsets.flush()
     index = OffsetIndex(offsets.path, BASE)
-    assert index.entry_count == 20_000
+    assert index.count == 20_000
     assert [index.entry(n) for n in (0, 511, 512, 19_999)] == [
         (BASE + n, n + 1) for n in (0, 511, 512, 19_999)
     ]
@@ -187,6 +187,6 @@ def test_what_a_flush_left_behind_a_cut_is_trimmed(offsets):
 def test_an_index_moves_and_goes_with_its_file(tmp_path, offsets):
     offsets.append(BASE, 1)
     offsets.rename_to(tmp_path / "1000.index.swap")
-    assert OffsetIndex(tmp_path / "1000.index.swap", BASE).entry_count == 1
+    assert OffsetIndex(tmp_path / "1000.index.swap", BASE).count == 1
     offsets.delete()
     assert os.listdir(tmp_path) == []

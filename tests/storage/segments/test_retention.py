@@ -83,8 +83,7 @@ def test_a_segment_rolls_when_an_index_is_full(logs):
         assert segment.time_index.size_bytes <= 36
 
 
-def test_a_segment_rolls_when_an_offset_does_not_fit_into_31_bits(logs, batch):
-    log = logs.open()
+def test_a_segment_rolls_when_an_offset_does_not_fit_into_31_bits(logs, batch, log):
     far = 2**31 + 5
     log.append_as_follower(bytes(batch(2)), now_ms=NOW_MS)
     log.append_as_follower(bytes(batch(2, base_offset=far)), now_ms=NOW_MS)
@@ -95,8 +94,7 @@ def test_a_segment_rolls_when_an_offset_does_not_fit_into_31_bits(logs, batch):
     assert bases(wide) == [far]
 
 
-def test_rolling_an_empty_segment_changes_nothing(logs):
-    log = logs.open()
+def test_rolling_an_empty_segment_changes_nothing(logs, log):
     log.roll(NOW_MS)
     assert bases(log) == [0]
     logs.lead(log)
@@ -116,14 +114,14 @@ def test_preallocated_space_is_given_back_at_the_roll_and_at_the_close(logs, bat
     log.close()
     assert second.stat().st_size == size
     log = logs.open(clean_shutdown=True, preallocate=True)
-    assert (log.log_end_offset, log.size_bytes) == (2, 2 * size)
+    assert (log.log_end_offset, log.segments.size_bytes) == (2, 2 * size)
 
 
 def test_a_killed_log_with_preallocated_space_is_recovered(logs, batch):
     log = logs.open(segment_bytes=5000, preallocate=True)
     logs.lead(log, 3)
     again = logs.open(segment_bytes=5000)
-    assert (again.log_end_offset, again.size_bytes) == (3, len(batch(3)))
+    assert (again.log_end_offset, again.segments.size_bytes) == (3, len(batch(3)))
 
 
 # -- retention -------------------------------------------------------------------------------
@@ -142,16 +140,16 @@ def filled(logs, batches=6, **options):
 def test_retention_by_size_keeps_at_least_what_is_asked_for(logs, batch):
     size = len(batch())
     log = filled(logs, retention_bytes=2 * size + 1, retention_ms=-1)
-    assert log.delete_old_segments(NOW_MS) == 3
+    assert log.retention.delete_old_segments(NOW_MS) == 3
     assert bases(log) == [3, 4, 5, 6]
     assert log.log_start_offset == 3
-    assert log.delete_old_segments(NOW_MS) == 0
+    assert log.retention.delete_old_segments(NOW_MS) == 0
 
 
 def test_retention_by_time_goes_by_the_newest_record_of_a_segment(logs):
     log = filled(logs, retention_ms=1000)
-    assert log.delete_old_segments(NOW_MS + 1000) == 0
-    assert log.delete_old_segments(NOW_MS + 1003) == 3
+    assert log.retention.delete_old_segments(NOW_MS + 1000) == 0
+    assert log.retention.delete_old_segments(NOW_MS + 1003) == 3
     assert log.log_start_offset == 3
     assert log.leader_epochs.entries == ((0, 3),)
 
@@ -160,12 +158,12 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_segment(logs):
 def test_many_segments_go_a_few_at_a_time_while_the_log_goes_on(logs, reason):
     log = filled(logs, 60, retention_ms=-1)
     if reason == "log start":
-        log.advance_log_start_offset(50)
+        log.retention.advance_log_start_offset(50)
     else:
         limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
         log.config = replace(log.config, **limits)
     counts = [len(log.segments)]
-    for _ in (steps := log.deleting_old_segments(NOW_MS + 1000)):
+    for _ in (steps := log.retention.deleting_old_segments(NOW_MS + 1000)):
         assert log.segments.first.base_offset <= log.log_start_offset
         counts.append(len(log.segments))
         logs.lead(log, producer_id=1, producer_epoch=0, base_sequence=log.log_end_offset)
@@ -182,7 +180,7 @@ def test_what_is_too_old_when_it_is_written_does_not_keep_retention_for_ever(log
     """A producer of old records, as a mirror is: other logs would never have their turn again."""
     limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
     log = filled(logs, 20, **limits)
-    steps = log.deleting_old_segments(NOW_MS + 1000)
+    steps = log.retention.deleting_old_segments(NOW_MS + 1000)
     for _ in range(20):
         if next(steps, "end") == "end":
             break
@@ -190,15 +188,15 @@ def test_what_is_too_old_when_it_is_written_does_not_keep_retention_for_ever(log
         log.advance_high_watermark(log.log_end_offset)
     assert steps.gi_frame is None
     assert log.log_start_offset == 20
-    log.delete_old_segments(NOW_MS + 1000)
+    log.retention.delete_old_segments(NOW_MS + 1000)
     assert log.log_start_offset == log.log_end_offset > 20
 
 
 def test_of_a_log_that_starts_over_while_old_segments_go_no_more_goes(logs):
     log = filled(logs, 60, retention_ms=0)
-    steps = log.deleting_old_segments(NOW_MS + 1000)
+    steps = log.retention.deleting_old_segments(NOW_MS + 1000)
     next(steps)
-    log.truncate_fully_and_start_at(500)
+    log.truncation.truncate_fully_and_start_at(500)
     logs.lead(log, timestamp=NOW_MS + 1000)
     with pytest.raises(StopIteration) as end:
         next(steps)
@@ -208,9 +206,9 @@ def test_of_a_log_that_starts_over_while_old_segments_go_no_more_goes(logs):
 
 def test_a_log_that_is_deleted_while_old_segments_go_is_left_alone(logs):
     log = filled(logs, 60, retention_ms=0)
-    steps = log.deleting_old_segments(NOW_MS + 1000)
+    steps = log.retention.deleting_old_segments(NOW_MS + 1000)
     next(steps)
-    log.retire()
+    log.local.retire()
     with pytest.raises(KafkaStorageError):
         next(steps)
 
@@ -219,9 +217,9 @@ def test_an_expired_active_segment_is_rolled_and_deleted(logs):
     log = logs.open(retention_ms=1000)
     logs.lead(log, 5)
     log.advance_high_watermark(5)
-    assert log.delete_old_segments(NOW_MS + 1001) == 1
+    assert log.retention.delete_old_segments(NOW_MS + 1001) == 1
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (5, 5, [5])
-    assert log.delete_old_segments(NOW_MS + 9999) == 0
+    assert log.retention.delete_old_segments(NOW_MS + 9999) == 0
 
 
 def test_nothing_above_the_high_watermark_is_deleted(logs):
@@ -230,33 +228,33 @@ def test_nothing_above_the_high_watermark_is_deleted(logs):
         logs.lead(log)
         log.roll(NOW_MS)
     log.advance_high_watermark(1)
-    assert log.delete_old_segments(NOW_MS + 9999) == 1
+    assert log.retention.delete_old_segments(NOW_MS + 9999) == 1
     assert bases(log) == [1, 2, 3]
 
 
 def test_a_compacted_log_loses_only_what_lies_below_its_start(logs):
     log = filled(logs, retention_ms=0, is_deleted_by_retention=False, is_compacted=True)
-    assert log.delete_old_segments(NOW_MS + 9999) == 0
-    log.advance_log_start_offset(3)
-    assert log.delete_old_segments(NOW_MS + 9999) == 3
+    assert log.retention.delete_old_segments(NOW_MS + 9999) == 0
+    log.retention.advance_log_start_offset(3)
+    assert log.retention.delete_old_segments(NOW_MS + 9999) == 3
     assert bases(log) == [3, 4, 5, 6]
 
 
 def test_deleted_files_are_renamed_at_once_and_removed_after_the_delay(logs):
     log = filled(logs, retention_ms=1000, file_delete_delay_ms=500)
-    log.delete_old_segments(NOW_MS + 1003)
+    log.retention.delete_old_segments(NOW_MS + 1003)
     assert names(log) == [f"{base:020d}.log" for base in (3, 4, 5, 6)]
     assert len(names(log, "*.log.deleted")) == 3
     assert names(log, "*.snapshot") == [f"{base:020d}.snapshot" for base in (3, 4, 5, 6)]
-    assert log.purge_deleted_files(NOW_MS + 1502) == 0
+    assert log.retention.purge_deleted_files(NOW_MS + 1502) == 0
     assert len(names(log, "*.deleted")) == 9
-    assert log.purge_deleted_files(NOW_MS + 1503) == 9
+    assert log.retention.purge_deleted_files(NOW_MS + 1503) == 9
     assert names(log, "*.deleted") == []
 
 
 def test_files_that_waited_for_removal_are_gone_after_a_restart(logs):
     log = filled(logs, retention_ms=1000)
-    log.delete_old_segments(NOW_MS + 1003)
+    log.retention.delete_old_segments(NOW_MS + 1003)
     again = logs.open(log_start_offset=3)
     assert names(again, "*.deleted") == []
     assert (again.log_start_offset, again.log_end_offset) == (3, 6)
@@ -265,8 +263,8 @@ def test_files_that_waited_for_removal_are_gone_after_a_restart(logs):
 def test_a_read_under_way_outlives_the_deletion_of_its_segment(logs):
     log = filled(logs, retention_ms=0, file_delete_delay_ms=0)
     oldest = log.segments.first
-    log.delete_old_segments(NOW_MS + 9999)
-    log.purge_deleted_files(NOW_MS + 9999)
+    log.retention.delete_old_segments(NOW_MS + 9999)
+    log.retention.purge_deleted_files(NOW_MS + 9999)
     assert names(log, "*.deleted") == []
     assert oldest.file.read(0, 10_000)
 
@@ -279,23 +277,22 @@ def test_truncation_takes_segments_epochs_producers_and_transactions_back(logs):
     for n in range(10):
         logs.lead(log, 2, epoch=n // 3, producer_id=1, producer_epoch=0, base_sequence=2 * n)
     log.advance_high_watermark(20)
-    log.truncate_to(9)  # inside the batch 8-9, which goes as a whole
+    log.truncation.truncate_to(9)  # inside the batch 8-9, which goes as a whole
     assert log.log_end_offset == log.high_watermark == 8
     assert log.leader_epochs.entries == ((0, 0), (1, 6))
     assert log.producer_state.entry(1).next_sequence == 8
-    assert max(log._snapshots.offsets) <= 8
+    assert max(log.local.snapshots.offsets) <= 8
     info = logs.lead(log, 2, epoch=7, producer_id=1, producer_epoch=0, base_sequence=8)
     assert info[:2] == (8, 9)
     again = logs.lead(log, 2, epoch=7, producer_id=1, producer_epoch=0, base_sequence=0)
     assert again.is_duplicate and again.first_offset == 0
 
 
-def test_a_reader_that_was_ahead_finds_the_new_batches_after_a_truncation(logs):
-    log = logs.open()
+def test_a_reader_that_was_ahead_finds_the_new_batches_after_a_truncation(logs, log):
     for _ in range(5):
         logs.lead(log, 2)
     assert log.read(0, 1 << 20, upper_offset=8).next_offset == 8  # it would go on at 8
-    log.truncate_to(4)
+    log.truncation.truncate_to(4)
     logs.lead(log, 3)
     logs.lead(log, 3, size=50)
     read = log.read(8, 1 << 20, upper_offset=10)
@@ -304,7 +301,7 @@ def test_a_reader_that_was_ahead_finds_the_new_batches_after_a_truncation(logs):
 
 def test_truncation_at_a_segments_base_leaves_it_empty_and_usable(logs):
     log = filled(logs)
-    log.truncate_to(3)
+    log.truncation.truncate_to(3)
     assert bases(log) == [0, 1, 2, 3]
     logs.lead(log, 2)
     assert log.read(3, 1000, upper_offset=5).next_offset == 5
@@ -312,15 +309,15 @@ def test_truncation_at_a_segments_base_leaves_it_empty_and_usable(logs):
 
 def test_truncation_below_the_log_start_starts_over(logs):
     log = filled(logs, retention_ms=1000)
-    log.delete_old_segments(NOW_MS + 1003)
-    log.truncate_to(1)
+    log.retention.delete_old_segments(NOW_MS + 1003)
+    log.truncation.truncate_to(1)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (1, 1, 1)
     assert bases(log) == [1]
 
 
 def test_a_log_can_start_over_anywhere(logs):
     log = filled(logs)
-    log.truncate_fully_and_start_at(1000)
+    log.truncation.truncate_fully_and_start_at(1000)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (1000, 1000, 1000)
     assert names(log, "*.snapshot") == []
     assert log.latest_epoch is None and len(log.producer_state) == 0
@@ -335,18 +332,18 @@ def test_a_log_can_start_over_anywhere(logs):
 def test_a_flush_is_due_by_messages_by_time_and_after_a_roll(logs):
     log = logs.open(flush_messages=3, flush_ms=100)
     logs.lead(log, 2)
-    assert not log.flush_needed(NOW_MS + 99)
-    assert log.flush_needed(NOW_MS + 100)
+    assert not log.flushing.is_needed(NOW_MS + 99)
+    assert log.flushing.is_needed(NOW_MS + 100)
     logs.lead(log, 1)
-    assert log.flush_needed(NOW_MS)
-    log.flush()
-    assert log.recovery_point == 3
-    assert not log.flush_needed(NOW_MS + 1000)
+    assert log.flushing.is_needed(NOW_MS)
+    log.flushing.flush()
+    assert log.flushing.recovery_point == 3
+    assert not log.flushing.is_needed(NOW_MS + 1000)
     log.config = LogConfig()
     logs.lead(log)
-    assert not log.flush_needed(NOW_MS + 10**9)
+    assert not log.flushing.is_needed(NOW_MS + 10**9)
     log.roll(NOW_MS)
-    assert log.flush_needed(NOW_MS)
+    assert log.flushing.is_needed(NOW_MS)
 
 
 def test_a_flush_that_a_truncation_overtakes_does_not_raise_the_recovery_point(logs):
@@ -360,16 +357,16 @@ def test_a_flush_that_a_truncation_overtakes_does_not_raise_the_recovery_point(l
     log = logs.open(fault_point=fault_point)
     for _ in range(5):
         logs.lead(log)
-    flushing = threading.Thread(target=log.flush)
+    flushing = threading.Thread(target=log.flushing.flush)
     flushing.start()
     inside.wait(10)
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
     logs.lead(log, 9)
     go_on.set()
     flushing.join()
-    assert log.recovery_point <= 2
-    log.flush()
-    assert log.recovery_point == 11
+    assert log.flushing.recovery_point <= 2
+    log.flushing.flush()
+    assert log.flushing.recovery_point == 11
 
 
 def test_appends_rolls_and_deletions_go_on_beside_flushes(logs):
@@ -377,49 +374,50 @@ def test_appends_rolls_and_deletions_go_on_beside_flushes(logs):
     log = logs.open(segment_bytes=500, retention_bytes=2000, file_delete_delay_ms=0)
     flushes = 0
     with ThreadPoolExecutor(1) as executor:
-        job, running, n = log.flush_job(), None, 0
+        job, running, n = log.flushing.job(), None, 0
         while flushes < 6 or n < 600:  # however slow the disk is
             running = running or executor.submit(job.run)
             logs.lead(log, timestamp=NOW_MS + n)
             log.advance_high_watermark(log.log_end_offset)
             if n % 10 == 0:
-                log.delete_old_segments(NOW_MS + n)
-                log.purge_deleted_files(NOW_MS + n)
+                log.retention.delete_old_segments(NOW_MS + n)
+                log.retention.purge_deleted_files(NOW_MS + n)
             if n % 97 == 96:
-                log.truncate_to(log.log_end_offset - 2)
+                log.truncation.truncate_to(log.log_end_offset - 2)
             if running.done():
-                log.flushed(job, running.exception())
-                job, running, flushes = log.flush_job(), None, flushes + 1
+                log.flushing.flushed(job, running.exception())
+                job, running, flushes = log.flushing.job(), None, flushes + 1
             n += 1
-    log.flush()
-    assert log.recovery_point == log.log_end_offset
+    log.flushing.flush()
+    assert log.flushing.recovery_point == log.log_end_offset
     end = log.log_end_offset
-    again = logs.open(log_start_offset=log.log_start_offset, recovery_point=log.recovery_point)
+    again = logs.open(
+        log_start_offset=log.log_start_offset, recovery_point=log.flushing.recovery_point
+    )
     assert again.log_end_offset == end
 
 
 def test_write_back_is_of_what_came_since_the_last_one(logs, monkeypatch):
-    told = []
+    written_out = []
     monkeypatch.setattr(
-        "oncelog.storage.segments.log_file._sync_file_range", lambda *args: told.append(args)
+        "oncelog.storage.segments.log_file._sync_file_range", lambda *args: written_out.append(args)
     )
     log = logs.open()
     logs.lead(log, size=500)
-    first_bytes = log.unwritten_bytes
-    log.write_back_job()()
-    assert log.unwritten_bytes == 0
+    first_bytes = log.flushing.unwritten_bytes
+    log.flushing.write_back_job()()
+    assert log.flushing.unwritten_bytes == 0
     logs.lead(log, size=500)
-    job = log.write_back_job()
+    job = log.flushing.write_back_job()
     logs.lead(log, size=500)
     job()
-    assert [args[1:3] for args in told] == [(0, first_bytes), (first_bytes, first_bytes)]
-    assert log.unwritten_bytes == first_bytes
+    assert [args[1:3] for args in written_out] == [(0, first_bytes), (first_bytes, first_bytes)]
+    assert log.flushing.unwritten_bytes == first_bytes
     monkeypatch.undo()
-    log.write_back_job()()
+    log.flushing.write_back_job()()
 
 
-def test_a_failing_flush_fails_the_log(logs, monkeypatch):
-    log = logs.open()
+def test_a_failing_flush_fails_the_log(logs, monkeypatch, log):
     logs.lead(log)
 
     def fail(fd):
@@ -427,15 +425,14 @@ def test_a_failing_flush_fails_the_log(logs, monkeypatch):
 
     monkeypatch.setattr(os, "fdatasync", fail)
     with pytest.raises(KafkaStorageError, match="Input/output"):
-        log.flush()
-    assert log.is_failed and log.recovery_point == 0
+        log.flushing.flush()
+    assert log.is_failed and log.flushing.recovery_point == 0
 
 
-def test_a_file_size_limit_fails_the_log_and_leaves_nothing_of_the_append(logs, batch):
+def test_a_file_size_limit_fails_the_log_and_leaves_nothing_of_the_append(logs, batch, log):
     """The kernel itself refuses: a file size limit lets part of the write through."""
-    log = logs.open()
     logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
-    size = log.size_bytes
+    size = log.segments.size_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, hard))
     try:
@@ -446,6 +443,6 @@ def test_a_file_size_limit_fails_the_log_and_leaves_nothing_of_the_append(logs, 
     assert log.is_failed and log.log_end_offset == 3
     assert log.segments.active.file.path.stat().st_size == size
     again = logs.open()
-    assert (again.log_end_offset, again.size_bytes) == (3, size)
+    assert (again.log_end_offset, again.segments.size_bytes) == (3, size)
     info = logs.lead(again, 3, producer_id=1, producer_epoch=0, base_sequence=3)
     assert info[:2] == (3, 5) and not info.is_duplicate

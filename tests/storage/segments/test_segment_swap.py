@@ -8,8 +8,9 @@ import pytest
 from oncelog.storage.segments.segment import Segment
 from oncelog.storage.segments.segment_swap import CLEANED_SUFFIX
 from oncelog.wire.errors import KafkaStorageError
-from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.record_batch import decode_header
 
+from ...log_batches import batches_in
 from ..failing_disk import FailingDisk
 
 NOW_MS = 1_700_000_000_000
@@ -17,16 +18,6 @@ NOW_MS = 1_700_000_000_000
 
 class Crash(Exception):
     pass
-
-
-def batches_in(log):
-    found, at = [], log.log_start_offset
-    while at < log.log_end_offset:
-        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
-        data = bytes(read.data)
-        found += [data[p : p + header.size_bytes] for p, header in iterate_batches(data)]
-        at = read.next_offset
-    return found
 
 
 def write_cleaned(log, replaced, kept):
@@ -61,11 +52,11 @@ def test_a_swap_is_there_as_a_whole_or_not_at_all(logs, crash_at, is_clean):
     replaced = list(log.segments)[1:3]  # the batches 3 to 8
     compacted = [*original[:3], original[4], original[8], *original[9:]]
     write_cleaned(log, replaced, [original[4], original[8]])
-    log.flush()
+    log.flushing.flush()
     countdown[0] = crash_at
     is_done = False
     try:
-        log.replace_segments(replaced[0].base_offset, replaced)
+        log.local.replace_segments(replaced[0].base_offset, replaced)
         is_done = True
         assert batches_in(log) == compacted
     except Crash:
@@ -89,8 +80,7 @@ def test_a_swap_is_there_as_a_whole_or_not_at_all(logs, crash_at, is_clean):
 LEFTOVERS = (".cleaned", ".swap", ".deleted")
 
 
-def test_a_crash_before_the_swap_leaves_nothing_of_the_replacement(logs):
-    log = logs.open()
+def test_a_crash_before_the_swap_leaves_nothing_of_the_replacement(logs, log):
     for _ in range(3):
         logs.lead(log, 2)
         log.roll(NOW_MS)
@@ -123,7 +113,7 @@ def test_a_swap_that_lacks_something_has_not_happened(logs, monkeypatch, names, 
         write_cleaned(log, replaced, [original[1], original[5]])
         with disk.failing(at, lasts):
             try:
-                log.replace_segments(0, replaced)
+                log.local.replace_segments(0, replaced)
                 done = disk.calls <= at
                 was_refused = False
             except KafkaStorageError:
@@ -138,7 +128,7 @@ def test_a_swap_that_lacks_something_has_not_happened(logs, monkeypatch, names, 
             for path in log.directory.glob("*.cleaned"):
                 path.unlink()  # as a cleaning does first
             write_cleaned(log, replaced, [original[1], original[5]])
-            log.replace_segments(0, replaced)
+            log.local.replace_segments(0, replaced)
         assert not log.is_failed and batches_in(log) == compacted
         assert batches_in(logs.open()) == compacted
         assert not [path for path in log.directory.iterdir() if path.suffix in LEFTOVERS]

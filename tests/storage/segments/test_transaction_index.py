@@ -120,7 +120,7 @@ def test_what_was_aborted_beside_a_long_transaction_is_not_read_with_each_fetch(
     assert sum(entries_read) <= 2 * 4 * 128
     index.truncate_to(20_000)
     assert index.all() == index.collect(0, 50_000)[0]
-    assert index.entry_count == 1_999
+    assert index.count == 1_999
 
 
 @pytest.mark.parametrize(

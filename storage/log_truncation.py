@@ -20,10 +20,13 @@ from .segments.segment import REMEDY, Segment
 CUT_BYTES_A_STEP = 2 << 20  # of one file; the kernel gives back some 3 MB in a millisecond
 
 
-class TruncatableLog(LocalLog):
-    """The base of PartitionLog, which sets the high watermark."""
+class LogTruncation:
+    """The cuts of one log."""
 
-    high_watermark: int
+    __slots__ = ("_log",)
+
+    def __init__(self, log: LocalLog) -> None:
+        self._log = log
 
     def truncate_to(self, offset: int) -> None:
         """`truncating_to`, at once."""
@@ -31,14 +34,15 @@ class TruncatableLog(LocalLog):
 
     def truncating_to(self, offset: int) -> Steps[None]:
         """Let the log end at `offset` or, where a batch spans it, before that batch."""
-        if offset >= self.log_end_offset:
+        log = self._log
+        if offset >= log.log_end_offset:
             # An epoch that was assigned here but never written in may contradict the leader's.
-            self._disk.check()
-            if self.leader_epochs.truncate_from_end(self.log_end_offset):
-                self._epochs_changed()
-        elif (yield from self._cutting(offset)) and offset < self.log_end_offset:
+            log.disk.check()
+            if log.leader_epochs.truncate_from_end(log.log_end_offset):
+                log.epochs_changed()
+        elif (yield from self._cutting(offset)) and offset < log.log_end_offset:
             self._begin_at(offset)
-        yield from self.rebuilding()
+        yield from log.rebuilding()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """`starting_at`, at once."""
@@ -46,88 +50,92 @@ class TruncatableLog(LocalLog):
 
     def starting_at(self, offset: int) -> Steps[None]:
         """Drop everything: the log is empty, and starts and goes on at `offset`."""
-        if (yield from self._cutting(self.segments.first.base_offset)):
+        if (yield from self._cutting(self._log.segments.first.base_offset)):
             self._begin_at(offset)
-            self.high_watermark = offset
+            self._log.high_watermark = offset
 
-    def truncation_end_min(self, offset: int) -> int:
+    def end_min(self, offset: int) -> int:
         """How low the log end may come by `truncate_to(offset)`, as far as it was ever synced.
 
         The recovery point is the end of a batch. Below the high watermark compaction may have
         taken that batch since; then only the segment's begin is sure.
         """
-        segment = self.segments.floor(offset)
-        if offset >= self.high_watermark or segment is None:
+        segment = self._log.segments.floor(offset)
+        if offset >= self._log.high_watermark or segment is None:
             return offset
         return segment.base_offset
 
     def _cutting(self, offset: int) -> Steps[bool]:
         """Cut down to `offset` or the begin of the log; False if that was ended by another use."""
-        while self.log_end_offset > max(offset, self.segments.first.base_offset):
-            self._cut_once(max(offset, self.segments.first.base_offset))
-            rebuild = self._rebuild
+        log = self._log
+        while log.log_end_offset > max(offset, log.segments.first.base_offset):
+            self._cut_once(max(offset, log.segments.first.base_offset))
+            rebuild = log.rebuild
             yield
-            if self._rebuild is not rebuild:
+            if log.rebuild is not rebuild:
                 return False
         return True
 
     def _cut_once(self, offset: int) -> None:
         """Take the newest segment away if it begins above `offset`, else cut some of it off."""
-        with self._disk:
-            last, dropped = self.segments.active, None
+        log = self._log
+        with log.disk:
+            last, dropped = log.segments.active, None
             try:
-                with self._disk.retriable:
+                with log.disk.retriable:
                     if last.base_offset > offset:
                         last, dropped = self._before(last), last
                         kept = last.kept_below(dropped.base_offset)
-                        self._deleted.retire(dropped, self._now_ms)
+                        log.deleted.retire(dropped, log.now_ms)
                     else:
                         near = last.offset_before(last.size_bytes - CUT_BYTES_A_STEP)
                         kept = last.kept_below(max(offset, near))
-                        if kept.next_offset >= self.log_end_offset:
+                        if kept.next_offset >= log.log_end_offset:
                             path = last.offset_index.path
                             raise CorruptIndex(path, f"it finds nothing above {offset}", REMEDY)
             except (CorruptIndex, CorruptMessage) as problem:
                 raise OSError(f"what is to be cut cannot be read: {problem}") from problem
-            self._fault_point("log.truncate.before-cut")
+            log.fault_point("log.truncate.before-cut")
             if dropped is not None:
-                self.segments.remove(dropped)
+                log.segments.remove(dropped)
             last.truncate(kept)
-            self._fault_point("log.truncate.after-cut")
-            self.segments.forget()
+            log.fault_point("log.truncate.after-cut")
+            log.segments.drop_cached_reads()
             self._ends_at(kept.next_offset)
 
     def _before(self, segment: Segment) -> Segment:
-        before = self.segments.before(segment)
+        before = self._log.segments.before(segment)
         assert before is not None
         return before
 
     def _ends_at(self, end_offset: int) -> None:
         """Take note of a cut."""
-        self.log_end_offset = end_offset
-        self.high_watermark = min(self.high_watermark, end_offset)
-        self.log_start_offset = min(self.log_start_offset, end_offset)
-        self._durability.cut(end_offset)
-        if self.leader_epochs.truncate_from_end(end_offset):
-            self._epochs_changed()
-        self._snapshots.remove_above(end_offset)
-        self._rebuild_soon()
+        log = self._log
+        log.log_end_offset = end_offset
+        log.high_watermark = min(log.high_watermark, end_offset)
+        log.log_start_offset = min(log.log_start_offset, end_offset)
+        log.durability.cut(end_offset)
+        if log.leader_epochs.truncate_from_end(end_offset):
+            log.epochs_changed()
+        log.snapshots.remove_above(end_offset)
+        log.rebuild_soon()
 
     def _begin_at(self, offset: int) -> None:
         """Let a log that is empty begin at `offset`."""
-        with self._disk:
-            empty = self.segments.active
-            self._snapshots.remove_above(-1)
-            with self._disk.retriable:
-                empty.move_to(offset, self._now_ms)
-            self.segments.remove(empty)
-            self.segments.add(empty)
-            self._fault_point("log.truncate.after-move")
-            self.log_start_offset = self.log_end_offset = offset
-            self.high_watermark = min(self.high_watermark, offset)
-            self._durability.cut(0)
-            self.producer_state, self._rebuild = ProducerStateTable(offset), None
-            if self.leader_epochs.clear():
-                self._epochs_changed()
+        log = self._log
+        with log.disk:
+            empty = log.segments.active
+            log.snapshots.remove_above(-1)
+            with log.disk.retriable:
+                empty.move_to(offset, log.now_ms)
+            log.segments.remove(empty)
+            log.segments.add(empty)
+            log.fault_point("log.truncate.after-move")
+            log.log_start_offset = log.log_end_offset = offset
+            log.high_watermark = min(log.high_watermark, offset)
+            log.durability.cut(0)
+            log.producer_state, log.rebuild = ProducerStateTable(offset), None
+            if log.leader_epochs.clear():
+                log.epochs_changed()
             with suppress(KafkaStorageError):  # recovery would keep the latest one of the file
-                self._save_epochs()
+                log.save_epochs()

@@ -1,0 +1,79 @@
+"""What readers of committed data must leave out: the transactions that were aborted.
+
+A transaction index that cannot be read is made again while the log goes on, see IndexMending.
+"""
+
+from ..wire.errors import KafkaStorageError
+from ..wire.steps import Steps, run_to_end
+from .local_log import LocalLog
+from .segments.index_mending import IndexMending, mending
+from .segments.segment import Segment
+from .segments.transaction_index import CorruptTransactionIndex
+
+
+class AbortedTransactions:
+    """The transaction indexes of one log."""
+
+    __slots__ = ("_log", "_mending_since", "damaged")
+
+    def __init__(self, log: LocalLog) -> None:
+        self._log = log
+        self.damaged: Segment | None = None  # its transaction index cannot be read
+        self._mending_since: object = None  # the cut before it was read once more
+
+    def between(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """The aborted transactions that a reader of [from_offset, upper_offset) must leave out.
+
+        As (producer id, first offset), in the order of their markers. KafkaStorageError where a
+        transaction index cannot be read: see `mending`.
+        """
+        log = self._log
+        found: list[tuple[int, int]] = []
+        with log.disk.retriable:
+            for segment in log.segments.from_floor(from_offset):
+                try:
+                    aborted, is_complete = segment.transaction_index.collect(
+                        from_offset, upper_offset
+                    )
+                except CorruptTransactionIndex as problem:
+                    self.damaged = segment
+                    raise KafkaStorageError(f"{log.directory.name}: {problem}") from problem
+                found += [(each.producer_id, each.first_offset) for each in aborted]
+                if is_complete:
+                    break
+        return found
+
+    def mending(self) -> Steps[IndexMending | None]:
+        """The index of the segment that is `damaged` anew, in steps; then `mended`."""
+        log = self._log
+        segment, self.damaged = self.damaged, None
+        if segment is None or log.segments.floor(segment.base_offset) is not segment:
+            return None
+        if segment is log.segments.active:
+            run_to_end(log.rebuilding())
+            with log.disk:
+                log.roll(log.log_end_offset)
+        newer = log.segments.after(segment)
+        assert newer is not None
+        since_cut = log.durability.since_cut
+        steps = mending(log.segments, log.snapshots, segment, newer.base_offset, log.now_ms)
+        while log.durability.since_cut is since_cut:
+            with log.disk.retriable:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    self._mending_since = since_cut
+                    return end.value
+            yield
+        return None
+
+    def mended(self, mending: IndexMending) -> None:
+        """Use an index that has been written."""
+        log = self._log
+        with log.disk.retriable:
+            if log.durability.since_cut is self._mending_since:
+                mending.swap_in(log.segments)
+            else:  # other batches may have come, as many bytes as there were
+                mending.discard()
+        log.durability.names_changed()
+        self.damaged = None

@@ -1,0 +1,136 @@
+"""What of a log is on the disk: the side that flushes and retries see, and those who acknowledge.
+
+A flush is a job that the log makes, that any thread runs, and that the log takes note of. It is
+*owed* while it must come before an acknowledgement: by flush.messages, or because the log was cut.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from ..wire.errors import KafkaStorageError
+from ..wire.steps import run_to_end
+from .flush_job import FlushJob
+from .local_log import LocalLog
+
+
+class LogFlushing:
+    """The flushes of one log."""
+
+    __slots__ = ("_durability", "_log")
+
+    def __init__(self, log: LocalLog) -> None:
+        self._log = log
+        self._durability = log.durability
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset is on the disk, not only in the page cache."""
+        return self._durability.recovery_point
+
+    def is_needed(self, now_ms: int) -> bool:
+        """Whether to flush: flush.messages, flush.ms, or a segment has been closed."""
+        log = self._log
+        return self._durability.is_due(log.segments, log.log_end_offset, log.config, now_ms)
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether nothing more may be acknowledged before a flush (flush.messages, or a cut)."""
+        unsynced = self._log.log_end_offset - self._durability.recovery_point
+        return unsynced >= self._log.config.flush_messages or self._durability.is_cut_unsynced
+
+    @property
+    def own_end_offset(self) -> int:
+        """Below it this copy may be relied on: the log end, unless a flush is owed."""
+        return self.recovery_point if self.is_owed else self._log.log_end_offset
+
+    @property
+    def is_cut_unsynced(self) -> bool:
+        """Whether the log was cut, and nothing may grow over that before a flush.
+
+        After a power cut both might be there in part: what was cut off, and what took its place.
+        """
+        return self._durability.is_cut_unsynced
+
+    def job(self, *, is_last: bool = False) -> FlushJob:
+        """What to run in an executor to bring everything to the disk; then call `flushed`.
+
+        Where the job is not whole another one has to follow. Recovery does not look for epochs
+        below the recovery point: where there is no room to save them, a cut is synced, and nothing
+        else (KafkaStorageError).
+        """
+        log = self._log
+        try:
+            log.save_epochs()
+        except KafkaStorageError:
+            if not self.is_cut_unsynced or self._durability.needs_more_jobs(log.segments):
+                raise
+            job = self._job()
+            job.end_offset = self.recovery_point
+            return job
+        return self._job(is_last=is_last)
+
+    def _job(self, *, is_last: bool = False) -> FlushJob:
+        log = self._log
+        with log.disk.retriable:
+            return self._durability.job(
+                log.directory, log.segments, log.snapshots, log.log_end_offset, is_last=is_last
+            )
+
+    def flushed(self, job: FlushJob, problem: OSError | None = None) -> None:
+        """Take note of a job that has run: the recovery point rises, or the log has failed."""
+        with self._log.disk:
+            if problem is not None:
+                raise problem
+            self._durability.flushed(job)
+
+    def flush(self, *, is_last: bool = False) -> None:
+        """Bring everything below the log end to the disk, all at once (blocks)."""
+        is_whole = False
+        while not is_whole:
+            job = self.job(is_last=is_last)
+            with self._log.disk:
+                job.run()
+            self.flushed(job)
+            is_whole = job.is_whole
+
+    # -- while the log goes on ---------------------------------------------------------------
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """How much of the active segment the kernel was not told yet to write out."""
+        active = self._log.segments.active
+        return active.size_bytes - active.written_back_bytes
+
+    def write_back_job(self) -> Callable[[], None]:
+        """What lets the kernel begin to write the active segment out; promises nothing.
+
+        Without it dirty pages pile up until the kernel stops a writer for a second, which looks
+        like a death to the other brokers. It may block: run it in an executor.
+        """
+        active = self._log.segments.active
+        start, active.written_back_bytes = active.written_back_bytes, active.size_bytes
+        return partial(active.file.start_write_back, start, active.size_bytes - start)
+
+    # -- at the end --------------------------------------------------------------------------
+
+    def write_last(self) -> None:
+        """The first half of a close: of many logs all do it before the first is synced."""
+        log = self._log
+        if log.disk.failure is not None:
+            return
+        run_to_end(log.rebuilding())
+        with log.disk:
+            if log.log_end_offset not in log.snapshots.offsets and log.log_end_offset:
+                log.take_snapshot()
+            with suppress(KafkaStorageError):
+                log.save_epochs()
+            log.segments.active.become_inactive()
+
+    def sync_last(self) -> None:
+        """The second half of a close: of many logs at once, each in any thread (blocks)."""
+        log = self._log
+        is_synced = self._durability.is_as_closed(log.log_end_offset, log.snapshots)
+        if log.disk.failure is None and not is_synced:
+            self.flush(is_last=True)
+            self._durability.closed(log.log_end_offset)

@@ -1,0 +1,111 @@
+"""What a log lets go of at its beginning: by DeleteRecords, retention.ms, retention.bytes.
+
+First the log start rises, then segments below it go, and their files file.delete.delay.ms later.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from ..wire.errors import OffsetOutOfRange
+from ..wire.steps import Steps, run_to_end
+from .disk_guard import disk_errors
+from .local_log import LocalLog
+from .segments.retention import segments_past_retention
+from .segments.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+class LogRetention:
+    """The retention of one log."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: LocalLog) -> None:
+        self._log = log
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Delete the records below `offset` (DeleteRecords, or the leader's log start).
+
+        Their segments go with the next `delete_old_segments`. OffsetOutOfRange above the high
+        watermark; no effect below the log start.
+        """
+        log = self._log
+        if offset > log.high_watermark:
+            raise OffsetOutOfRange(
+                f"Cannot move the log start of {log.directory.name} to {offset}, above "
+                f"the high watermark {log.high_watermark}"
+            )
+        if offset > log.log_start_offset:
+            with log.disk:
+                log.log_start_offset = offset
+                if log.leader_epochs.truncate_from_start(offset):
+                    log.epochs_changed()
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """As `deleting_old_segments`, at once."""
+        return run_to_end(self.deleting_old_segments(now_ms))
+
+    def deleting_old_segments(self, now_ms: int) -> Steps[int]:
+        """Drop what retention or the log start has passed, oldest first; how many segments.
+
+        Each step looks anew. `purge_deleted_files` then removes their files from the disk.
+        """
+        log = self._log
+        count, until = 0, log.high_watermark  # of now: no writer of old records keeps this going
+        while True:
+            log.now_ms = now_ms
+            with log.disk:
+                past = segments_past_retention(
+                    log.segments,
+                    log.config,
+                    log_start_offset=log.log_start_offset,
+                    high_watermark=min(log.high_watermark, until),
+                    log_end_offset=log.log_end_offset,
+                    now_ms=now_ms,
+                )
+                if not past:
+                    break
+                if past[-1] is log.segments.active:
+                    run_to_end(log.rebuilding())
+                    log.roll(log.log_end_offset)
+                oldest_kept = log.segments.after(past[-1])
+                assert oldest_kept is not None
+                self.advance_log_start_offset(oldest_kept.base_offset)
+                self._drop(past)
+            count += len(past)
+            yield
+        if count:
+            logger.info(
+                "%s: deleted %d segments, the log starts at offset %d",
+                log.directory.name,
+                count,
+                log.log_start_offset,
+            )
+        return count
+
+    def _drop(self, segments: Sequence[Segment]) -> None:
+        """Take the oldest segments out of the log; their files go file.delete.delay.ms later."""
+        log = self._log
+        due_ms = log.now_ms + log.config.file_delete_delay_ms
+        for segment in segments:
+            with log.disk.retriable:
+                log.deleted.retire(segment, due_ms)
+            log.fault_point("log.delete.after-rename")
+            log.segments.remove(segment)
+            log.snapshots.remove([segment.base_offset])
+            log.durability.names_changed()
+
+    @property
+    def has_deleted_files(self) -> bool:
+        """Whether `purge_deleted_files` will have something to do."""
+        return bool(self._log.deleted)
+
+    def purge_deleted_files(self, now_ms: int) -> int:
+        """Unlink the files of dropped segments whose file.delete.delay.ms is over; how many.
+
+        Unlinking a large file blocks: call it in an executor, as a flush. What cannot be unlinked
+        is tried again by the next call; the log does not need it any more.
+        """
+        with disk_errors(f"A dropped segment of {self._log.directory.name}"):
+            return self._log.deleted.unlink_due(now_ms)
