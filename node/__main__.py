@@ -26,7 +26,7 @@ from .membership.liveness import Replaced
 
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 # What a person can do something about: told in a sentence, without a traceback.
-_TOLD_IN_WORDS = (
+_REPORTED_IN_WORDS = (
     CorruptFile,
     CorruptJournal,
     DirectoryInUse,
@@ -101,7 +101,7 @@ def main(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         uvloop.run(_serve(BrokerConfig.from_file(options.config), make))
-    except _TOLD_IN_WORDS as problem:
+    except _REPORTED_IN_WORDS as problem:
         logging.getLogger(__name__).debug("the end", exc_info=True)
         print(f"oncelog: this node stops: {problem}", file=sys.stderr, flush=True)
         return 1

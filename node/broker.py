@@ -29,7 +29,7 @@ from ..replication.messages import PeerMessage
 from ..replication.peer.link_gate import LinkGate
 from ..replication.sliced_work import SlicedWork
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.topic_configs import validate_topic_configs
+from ..storage.topic_configs import parse_topic_configs
 from ..wire.fault_point import FaultPoint, no_fault_point
 from .admin_socket import AdminSocket
 from .cluster_id import new_cluster_id
@@ -134,7 +134,6 @@ class Broker:
             logging.getLogger("oncelog.server"),
             listen=self._outside.listen,
         )
-        self._transactions.newest_connection = lambda: self._server.newest_connection_id
         await codecs
         broker_epoch = await self._liveness.register(config.listener.port)
         self._start_replicas(broker_epoch)
@@ -149,9 +148,8 @@ class Broker:
         self._isolated_leader = IsolatedLeader(
             self._replicas, session_timeout_ms=config.broker_session_timeout_ms
         )
-        self._liveness.on_heard = self._isolated_leader.heard
         self._isolated_leader.start()
-        self._liveness.start()
+        self._liveness.start(self._isolated_leader.on_heartbeat_answered)
         await self._liveness.until_unfenced()
         logger.info(
             "node %d serves on port %d, broker epoch %d",
@@ -219,7 +217,7 @@ class Broker:
             files_executor=self._raft_executor,
             work=self._work,
             settings=self._outside.raft,
-            random=self._outside.dice,
+            random=self._outside.rng,
             fault_point=self._fault_point,
             on_fatal=self._outside.on_fatal,
         )
@@ -274,6 +272,8 @@ class Broker:
             work=self._work,
         )
         self._replicas.flusher.start(self._outside.executor)
+        self._logs = Logs(self._directory, config, self.state, self._clock, self._fault_point)
+        self._replicas.cleaner = self._logs.cleaner
         self._fetchers = ReplicaFetchers(
             self.transport,
             self._replicas,
@@ -282,10 +282,6 @@ class Broker:
                 max_bytes=config.replica_fetch_response_max_bytes,
                 backoff_ms=config.replica_fetch_backoff_ms,
             ),
-        )
-        self._logs = Logs(self._directory, config, self.state, self._clock, self._fault_point)
-        self._replicas.truncated = lambda partition, offset: self._logs.cleaner.truncated(
-            partition.topic, partition.index, offset
         )
         self._roles = PartitionRoles(
             node_id=config.node_id,
@@ -334,9 +330,7 @@ class Broker:
         self._storage_failures = StorageFailures(
             self._propose, node_id=config.node_id, broker_epoch=broker_epoch
         )
-        self._replicas.storage_failed = self._storage_failures.report
-        self._roles.log_unusable = self._storage_failures.report_key
-        self._roles.log_usable = self._storage_failures.withdraw
+        self._replicas.failed_logs = self._storage_failures
         self._isr_proposer = IsrProposer(
             self._replicas,
             self._propose,
@@ -380,7 +374,7 @@ class Broker:
 
     def _judge_topic_configs(self, configs: Mapping[str, str]) -> None:
         defaults = topic_defaults_in_force(self.config, self.state.broker_configs)
-        validate_topic_configs({**defaults, **configs})
+        parse_topic_configs({**defaults, **configs})
 
     def _peer_changed(self, peer: int, is_up: bool) -> None:
         (self._engine.peer_up if is_up else self._engine.peer_down)(peer)

@@ -1,6 +1,6 @@
 """What a broker needs of the machine it runs on; given at the composition root.
 
-The defaults are the real things; the simulator gives a broker others: threads, links, clocks, dice,
+The defaults are the real things; the simulator gives a broker others: threads, links, clocks, rng,
 and what happens when it must die. What it replaces besides stands in docs/simulation.md.
 """
 
@@ -55,7 +55,7 @@ class Surroundings:
 
     clock: Clock = field(default_factory=SystemClock)
     boot_id: Callable[[], str] = machine_boot_id
-    dice: random.Random = field(default_factory=random.Random)
+    rng: random.Random = field(default_factory=random.Random)
     random_bytes: Callable[[int], bytes] = os.urandom
     executor: Callable[[int, str], Executor] = ThreadPoolExecutor
     slice_clock: Callable[[], float] = time.perf_counter  # of `SlicedWork`, in seconds

@@ -1,6 +1,6 @@
 """What a handler may ask of its broker: one value, filled at the composition root.
 
-`Controller` says what the handlers need of node.controller.client.ControllerClient.
+`ControllerChannel` says what the handlers need of node.controller.client.ControllerClient.
 """
 
 import asyncio
@@ -15,13 +15,14 @@ from ..coordinator.raft.group import RaftGroup
 from ..replication.sliced_work import SlicedWork
 from .clock import Clock, SystemClock
 from .config.broker_config import BrokerConfig
+from .connection_ids import ConnectionIds
 from .groups.coordinator import GroupCoordinator
 from .listener.large_requests import LargeRequests
 from .membership.recently_fenced_brokers import RecentlyFencedBrokers
 from .membership.suspected_brokers import SuspectedBrokers
 from .partitions.batch_contents import PLACES
 from .partitions.refused_batches import RefusedBatches
-from .transactions.connection_fence import ConnectionFence
+from .transactions.connection_fence import ProducerConnectionFence
 from .transactions.service import TransactionCoordinators
 from .transactions.verifier import TransactionVerifier
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from .transactions.marker_writer import MarkerWriter
 
 
-class Controller(Protocol):
+class ControllerChannel(Protocol):
     """The way to the replicated decisions, from any broker."""
 
     async def submit(self, command: Command, *, timeout_ms: int) -> Result:
@@ -55,13 +56,14 @@ class BrokerServices:
 
     config: BrokerConfig
     state: ClusterState
-    controller: Controller
+    controller: ControllerChannel
     metadata_group: RaftGroup
     replicas: "ReplicaManager"
     transactions: TransactionCoordinators = field(init=False)
     verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
     work: SlicedWork = field(default_factory=SlicedWork)
+    connection_ids: ConnectionIds = field(default_factory=ConnectionIds)
     large_fetches: LargeRequests = field(default_factory=LargeRequests)
     unfolded: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PLACES))
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
@@ -71,8 +73,10 @@ class BrokerServices:
     broker_epoch: int = -1
     groups: GroupCoordinator = field(init=False)
     markers: "MarkerWriter | None" = None
-    connection_fence: ConnectionFence = field(default_factory=ConnectionFence)
-    offsets_fence: ConnectionFence = field(default_factory=ConnectionFence)  # of TxnOffsetCommit
+    connection_fence: ProducerConnectionFence = field(default_factory=ProducerConnectionFence)
+    offset_commit_fence: ProducerConnectionFence = field(
+        default_factory=ProducerConnectionFence
+    )  # of TxnOffsetCommit
 
     def __post_init__(self) -> None:
         self.groups = GroupCoordinator(

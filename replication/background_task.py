@@ -20,6 +20,13 @@ def background_task(name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task
     return task
 
 
+async def end_tasks(*tasks: "asyncio.Task[None]") -> None:
+    """Cancel them, and wait for their ends."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def _ended(task: "asyncio.Task[None]") -> None:
     if task.cancelled():
         return
@@ -57,8 +64,7 @@ class TaskSet:
 
     async def stop(self) -> None:
         """Cancel all, and wait for their ends."""
-        self.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

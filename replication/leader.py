@@ -20,7 +20,7 @@ the follower's present incarnation (broker epoch, KIP-903).
 Times are monotonic milliseconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Protocol
 
 from .follower_progress import UNKNOWN_OFFSET, FetchedOutcome, FollowerProgress, PeerView
@@ -195,17 +195,13 @@ class PartitionLeader:
         """The change on its way to the controller."""
         return self._pending
 
-    def next_isr_change(
-        self, now_ms: int, live: Mapping[int, int] | None = None
-    ) -> IsrChange | None:
+    def next_isr_change(self, now_ms: int) -> IsrChange | None:
         """The change to propose now, if any; it is pending until told otherwise.
 
         Out goes who has not been caught up for lag_time_max_ms; in comes who keeps up, is at
         or beyond the high watermark and the start of this leader epoch, live, and in the
-        incarnation the controller knows (KIP-841, KIP-903). `live` replaces that of the view.
+        incarnation the controller knows (KIP-841, KIP-903).
         """
-        if live is not None:
-            self._peers.live = live
         if self._pending is not None:
             return None
         followers = self.followers
@@ -297,11 +293,6 @@ class PartitionLeader:
 
     # -- questions
 
-    def follower_log_end_offset(self, node_id: int) -> int:
-        """How far a follower is known to be; -1 before its first fetch of this term."""
-        follower = self.followers.get(node_id)
-        return UNKNOWN_OFFSET if follower is None else follower.log_end_offset
-
     def low_watermark(self, own_log_start_offset: int) -> int:
         """The lowest log start offset over the live replicas: DeleteRecords waits for it."""
         live = self._peers.live
@@ -352,11 +343,12 @@ class PartitionLeader:
         it would go in and out for ever.
         """
         node = follower.node_id
-        heard_ms = max(follower.last_fetch_ms, self._peers.last_fetch_ms.get(node, _LONG_AGO_MS))
+        of_peer_ms = self._peers.last_fetch_ms.get(node, _LONG_AGO_MS)
+        last_contact_ms = max(follower.last_fetch_ms, of_peer_ms)
         return (
             follower.log_end_offset >= self._log.high_watermark
             and follower.log_end_offset >= self.epoch_start_offset
-            and now_ms - heard_ms <= self._lag_time_max_ms
+            and now_ms - last_contact_ms <= self._lag_time_max_ms
             and self._is_caught_up(follower, now_ms)
             and self._is_eligible(follower)
         )

@@ -5,7 +5,8 @@ each returns the operations it freed, and costs as many steps as it frees, plus 
 watchers of that partition (each may need only a part of its min_bytes from it). A fetch that was
 freed is still among the watchers of its partitions, maybe thousands, until `unlink`. All deadlines
 lie in one heap. What leaves early stays in the heaps as a dead entry; when more than half of a
-heap is dead it is rebuilt, so memory is bounded by the living (Kafka purges the same way).
+heap is dead it is rebuilt, so memory is bounded by the living (Kafka purges the same way), and by
+some dead ones: those must let go of their context, which may be a large request.
 
 Times are monotonic milliseconds.
 """
@@ -166,6 +167,7 @@ class Purgatory:
         if not operation.is_done:
             self.unlink(operation)
             self._finish(operation, [])
+            operation.context = None
 
     def expire(self, now_ms: int) -> list[DelayedProduce | DelayedFetch]:
         """The operations whose time is up; open partitions of produces get REQUEST_TIMED_OUT."""

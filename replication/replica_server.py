@@ -51,7 +51,7 @@ class LedLog(Protocol):
     ) -> LeaderRead: ...
 
 
-class HostedPartition(Protocol):
+class ServedPartition(Protocol):
     """A partition of this broker: the newest leader epoch it knows, and how it leads, if so."""
 
     @property
@@ -63,7 +63,7 @@ class HostedPartition(Protocol):
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplicationUpdates:
     """What a follower's request came to here, by the keys of the partitions."""
 
     high_watermarks: list[tuple[TopicIdPartition, int]] = field(
@@ -85,7 +85,7 @@ class ReplicaServer:
 
     def __init__(
         self,
-        find: Callable[[TopicIdPartition], HostedPartition | None],
+        find: Callable[[TopicIdPartition], ServedPartition | None],
         peers: PeerView,
         *,
         broker_epoch: int,
@@ -112,21 +112,21 @@ class ReplicaServer:
 
     def on_request(
         self, follower_id: int, request: ReplicaFetchRequest, context: object, now_ms: int
-    ) -> Progress:
+    ) -> ReplicationUpdates:
         """Take a follower's request in. Ask `take_responses` afterwards."""
-        progress = Progress()
+        updates = ReplicationUpdates()
         self._peers.last_fetch_ms[follower_id] = now_ms
         follower = self._session_of(follower_id, request, context)
         if follower is None:
-            return progress
+            return updates
         if follower.poll is not None:  # superseded: answer it with what there is
             self._answer(follower)
         entered, moved = follower.apply(request)
         for slot in entered:
             self._slots.setdefault(slot.key, []).append(slot)
-            self._judge(slot, now_ms, progress)
+            self._judge(slot, now_ms, updates)
         for slot in moved:
-            self._judge(slot, now_ms, progress)
+            self._judge(slot, now_ms, updates)
         follower.poll = request
         follower.context = context
         deadline_ms = now_ms + max(0, min(request.max_wait_ms, POLL_WAIT_MS_MAX))
@@ -135,7 +135,7 @@ class ReplicaServer:
             self.next_deadline_ms = deadline_ms
         if follower.has_dirty:
             self._make_due(follower)
-        return progress
+        return updates
 
     def forget_follower(self, follower_id: int) -> None:
         """Drop the session of a follower whose broker is gone; its poll becomes due."""
@@ -158,22 +158,17 @@ class ReplicaServer:
         for slot in self._slots.get(key, ()):
             slot.session.mark_quiet(slot)
 
-    def partition_changed(self, key: TopicIdPartition, now_ms: int) -> Progress:
+    def partition_changed(self, key: TopicIdPartition, now_ms: int) -> ReplicationUpdates:
         """It got another leader or leader epoch here, appeared, failed, or is gone."""
-        progress = Progress()
+        updates = ReplicationUpdates()
         for slot in list(self._slots.get(key, ())):
             host = self._find(key)
             leads = host is not None and host.leader_epoch == slot.leader_epoch and host.leader
             if slot.is_held or not leads or slot.host is not host:
-                self._judge(slot, now_ms, progress)
-        return progress
+                self._judge(slot, now_ms, updates)
+        return updates
 
     # -- answers
-
-    @property
-    def has_due(self) -> bool:
-        """Whether `take_responses` has something to do before the next deadline."""
-        return bool(self._due or self._ready)
 
     def take_responses(self, now_ms: int) -> list[PollResponse]:
         """Answer the polls that have news, and those whose time is up."""
@@ -217,7 +212,7 @@ class ReplicaServer:
     def _read(
         self, slot: LeaderSlot, room_bytes: int, at_least_one_batch: bool
     ) -> SlotAnswer | None:
-        host: HostedPartition | None = slot.host
+        host: ServedPartition | None = slot.host
         if host is None or slot.is_held:
             return None
         leader, log = host.leader, host.log
@@ -254,7 +249,7 @@ class ReplicaServer:
         if request.session_id == 0:
             self.forget_follower(follower_id)
             self._session_id += 1
-            follower = LeaderSession(follower_id, self._session_id, self._forget)
+            follower = LeaderSession(follower_id, self._session_id, self._slot_removed)
             self._followers[follower_id] = follower
             return follower
         follower = self._followers.get(follower_id)
@@ -274,7 +269,7 @@ class ReplicaServer:
         response = ReplicaFetchResponse(poll.session_id, poll.session_epoch, error)
         self._ready.append(PollResponse(follower_id, context, response))
 
-    def _forget(self, slot: LeaderSlot) -> None:
+    def _slot_removed(self, slot: LeaderSlot) -> None:
         slots = self._slots[slot.key]
         slots.remove(slot)
         if not slots:
@@ -290,7 +285,7 @@ class ReplicaServer:
             follower.is_due = True
             self._due.append(follower)
 
-    def _judge(self, slot: LeaderSlot, now_ms: int, progress: Progress) -> None:
+    def _judge(self, slot: LeaderSlot, now_ms: int, updates: ReplicationUpdates) -> None:
         """Compare a follower's position with our log; count it as progress if it is on it."""
         slot.host = host = self._find(slot.key)
         slot.is_held = host is None or host.leader_epoch < slot.leader_epoch
@@ -318,9 +313,9 @@ class ReplicaServer:
             if not outcome.is_accepted:
                 slot.verdict = _refusal(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if outcome.high_watermark is not None:
-                progress.high_watermarks.append((slot.key, outcome.high_watermark))
+                updates.high_watermarks.append((slot.key, outcome.high_watermark))
             if outcome.may_join_isr:
-                progress.may_join_isr.append(slot.key)
+                updates.may_join_isr.append(slot.key)
         if slot.verdict is not None:
             slot.awaits_position = False  # an error is said even of a slot that we wait for
             self._make_dirty(slot)
@@ -361,7 +356,7 @@ def _refusal(slot: LeaderSlot, error: int) -> SlotAnswer:
 
 
 def _watermarks(slot: LeaderSlot) -> tuple[int, int] | None:
-    host: HostedPartition | None = slot.host
+    host: ServedPartition | None = slot.host
     if host is None or slot.is_held or host.leader is None:
         return None
     return host.log.high_watermark, host.log.log_start_offset

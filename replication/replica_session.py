@@ -76,12 +76,12 @@ Watermarks = Callable[[LeaderSlot], tuple[int, int] | None]
 class LeaderSession:
     """The leader's end: which slots have news for the follower, and the poll that waits.
 
-    `forget` is told of every slot that leaves. poll, its context and deadline_ms (monotonic),
+    `on_removed` is told of every slot that leaves. poll, its context and deadline_ms (monotonic),
     and is_due are kept here for the server of the sessions.
     """
 
     __slots__ = (
-        "_forget",
+        "_on_removed",
         "_quiet",
         "_row",
         "broker_epoch",
@@ -96,7 +96,7 @@ class LeaderSession:
     )
 
     def __init__(
-        self, follower: int, session_id: int, forget: Callable[[LeaderSlot], object]
+        self, follower: int, session_id: int, on_removed: Callable[[LeaderSlot], object]
     ) -> None:
         self.follower = follower
         self.session_id = session_id
@@ -107,7 +107,7 @@ class LeaderSession:
         self.context: object = None
         self.deadline_ms = 0
         self.is_due = False
-        self._forget = forget
+        self._on_removed = on_removed
         self._row: deque[LeaderSlot] = deque()  # the dirty slots, in order of their turn
         self._quiet: dict[int, LeaderSlot] = {}  # only watermarks changed
 
@@ -139,7 +139,7 @@ class LeaderSession:
         slot = self.slots.pop(number, None)
         if slot is not None:
             slot.is_dirty = False
-            self._forget(slot)
+            self._on_removed(slot)
 
     def end(self) -> None:
         """Take all slots out. None may stay in the row: it knows its session, which had the row."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import TopicPartition
-from ..metadata.cluster_model import Broker
+from ..metadata.cluster_model import BrokerRegistration
 from ..metadata.cluster_tables import ClusterTables
 from ..metadata.commands import (
     PREFERRED,
@@ -200,7 +200,7 @@ class Controller:
             return SetDefaults(defaults)
         return None
 
-    def _broker_command(self, broker: Broker) -> Command | None:
+    def _broker_command(self, broker: BrokerRegistration) -> Command | None:
         node_id, epoch = broker.node_id, broker.broker_epoch
         session = self._session_of(broker)
         timeout_ms = self._settings.session_timeout_ms
@@ -247,7 +247,7 @@ class Controller:
                     break
         return ElectLeaders(PREFERRED, tuple(partitions)) if partitions else None
 
-    def _session_of(self, broker: Broker) -> _Session:
+    def _session_of(self, broker: BrokerRegistration) -> _Session:
         session = self._sessions.get(broker.node_id)
         if session is None or session.broker_epoch != broker.broker_epoch:
             session = _Session(broker.broker_epoch, self._awake_ms, self._awake_ms)

@@ -26,6 +26,7 @@ from .group_messages import (
     NO_MEMBER,
     JoinAnswer,
     JoinedMember,
+    JoinRequest,
     Protocols,
     SyncAnswer,
 )
@@ -183,24 +184,17 @@ class ClassicGroup:
         self.pending_join.discard(member_id)
         self.pending_sync.discard(member_id)
 
-    def update(
-        self,
-        member: Member,
-        *,
-        protocols: Protocols,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-    ) -> None:
+    def update(self, member: Member, said: JoinRequest | Member) -> None:
         """Note what a member says of itself now."""
-        self.held_metadata.size_bytes += metadata_bytes(protocols)
+        self.held_metadata.size_bytes += metadata_bytes(said.protocols)
         self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
         self._count_support(member.protocols, -1)
-        member.protocols = protocols
-        self._count_support(protocols, 1)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
+        member.protocols = said.protocols
+        self._count_support(said.protocols, 1)
+        member.rebalance_timeout_ms = said.rebalance_timeout_ms
+        member.session_timeout_ms = said.session_timeout_ms
 
-    def let_go(self) -> None:
+    def release_metadata(self) -> None:
         """The group is no more: what its members have said is held no longer."""
         for member in self.members.values():
             self.held_metadata.size_bytes -= metadata_bytes(member.protocols)

@@ -1,7 +1,7 @@
 """The groups of one partition of __consumer_offsets: which there are, and what is due when.
 
 `replay` builds them from the log, `on_loaded` starts their members' sessions, and from then on
-memory is ahead of the log: a rebalance that is under way is in no record. `release` ends it all.
+memory is ahead of the log: a rebalance that is under way is in no record.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,34 +45,26 @@ class GroupTable:
         """Take in a record while loading; None is a tombstone."""
         before = self.groups.pop(group_id, None)
         if before is not None:
-            before.let_go()
+            before.release_metadata()
         if value is not None:
             group = ClassicGroup.restored(group_id, value, self.held_metadata)
             self.groups[group_id] = group
 
-    def on_loaded(self, turn: Turn, groups: Iterable[ClassicGroup] | None = None) -> None:
-        """All is loaded: members have their session's time to show up, from now on.
-
-        Of all groups, or of some.
-        """
-        for group in self.groups.values() if groups is None else groups:
+    def on_loaded(self, turn: Turn, groups: Iterable[ClassicGroup]) -> None:
+        """All is loaded: members have their session's time to show up, from now on."""
+        for group in groups:
             for member in group.members.values():
                 expect_heartbeat(group, member, turn)
             if len(group.members) > turn.settings.max_size:
                 begin(group, turn, "it has more members than group.max.size now")
 
-    def release(self, error: int, turn: Turn) -> None:
-        """Coordinate no group any more; who waits gets the error."""
-        for group_id in list(self.groups):
-            self.forget(group_id, turn, error)
-
-    def forget(
+    def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
     ) -> None:
         """One group is no more: its tombstone is on its way, or the whole table goes."""
         group = self.groups.pop(group_id, None)
         if group is not None:
-            group.let_go()
+            group.release_metadata()
             release(group, turn, error)
 
     # -- requests

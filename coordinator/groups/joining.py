@@ -13,6 +13,7 @@ KIP-345 (static members) · KIP-394 · KIP-814 (the leader of a restarted static
 assign again) · KIP-800 (reason).
 """
 
+from dataclasses import replace
 from functools import partial
 
 from ...wire.errors import ErrorCode, KafkaError
@@ -34,7 +35,7 @@ def join(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) 
         turn.answer(ticket, JoinAnswer(error=error, member_id=member_id))
 
     if not _has_room(group, request.member_id, turn.settings.max_size):
-        _forget(group, request.member_id, turn)
+        _discard_member(group, request.member_id, turn)
         return refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
     if group.state is GroupState.DEAD:
         return refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -67,7 +68,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     return True
 
 
-def _forget(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def _discard_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     if member_id in group.members or member_id in group.pending_join:
         group.remove(member_id)
         turn.cancel_deadline(HEARTBEAT, group.group_id, member_id)
@@ -123,12 +124,7 @@ def _update(
         JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id),
         turn,
     )
-    group.update(
-        member,
-        protocols=request.protocols,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        session_timeout_ms=request.session_timeout_ms,
-    )
+    group.update(member, request)
     group.wait_for_join(member, ticket)
 
 
@@ -175,26 +171,17 @@ def _place_stored(
     if group.state is not GroupState.STABLE or group.generation != generation:
         return  # it waits for the next generation with the others
     expect_heartbeat(group, member, turn)
+    as_before = JoinAnswer(
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader_before or NO_MEMBER,
+    )
     if error:
-        group.answer_join(
-            member,
-            JoinAnswer(
-                error=error,
-                generation=group.generation,
-                protocol_type=group.protocol_type,
-                protocol_name=group.protocol_name,
-                leader=leader_before or NO_MEMBER,
-            ),
-            turn,
-        )
+        group.answer_join(member, replace(as_before, error=error), turn)
         assert member.group_instance_id is not None
         restored = group.replace_static(member.group_instance_id, before.member_id, turn)
-        group.update(
-            restored,
-            protocols=before.protocols,
-            rebalance_timeout_ms=before.rebalance_timeout_ms,
-            session_timeout_ms=before.session_timeout_ms,
-        )
+        group.update(restored, before)
         expect_heartbeat(group, restored, turn)
         return
     if request.can_skip_assignment:
@@ -202,13 +189,7 @@ def _place_stored(
         answer = group.generation_for(member, skip_assignment=is_leader)
     else:
         # Told of the leader before, it does not take itself for one and does not assign anew.
-        answer = JoinAnswer(
-            member_id=member.member_id,
-            generation=group.generation,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol_name,
-            leader=leader_before or NO_MEMBER,
-        )
+        answer = replace(as_before, member_id=member.member_id)
     group.answer_join(member, answer, turn)
 
 

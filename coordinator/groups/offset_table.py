@@ -10,7 +10,7 @@ to agree with it even when the marker comes after a plain commit. ABORT drops th
 tombstone. What is pending makes a partition unstable for readers who ask for stable offsets.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...wire.control_record import ControlType, marker_of
@@ -32,7 +32,7 @@ from .records import (
 ENTRIES_A_STEP = 256
 
 
-class CommittedOffset(NamedTuple):
+class LoggedOffset(NamedTuple):
     """A value, and the offset of its record in the log."""
 
     record_offset: int
@@ -49,8 +49,8 @@ class OffsetTable:
     def __init__(self) -> None:
         self.size = 0  # committed and pending ones
         self.broken_records = 0
-        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+        self._committed: dict[str, dict[TopicPartition, LoggedOffset]] = {}
+        self._pending: dict[int, dict[str, dict[TopicPartition, LoggedOffset]]] = {}
         self._open: dict[str, dict[TopicPartition, set[int]]] = {}  # the producers that have some
 
     # -- what the log says -------------------------------------------------------------------
@@ -79,7 +79,7 @@ class OffsetTable:
                 if record.value is None:
                     self._drop(key.group_id, (key.topic, key.partition))
                     continue
-                offset = CommittedOffset(record.offset, decode_offset_value(record.value))
+                offset = LoggedOffset(record.offset, decode_offset_value(record.value))
             except InvalidRecord:
                 self.broken_records += 1
                 continue
@@ -115,13 +115,13 @@ class OffsetTable:
             groups.pop(group_id, None)
         self._pending.pop(producer_id, None)
 
-    def _put(self, group_id: str, where: TopicPartition, offset: CommittedOffset) -> None:
+    def _put(self, group_id: str, where: TopicPartition, offset: LoggedOffset) -> None:
         offsets = self._committed.setdefault(group_id, {})
         self.size += where not in offsets
         offsets[where] = offset
 
     def _put_pending(
-        self, producer_id: int, group_id: str, where: TopicPartition, offset: CommittedOffset
+        self, producer_id: int, group_id: str, where: TopicPartition, offset: LoggedOffset
     ) -> None:
         offsets = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
         self.size += where not in offsets
@@ -159,11 +159,6 @@ class OffsetTable:
         offset = self._committed.get(group_id, {}).get((topic, partition))
         return None if offset is None else offset.value
 
-    def fetch_all(self, group_id: str) -> Iterator[tuple[TopicPartition, OffsetValue]]:
-        """All committed offsets of a group, in the order of their first commit."""
-        for where, offset in self._committed.get(group_id, {}).items():
-            yield where, offset.value
-
     def committed(self, group_id: str) -> list[TopicPartition]:
         """Where a group has committed offsets."""
         return list(self._committed.get(group_id, ()))
@@ -193,10 +188,6 @@ class OffsetTable:
     def has_pending(self, group_id: str) -> bool:
         """Whether a group has offsets of open transactions; it must not expire then."""
         return group_id in self._open
-
-    def pending_producers(self, group_id: str) -> set[int]:
-        """The producer ids of those transactions."""
-        return set[int]().union(*self._open.get(group_id, {}).values())
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
         """Where a group has anything, committed or pending."""

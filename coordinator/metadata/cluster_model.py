@@ -4,7 +4,7 @@ All are frozen: a change puts a new value in the place of the old one, so a read
 it was given and compare it later.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ...wire.identifiers import TopicPartition
 
@@ -14,7 +14,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerRegistration:
     """One registration of a broker process.
 
     `broker_epoch` is the log index of the registration: every incarnation has its own (KIP-903).
@@ -42,7 +42,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionRegistration:
     """Who holds a partition, who of them is in sync, and who leads.
 
     replicas: in the order of preference, the first is the preferred leader.
@@ -84,7 +84,7 @@ class Topic:
 
     name: str
     topic_id: bytes
-    partitions: list[Partition]
+    partitions: list[PartitionRegistration]
     configs: dict[str, str]
 
     @property
@@ -111,12 +111,4 @@ class Changes:
     others_changed: bool = False  # the cluster id, producer ids, the placement counter
 
     def __bool__(self) -> bool:
-        return bool(
-            self.topics_created
-            or self.topics_deleted
-            or self.partitions_changed
-            or self.configs_changed
-            or self.brokers_changed
-            or self.cluster_configs_changed
-            or self.others_changed
-        )
+        return any(getattr(self, each.name) for each in fields(self))

@@ -13,14 +13,14 @@ import msgpack
 
 from ...replication.sliced_work import Steps
 from ..snapshot_reader import SnapshotReader
-from .cluster_model import Broker, Changes, Partition, Topic
+from .cluster_model import BrokerRegistration, Changes, PartitionRegistration, Topic
 from .cluster_tables import ClusterTables
 
 VERSION = 1
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
-_TopicCut = tuple[str, bytes, dict[str, str], tuple[Partition, ...]]
-_broker_fields = attrgetter(*(field.name for field in fields(Broker)))
-_partition_fields = attrgetter(*(field.name for field in fields(Partition)))
+_TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
+_broker_fields = attrgetter(*(field.name for field in fields(BrokerRegistration)))
+_partition_fields = attrgetter(*(field.name for field in fields(PartitionRegistration)))
 
 
 class UnreadableSnapshot(Exception):
@@ -107,7 +107,7 @@ def _decode(
     tables.placement_counter = reader.value()
     tables.defaults = dict(reader.value())
     for values in reader.value():
-        tables.put_broker(Broker(*values))
+        tables.put_broker(BrokerRegistration(*values))
     read = 0
     for _ in range(reader.array()):
         if reader.array() != 4:
@@ -115,7 +115,7 @@ def _decode(
         topic = Topic(reader.value(), reader.value(), [], dict(reader.value()))
         tables.put_topic(topic)
         for index in range(reader.array()):
-            tables.put_partition((topic.name, index), Partition(*reader.value()))
+            tables.put_partition((topic.name, index), PartitionRegistration(*reader.value()))
             read += 1
             if read % SLICE_PARTITIONS == 0:
                 yield

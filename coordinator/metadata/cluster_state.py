@@ -15,62 +15,33 @@ from dataclasses import replace
 from typing import Any
 
 from ...replication.sliced_work import Steps, run_to_end
-from ...wire.fault_point import FaultPoint, no_fault_point
+from ...wire.errors import KafkaError
+from . import commands
 from .cluster_model import Changes
 from .cluster_snapshot import decode_tables, difference, encode_tables
 from .cluster_tables import ClusterTables
-from .commands import (
-    AllocateProducerIds,
-    AlterConfigs,
-    AlterPartition,
-    AlterPartitionReassignments,
-    BeginControlledShutdown,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    ElectLeaders,
-    FailReplicas,
-    FenceBroker,
-    RegisterBroker,
-    SetClusterId,
-    SetDefaults,
-    UnfenceBroker,
-    decode_command,
-)
+from .commands import AllocateProducerIds, Command, RegisterBroker, decode_command
 from .results import Result, decode_result, encode_result
-from .rules.brokers import (
-    allocate_producer_ids,
-    begin_controlled_shutdown,
-    fail_replicas,
-    fence_broker,
-    register_broker,
-    set_cluster_id,
-    set_defaults,
-    unfence_broker,
-)
-from .rules.configs import alter_configs
-from .rules.partitions import alter_partition, elect_leaders
-from .rules.reassignment import alter_reassignments
-from .rules.topics import create_partitions, create_topics, delete_topics
+from .rules import brokers, configs, partitions, reassignment, topics
 
 # Retries come within seconds; a cluster makes a few dozen such operations in that time at most.
 OUTCOMES_MAX = 512
 OUTCOMES_BYTES_MAX = 1 << 20
 
 _RULES: dict[type, Callable[[ClusterTables, Any], Steps[Result]]] = {
-    SetClusterId: set_cluster_id,
-    SetDefaults: set_defaults,
-    UnfenceBroker: unfence_broker,
-    FenceBroker: fence_broker,
-    BeginControlledShutdown: begin_controlled_shutdown,
-    CreateTopics: create_topics,
-    DeleteTopics: delete_topics,
-    CreatePartitions: create_partitions,
-    AlterConfigs: alter_configs,
-    AlterPartition: alter_partition,
-    ElectLeaders: elect_leaders,
-    AlterPartitionReassignments: alter_reassignments,
-    FailReplicas: fail_replicas,
+    commands.SetClusterId: brokers.set_cluster_id,
+    commands.SetDefaults: brokers.set_defaults,
+    commands.UnfenceBroker: brokers.unfence_broker,
+    commands.FenceBroker: brokers.fence_broker,
+    commands.BeginControlledShutdown: brokers.begin_controlled_shutdown,
+    commands.CreateTopics: topics.create_topics,
+    commands.DeleteTopics: topics.delete_topics,
+    commands.CreatePartitions: topics.create_partitions,
+    commands.AlterConfigs: configs.alter_configs,
+    commands.AlterPartition: partitions.alter_partition,
+    commands.ElectLeaders: partitions.elect_leaders,
+    commands.AlterPartitionReassignments: reassignment.alter_reassignments,
+    commands.FailReplicas: brokers.fail_replicas,
 }
 
 
@@ -89,12 +60,10 @@ class ClusterState(ClusterTables):
         self,
         *,
         listener_failed: Callable[[Exception], None] = _raise,
-        fault_point: FaultPoint = no_fault_point,
     ) -> None:
         super().__init__()
         self._listeners: list[Callable[[Changes], None]] = []
         self._listener_failed = listener_failed
-        self._fault_point = fault_point
         self._outcomes: dict[bytes, bytes] = {}
         self._outcomes_bytes = 0
 
@@ -112,13 +81,11 @@ class ClusterState(ClusterTables):
         A command may touch thousands of partitions. Who reads between two steps finds some of
         them as before it and others as after it, each whole; listeners hear at the end.
         """
-        self._fault_point("cluster.before-apply")
         result = yield from self._decide(command, index)
         changes = self.take_changes()
         if changes:
             self.revision += 1
             self._notify(changes)
-        self._fault_point("cluster.after-apply")
         return result
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
@@ -150,16 +117,21 @@ class ClusterState(ClusterTables):
         command, operation_id = decode_command(data)
         if known := self._outcomes.get(operation_id):
             return decode_result(known)
-        if isinstance(command, RegisterBroker):
-            result = yield from register_broker(self, command, index)
-        elif isinstance(command, AllocateProducerIds):
-            result = allocate_producer_ids(self, command)
-        else:
-            result = yield from _RULES[type(command)](self, command)
+        try:
+            result = yield from self._execute(command, index)
+        except KafkaError as error:
+            result = Result(error=error.code, message=str(error))
         result = replace(result, index=index)
         if operation_id:
             self._remember(operation_id, encode_result(result))
         return result
+
+    def _execute(self, command: Command, index: int) -> Steps[Result]:
+        if isinstance(command, RegisterBroker):
+            return (yield from brokers.register_broker(self, command, index))
+        if isinstance(command, AllocateProducerIds):
+            return brokers.allocate_producer_ids(self, command)
+        return (yield from _RULES[type(command)](self, command))
 
     def _remember(self, operation_id: bytes, outcome: bytes) -> None:
         self._outcomes[operation_id] = outcome

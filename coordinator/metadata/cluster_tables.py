@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from ...wire.identifiers import TopicPartition
 from ..partition_set import PartitionSet
-from .cluster_model import NO_LEADER, Broker, Changes, Partition, Topic
+from .cluster_model import NO_LEADER, BrokerRegistration, Changes, PartitionRegistration, Topic
 
 # What applies when neither the cluster's dynamic nor its static configuration says anything.
 BUILT_IN_DEFAULTS: Mapping[str, str] = {
@@ -21,7 +21,7 @@ BUILT_IN_DEFAULTS: Mapping[str, str] = {
 }
 WHOLE_CLUSTER = ""  # the name of the broker resource that stands for all brokers
 
-_ABSENT = Partition(replicas=(), isr=(), leader=NO_LEADER)
+_ABSENT = PartitionRegistration(replicas=(), isr=(), leader=NO_LEADER)
 _Index = dict[int, PartitionSet]  # by node
 
 
@@ -37,7 +37,7 @@ class ClusterTables:
         self.next_producer_id = 0
         self.placement_counter = 0  # partitions placed so far: where the next round starts
         self.defaults: dict[str, str] = {}
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
         self.topics: dict[str, Topic] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
         self.live_brokers: dict[int, int] = {}  # node -> broker epoch, of the active ones
@@ -58,7 +58,7 @@ class ClusterTables:
         name = self._names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
-    def partition(self, name: str, index: int) -> Partition | None:
+    def partition(self, name: str, index: int) -> PartitionRegistration | None:
         """One partition, None when there is none."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -68,10 +68,6 @@ class ClusterTables:
     def is_active(self, node_id: int) -> bool:
         """Registered, unfenced, and not shutting down."""
         return node_id in self.live_brokers
-
-    def partitions_led_by(self, node_id: int) -> Iterator[TopicPartition]:
-        """Partitions that the node leads."""
-        return iter(self._led.get(node_id, ()))
 
     def leads_any(self, node_id: int) -> bool:
         """Whether the node leads a partition."""
@@ -118,7 +114,7 @@ class ClusterTables:
         """min.insync.replicas of a topic as configured; 1 when the text is no number."""
         return max(1, _integer(self.setting("min.insync.replicas", topic), 1))
 
-    def effective_min_insync_replicas(self, topic: Topic, partition: Partition) -> int:
+    def effective_min_insync_replicas(self, topic: Topic, partition: PartitionRegistration) -> int:
         """The smallest ISR with which the partition commits: never more than its replicas."""
         return min(self.min_insync_replicas(topic), len(partition.replicas))
 
@@ -135,7 +131,7 @@ class ClusterTables:
 
     # -- changes: for the rules only
 
-    def put_broker(self, broker: Broker) -> None:
+    def put_broker(self, broker: BrokerRegistration) -> None:
         """Add or replace a registration."""
         self.brokers[broker.node_id] = broker
         if broker.is_active:
@@ -169,16 +165,18 @@ class ClusterTables:
         self._reassigning.discard_topic(name)
         self._changes.topics_deleted.append((name, topic.topic_id))
 
-    def put_partition(self, key: TopicPartition, partition: Partition) -> None:
-        """Replace a partition, or append the next one of its topic."""
+    def put_partition(self, key: TopicPartition, partition: PartitionRegistration) -> None:
+        """Replace a partition, if this is another value, or append the next one of its topic."""
         name, index = key
         partitions = self.topics[name].partitions
+        before = None
         if index == len(partitions):
             partitions.append(partition)
-            self._enter(key, None, partition)
         else:
             before, partitions[index] = partitions[index], partition
-            self._enter(key, before, partition)
+        if before is partition:
+            return
+        self._enter(key, before, partition)
         self._changes.partitions_changed.add(key)
 
     def put_topic_configs(self, name: str, configs: dict[str, str]) -> None:
@@ -244,7 +242,9 @@ class ClusterTables:
             ):
                 self._enter((topic.name, index), None, partition)
 
-    def _enter(self, key: TopicPartition, old: Partition | None, new: Partition) -> None:
+    def _enter(
+        self, key: TopicPartition, old: PartitionRegistration | None, new: PartitionRegistration
+    ) -> None:
         """Bring the indexes from the old value of a partition to the new one."""
         was, now = old or _ABSENT, new
         if was.replicas != now.replicas:

@@ -10,7 +10,7 @@ are for ever: they stand in journals.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgpack
 
@@ -247,6 +247,7 @@ class AllocateProducerIds:
     broker_epoch: int
 
 
+# Its place here is the number of a kind, for ever: only append.
 Command = (
     SetClusterId
     | SetDefaults
@@ -264,23 +265,7 @@ Command = (
     | AllocateProducerIds
     | FailReplicas
 )
-KINDS: dict[int, type[Command]] = {
-    1: SetClusterId,
-    2: SetDefaults,
-    3: RegisterBroker,
-    4: UnfenceBroker,
-    5: FenceBroker,
-    6: BeginControlledShutdown,
-    7: CreateTopics,
-    8: DeleteTopics,
-    9: CreatePartitions,
-    10: AlterConfigs,
-    11: AlterPartition,
-    12: ElectLeaders,
-    13: AlterPartitionReassignments,
-    14: AllocateProducerIds,
-    15: FailReplicas,
-}
+KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
 # What can be taken apart when it is too long, item by item: every item has its own outcome.
 _ITEMS_OF: dict[type[Command], str] = {

@@ -26,7 +26,7 @@ from .rules.configs import changed_configs
 from .topic_names import why_invalid
 
 VALIDATED_A_STEP = 8  # some 0.1 ms each
-Validate = Callable[[Mapping[str, str]], None]  # raises InvalidConfig
+Validate = Callable[[Mapping[str, str]], object]  # raises InvalidConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +116,4 @@ def _validate(
     try:
         validate(configs)
     except InvalidConfig as error:
-        refused[item_key(item)] = replace(item, error=error.code, message=str(error))
+        refused[item_key(item)] = item.refused(error)

@@ -23,9 +23,11 @@ function of one partition: commands that touch thousands may do so in any order.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
-from .cluster_model import NO_LEADER, Partition
+from .cluster_model import NO_LEADER, PartitionRegistration
 
 NO_BROKER = -1
 
@@ -41,36 +43,45 @@ class Election(Enum):
     UNCLEAN = 2
 
 
+class ElectionRules(NamedTuple):
+    """What a topic's partitions are judged by.
+
+    active: brokers that may lead. min_insync_replicas: as configured, not yet bounded by the
+    number of replicas.
+    """
+
+    active: Collection[int]
+    min_insync_replicas: int
+    election: Election
+
+
 def settle(
-    before: Partition,
+    before: PartitionRegistration,
+    rules: ElectionRules,
     *,
-    active: Collection[int],
-    min_insync_replicas: int,
-    election: Election = Election.ONLINE,
     isr: tuple[int, ...] | None = None,
     replicas: tuple[int, ...] | None = None,
     adding: tuple[int, ...] | None = None,
     removing: tuple[int, ...] | None = None,
     untrusted: int = NO_BROKER,
     emptied: int = NO_BROKER,
-) -> Partition:
+) -> PartitionRegistration:
     """The partition after a change of its lists or of the brokers; `before` itself if the same.
 
-    active: brokers that may lead. min_insync_replicas: as configured, not yet bounded by the
-    number of replicas. isr, replicas, adding, removing: the new lists where they change; the
-    given isr has active members only. untrusted: a node that may have lost its newest records.
-    emptied: a node that holds nothing any more.
+    isr, replicas, adding, removing: the new lists where they change; the given isr has active
+    members only. untrusted: a node that may have lost its newest records. emptied: a node that
+    holds nothing any more.
     """
     isr = before.isr if isr is None else isr
     replicas = before.replicas if replicas is None else replicas
     adding = before.adding if adding is None else adding
     removing = before.removing if removing is None else removing
     replicas, isr, adding, removing = _complete_reassignment(replicas, isr, adding, removing)
-    min_isr = min(min_insync_replicas, len(replicas))
+    min_isr = min(rules.min_insync_replicas, len(replicas))
     elr, last_known_elr = _eligible(before, replicas, isr, min_isr, untrusted, emptied)
 
     candidates = isr or elr or last_known_elr[:1]
-    leader = _elect(before, replicas, candidates, active=active, election=election)
+    leader = _elect(before, replicas, candidates, rules)
     if leader != NO_LEADER and leader not in isr:
         isr = (leader,)
         elr = _others(elr, leader)
@@ -85,29 +96,25 @@ def settle(
     else:
         last_known_leader = before.last_known_leader
 
-    if (
-        leader == before.leader
-        and isr == before.isr
-        and elr == before.elr
-        and replicas == before.replicas
-        and adding == before.adding
-        and removing == before.removing
-        and last_known_leader == before.last_known_leader
-        and last_known_elr == before.last_known_elr
-    ):
-        return before
-    starts_epoch = leader != before.leader or _drops_a_replica(before, replicas)
-    return Partition(
+    after = PartitionRegistration(
         replicas,
         isr,
         leader,
-        before.leader_epoch + starts_epoch,
-        before.partition_epoch + 1,
+        before.leader_epoch,
+        before.partition_epoch,
         elr,
         adding,
         removing,
         last_known_leader,
         last_known_elr,
+    )
+    if after == before:
+        return before
+    starts_epoch = leader != before.leader or _drops_a_replica(before, replicas)
+    return replace(
+        after,
+        leader_epoch=before.leader_epoch + starts_epoch,
+        partition_epoch=before.partition_epoch + 1,
     )
 
 
@@ -126,7 +133,7 @@ def _complete_reassignment(
     return staying, tuple(node for node in isr if node not in removing), (), ()
 
 
-def _drops_a_replica(before: Partition, replicas: tuple[int, ...]) -> bool:
+def _drops_a_replica(before: PartitionRegistration, replicas: tuple[int, ...]) -> bool:
     """A replica that is dropped deletes its log, once it hears of it.
 
     Should it be added again soon, it may still be fetching under its first assignment, be admitted
@@ -136,7 +143,7 @@ def _drops_a_replica(before: Partition, replicas: tuple[int, ...]) -> bool:
 
 
 def _eligible(
-    before: Partition,
+    before: PartitionRegistration,
     replicas: tuple[int, ...],
     isr: tuple[int, ...],
     min_isr: int,
@@ -164,21 +171,20 @@ def _others(nodes: tuple[int, ...], one: int) -> tuple[int, ...]:
 
 
 def _elect(
-    before: Partition,
+    before: PartitionRegistration,
     replicas: tuple[int, ...],
     candidates: tuple[int, ...],
-    *,
-    active: Collection[int],
-    election: Election,
+    rules: ElectionRules,
 ) -> int:
-    if election is Election.PREFERRED:
+    active = rules.active
+    if rules.election is Election.PREFERRED:
         order = (replicas[0], before.leader, *replicas)
     else:
         order = (before.leader, before.last_known_leader, *replicas)
     for node in order:
         if node in candidates and node in active:
             return node
-    if election is Election.UNCLEAN:
+    if rules.election is Election.UNCLEAN:
         for node in (*before.last_known_elr, *replicas):
             if node in active and node in replicas:
                 return node

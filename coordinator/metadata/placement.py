@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ...wire.errors import InvalidReplicationFactor
 
 
-class Place(NamedTuple):
+class UsableBroker(NamedTuple):
     """A broker that can hold replicas."""
 
     node_id: int
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 def place(
-    brokers: Sequence[Place], *, partition_count: int, replication_factor: int, start: int
+    brokers: Sequence[UsableBroker], *, partition_count: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
     """The replicas of each partition, the preferred leader first.
 
@@ -54,12 +54,12 @@ def place(
     return placed
 
 
-def _ring(brokers: list[Place]) -> list[Place]:
+def _ring(brokers: list[UsableBroker]) -> list[UsableBroker]:
     """By node id; with racks: a broker of each rack in turn."""
     ordered = sorted(brokers)
     if any(broker.rack is None for broker in ordered):
         return ordered
-    racks: dict[str | None, list[Place]] = {}
+    racks: dict[str | None, list[UsableBroker]] = {}
     for broker in sorted(ordered, key=lambda broker: (broker.rack or "", broker.node_id)):
         racks.setdefault(broker.rack, []).append(broker)
     return [
@@ -71,8 +71,8 @@ def _ring(brokers: list[Place]) -> list[Place]:
 
 
 def _replicas(
-    ring: list[Place],
-    reserve: list[Place],
+    ring: list[UsableBroker],
+    reserve: list[UsableBroker],
     replication_factor: int,
     turns: tuple[int, int, int],
 ) -> tuple[int, ...]:
@@ -84,7 +84,9 @@ def _replicas(
     return tuple(broker.node_id for broker in chosen)
 
 
-def _choose(chosen: list[Place], candidates: list[Place], replication_factor: int) -> None:
+def _choose(
+    chosen: list[UsableBroker], candidates: list[UsableBroker], replication_factor: int
+) -> None:
     """Add candidates in order, those in the least used rack first."""
     has_racks = all(broker.rack is not None for broker in (*chosen, *candidates))
     while candidates and len(chosen) < replication_factor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from ...replication.peer.codec import decode_message, encode_message
-from ...wire.errors import ErrorCode
+from ...wire.errors import ErrorCode, KafkaError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,10 @@ class Item:
     isr: tuple[int, ...] = ()
     partition_epoch: int = -1
     min_insync_replicas: int = -1
+
+    def refused(self, error: KafkaError) -> "Item":
+        """The same item with the reason why nothing was done about it."""
+        return replace(self, error=error.code, message=str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from ...replication.sliced_work import Steps
 from .library import COMMAND, NO_OP
 from .outcomes import CorruptJournal, InapplicableEntry, UnloadableSnapshot
 from .wal.group_log import GroupLog
-from .wal.records import Snapshot, decode_snapshot, encode_snapshot
+from .wal.records import RaftSnapshot, decode_snapshot, encode_snapshot
 from .wal.recovery import Entry
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Applier:
         self._logger = logger
         self._snapshot_index = 0
         self._is_busy = False  # a snapshot is being written or installed, or waits for its turn
-        self._recovered: Snapshot | None = None
+        self._recovered: RaftSnapshot | None = None
         self._is_restoring = False
         self._is_applying = False
         self._after_apply: list[Callable[[], None]] = []
@@ -190,10 +190,10 @@ class Applier:
         elif self._log.size_bytes < self._engine.settings.segment_bytes // 4:
             self._log.repeat_to(self._engine.journal.unpin(self._group_id))
 
-    def read_snapshot(self, loaded: Callable[[tuple[Snapshot, bytes] | None], None]) -> None:
+    def read_snapshot(self, loaded: Callable[[tuple[RaftSnapshot, bytes] | None], None]) -> None:
         """Read the snapshot file, and its content, for a follower that lags behind the log."""
 
-        def read() -> tuple[Snapshot, bytes] | None:
+        def read() -> tuple[RaftSnapshot, bytes] | None:
             data = self._engine.disk.read_snapshot(self._group_id)
             snapshot = None if data is None else decode_snapshot(self._group_id, data)
             return None if data is None or snapshot is None else (snapshot, data)
@@ -214,7 +214,7 @@ class Applier:
         self._is_busy = True
         disk, group_id = self._engine.disk, self._group_id
 
-        def prepare() -> Snapshot | None:
+        def prepare() -> RaftSnapshot | None:
             data = b"".join(chunks)
             snapshot = decode_snapshot(group_id, data)
             if snapshot is None or snapshot[:2] != wanted:
@@ -222,7 +222,7 @@ class Applier:
             disk.prepare_snapshot(group_id, data)
             return snapshot
 
-        def prepared(snapshot: Snapshot | None) -> None:
+        def prepared(snapshot: RaftSnapshot | None) -> None:
             if snapshot is None or snapshot.last_index <= self.applied_index:
                 self._is_busy = False
                 done(snapshot is not None)  # the log has come this far meanwhile
@@ -231,7 +231,7 @@ class Applier:
             steps = self._restore_steps(snapshot, "sent by the leader")
             self._engine.jobs.run_steps(f"restore of Raft group {group_id}", steps, restored)
 
-        def between(snapshot: Snapshot | None) -> None:
+        def between(snapshot: RaftSnapshot | None) -> None:
             self._between_commands(lambda: prepared(snapshot))
 
         def restored(_: None) -> None:
@@ -270,7 +270,7 @@ class Applier:
                 self._engine.jobs.run_blocking(lambda: write(pieces), written)
 
         def write(pieces: list[bytes]) -> None:
-            snapshot = Snapshot(index, term, b"".join(pieces))
+            snapshot = RaftSnapshot(index, term, b"".join(pieces))
             disk.prepare_snapshot(group_id, encode_snapshot(group_id, snapshot))
             disk.publish_snapshot(group_id)
 
@@ -285,7 +285,7 @@ class Applier:
         cut = self._machine.snapshot_steps()
         self._engine.jobs.run_steps(f"snapshot of Raft group {group_id}", steps(), taken)
 
-    def _restore_steps(self, snapshot: Snapshot, origin: str) -> Steps[None]:
+    def _restore_steps(self, snapshot: RaftSnapshot, origin: str) -> Steps[None]:
         try:
             yield from self._machine.restore_steps(snapshot.payload)
         except Exception as error:

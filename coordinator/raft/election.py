@@ -73,7 +73,7 @@ class RaftElection:
             self.deadline_ms = min(self.deadline_ms, now_ms + self._settings.census_interval_ms)
             self._take_census(now_ms)
 
-    def heard_leader(self, now_ms: float) -> None:
+    def on_leader_contact(self, now_ms: float) -> None:
         """A message of the current leader has arrived."""
         self._last_contact_ms = now_ms
         self._is_suspected = False
@@ -127,7 +127,7 @@ class RaftElection:
         elif term == verified_term >= self._fence_term and verified_index >= stated_index:
             if term == self._fence_term:
                 self._core.renounce_vote(term)
-            self._log.become_voter()
+            self._log.set_voter(True)
 
     def receive(self, peer: int, message: Message, now_ms: float, *, leads: bool) -> None:
         """Take a message about elections. `leads`: this node leads and hears a majority."""
@@ -229,7 +229,7 @@ class RaftElection:
             log.group_id,
             log.last_index,
         )
-        log.become_non_voter()
+        log.set_voter(False)
         self._nonce = self._random.getrandbits(62)
         self._answers.clear()
         self._fence_term = None
@@ -251,7 +251,7 @@ class RaftElection:
         elif self._fence_term is not None:
             return
         elif all(answer == (0, 0) for answer in self._answers.values()):
-            self._log.become_voter()
+            self._log.set_voter(True)
             self.deadline_ms = max(now_ms, self._first_stand_ms)
         else:
             self._fence_term = max(term for term, _ in self._answers.values())

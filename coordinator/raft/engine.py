@@ -29,7 +29,7 @@ from .outcomes import ForeignJournal
 from .settings import RaftSettings, check_voters
 from .snapshot_queue import SnapshotQueue
 from .wal.disk import DirectoryDisk, Disk
-from .wal.journal import Batch, Journal
+from .wal.journal import GroupCommit, Journal
 from .wal.recovery import RecoveredGroup, recover
 from .wal.segment_keeper import SegmentKeeper
 
@@ -99,7 +99,7 @@ class RaftEngine:
         self._outcomes: list[Callable[[], None]] = []  # for submitters, told after the turn
         self._outbox: dict[int, list[tuple[int, Message]]] = {peer: [] for peer in self.others}
         self._held: deque[tuple[int, int, int, Message]] = deque()  # (sequence, peer, group, ...)
-        self._batch: Batch | None = None  # the group commit that is under way
+        self._batch: GroupCommit | None = None  # the group commit that is under way
         self._batch_ended_ms = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
@@ -186,7 +186,7 @@ class RaftEngine:
         self.jobs.cancel_sliced()
         for group in self.groups.values():
             group.stop()
-        self._tell_outcomes()
+        self._report_outcomes()
 
     def receive(self, peer: int, payload: bytes) -> None:
         """Take a frame from a peer."""
@@ -283,9 +283,9 @@ class RaftEngine:
             self._arm_timer()
         except Exception as error:
             self.fail(error)
-        self._tell_outcomes()
+        self._report_outcomes()
 
-    def _tell_outcomes(self) -> None:
+    def _report_outcomes(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
         for call in outcomes:
             call()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .context import GroupContext
-from .messages import Append, AppendReply, Commit, SnapshotChunk, SnapshotReply
+from .messages import AppendEntries, AppendReply, Commit, SnapshotChunk, SnapshotReply
 from .outcomes import BrokenInvariant
 
 SnapshotId = tuple[int, int]  # index and term of the last entry in it
@@ -49,11 +49,11 @@ class Follower:
         """The term of the last leader heard, and how far the log is equal to that leader's."""
         return self._verified_term, self._verified_index
 
-    def on_append(self, peer: int, append: Append) -> None:
+    def on_append(self, peer: int, append: AppendEntries) -> None:
         """Match, append, and acknowledge once it is durable."""
         core, log = self._core, self._log
         if self._is_installing:
-            core.hear_leader(peer, append.term)
+            core.follow_leader(peer, append.term)
             return
         self._enter(append.term)
         prev_index, prev_term, entries = append.prev_index, append.prev_term, append.entries
@@ -61,7 +61,7 @@ class Follower:
             entries = entries[log.base_index - prev_index :]
             prev_index, prev_term = log.base_index, log.term_at(log.base_index) or 0
         if log.term_at(prev_index) != prev_term:
-            core.hear_leader(peer, append.term)
+            core.follow_leader(peer, append.term)
             lacks = prev_index > log.last_index
             next_index = (log.last_index if lacks else core.commit_index) + 1
             self._post(peer, AppendReply(append.term, False, next_index, log.is_voter))
@@ -75,7 +75,7 @@ class Follower:
         self._verified_index = max(self._verified_index, index + len(fresh))
         commit_index = min(append.commit_index, self._verified_index)
         if not fresh:
-            core.hear_leader(peer, append.term, commit_index)
+            core.follow_leader(peer, append.term, commit_index)
             self.acknowledge(peer)
             return
         if index < min(log.last_index, core.commit_index):
@@ -103,13 +103,13 @@ class Follower:
     def on_commit(self, peer: int, commit: Commit) -> None:
         """Follow the leader's commit index, within what was compared."""
         self._enter(commit.term)
-        self._core.hear_leader(
+        self._core.follow_leader(
             peer, commit.term, min(commit.commit_index, self._verified_index, self._log.last_index)
         )
 
     def on_chunk(self, peer: int, chunk: SnapshotChunk) -> None:
         """Collect a snapshot; when it is whole and intact, install it, and only then answer."""
-        self._core.hear_leader(peer, chunk.term)
+        self._core.follow_leader(peer, chunk.term)
         self._enter(chunk.term)
         if self._is_installing:
             return

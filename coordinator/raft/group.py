@@ -50,7 +50,7 @@ class RaftGroup:
         self.group_id = group_id
         self.preferred_leader: int | None = None
         # False: followers hear of commits with what comes next, where nobody reads their state.
-        self.tells_commits_at_once = True
+        self.sends_commits_at_once = True
 
     # ---- what the rest of the broker uses
 
@@ -179,7 +179,7 @@ class RaftGroup:
         """Take one message of this group."""
         core = self._core
         match message:
-            case messages.Append() | messages.Commit() | messages.SnapshotChunk():
+            case messages.AppendEntries() | messages.Commit() | messages.SnapshotChunk():
                 self._on_leader_message(peer, message, now_ms)
             case messages.AppendReply() | messages.SnapshotReply():
                 if message.term > core.term:
@@ -210,7 +210,7 @@ class RaftGroup:
             if not self._is_serving and self.applied_index >= core.no_op_index:
                 self._is_serving = True
                 self._call_all(self._elected, core.term)
-            self._tracker.pump(tells_commits=self.tells_commits_at_once)
+            self._tracker.pump(sends_commits=self.sends_commits_at_once)
             target = self._transfer.to
             has_log = target is not None and core.match_index(target) == self._log.last_index
             has_log = has_log and self.applied_index == self._log.last_index  # for submitters here
@@ -311,7 +311,7 @@ class RaftGroup:
     def _on_leader_message(
         self,
         peer: int,
-        message: messages.Append | messages.Commit | messages.SnapshotChunk,
+        message: messages.AppendEntries | messages.Commit | messages.SnapshotChunk,
         now_ms: float,
     ) -> None:
         core, follower = self._core, self._follower
@@ -320,13 +320,13 @@ class RaftGroup:
             return
         if message.term == core.term and core.leader_id not in (None, peer):
             raise BrokenInvariant(f"two leaders in term {core.term}: {core.leader_id} and {peer}")
-        if isinstance(message, messages.Append):
+        if isinstance(message, messages.AppendEntries):
             follower.on_append(peer, message)
         elif isinstance(message, messages.Commit):
             follower.on_commit(peer, message)
         else:
             follower.on_chunk(peer, message)
-        self._election.heard_leader(now_ms)
+        self._election.on_leader_contact(now_ms)
 
     def _has_quorum(self, now_ms: float) -> bool:
         if self._core.state != LEADER or not self._led_term:

@@ -101,7 +101,7 @@ class RaftCore(SyncObj):
         """The last entry that a follower has acknowledged in this term (leader only)."""
         return self._SyncObj__raftMatchIndex.get(self._nodes[peer], 0)
 
-    def forget_match(self, peer: int) -> None:
+    def reset_match_index(self, peer: int) -> None:
         """Do not count what a follower has acknowledged: it may not have it any more."""
         self._SyncObj__raftMatchIndex[self._nodes[peer]] = 0
 
@@ -109,7 +109,7 @@ class RaftCore(SyncObj):
         """Let the library take a message of this or a higher term."""
         self._SyncObj__onMessageReceived(self._nodes[peer], message)
 
-    def hear_leader(self, peer: int, term: int, commit_index: int = 0) -> None:
+    def follow_leader(self, peer: int, term: int, commit_index: int = 0) -> None:
         """Follow `peer` as the leader of `term`; entries up to `commit_index` are verified."""
         commit = max(commit_index, self.commit_index)
         self.handle(peer, {"type": "append_entries", "term": term, "commit_index": commit})

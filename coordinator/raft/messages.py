@@ -6,7 +6,7 @@ dropped with the rest of its frame: it cannot come from a peer of this version.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgpack
 
@@ -17,7 +17,7 @@ class MalformedMessage(ValueError):
     """A frame that no engine of this version writes."""
 
 
-class Append(NamedTuple):
+class AppendEntries(NamedTuple):
     """Leader to follower: entries behind (prev_index, prev_term); a heartbeat if there are none."""
 
     term: int
@@ -123,8 +123,9 @@ class BrokenPromise(NamedTuple):
     match_index: int
 
 
+# Its place here is the number of a kind, for ever: only append.
 Message = (
-    Append
+    AppendEntries
     | AppendReply
     | Commit
     | VoteRequest
@@ -139,23 +140,8 @@ Message = (
     | CensusAnswer
     | BrokenPromise
 )
-_KINDS: dict[int, type] = {
-    1: Append,
-    2: AppendReply,
-    3: Commit,
-    4: VoteRequest,
-    5: Vote,
-    6: PreVoteRequest,
-    7: PreVote,
-    8: TimeoutNow,
-    9: NewerTerm,
-    10: SnapshotChunk,
-    11: SnapshotReply,
-    12: Census,
-    13: CensusAnswer,
-    14: BrokenPromise,
-}
-_NUMBERS = {message: number for number, message in _KINDS.items()}
+KINDS: dict[int, type[Message]] = dict(enumerate(get_args(Message), 1))
+_NUMBERS = {message: number for number, message in KINDS.items()}
 _TYPES = {
     message: tuple(t if t in (int, bool, bytes) else list for t in message.__annotations__.values())
     for message in _NUMBERS
@@ -176,7 +162,7 @@ def split(
     for pair in messages:
         cost = _SMALL_BYTES
         match pair[1]:
-            case Append(entries=entries):
+            case AppendEntries(entries=entries):
                 cost += sum(len(command) + 16 for _, command in entries)
             case SnapshotChunk(data=data):
                 cost += len(data)
@@ -204,14 +190,14 @@ def decode_frame(payload: bytes) -> list[tuple[int, Message]]:
 
 def _decode(row: list[Any]) -> tuple[int, Message]:
     group_id, kind, *fields = row
-    message_class = _KINDS[kind]
+    message_class = KINDS[kind]
     types = _TYPES[message_class]
     if type(group_id) is not int or len(fields) != len(types):
         raise MalformedMessage(f"kind {kind} has {len(fields)} fields")
     for value, expected in zip(fields, types, strict=True):
         if type(value) is not expected or (type(value) is int and value < 0):
             raise MalformedMessage(f"kind {kind} has a field {type(value).__name__}")
-    if message_class is Append:
+    if message_class is AppendEntries:
         for entry in fields[4]:
             term, command = entry
             if type(term) is not int or type(command) is not bytes or not command or term < 0:

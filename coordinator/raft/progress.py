@@ -1,23 +1,47 @@
 """Progress of the followers: what each is sent next, and how far it has come.
 
-A progress streams entries without waiting, up to a window of bytes. A follower that answers
-"send from n" is probed with one message at a time until it acknowledges; the index never goes
-below what it has acknowledged in this term, so that a repeated or late answer cannot make the
-leader send the log again and again. A follower that lags behind the log is sent the snapshot in
-chunks, each after the acknowledgement of the one before.
+    PROBE       "send from n" was answered: one message, from `probed_index`
+    PROBE_SENT  that was sent, or the link is gone: nothing before an answer, a heartbeat, or a link
+    REPLICATE   entries are streamed without waiting, up to a window of bytes
+    SNAPSHOT    it lags behind the log: chunks, each after the acknowledgement of the one before
+
+    from          acknowledged            refused    link lost    link found   heartbeat
+    PROBE         REPLICATE               PROBE      PROBE_SENT   PROBE        PROBE
+    PROBE_SENT    REPLICATE               PROBE (1)  PROBE_SENT   PROBE        PROBE
+    REPLICATE     REPLICATE               PROBE      PROBE_SENT   PROBE        REPLICATE
+    SNAPSHOT      REPLICATE, if up to it  SNAPSHOT   SNAPSHOT     SNAPSHOT     SNAPSHOT
+    (1) but PROBE_SENT, with nothing sent, where that very index is probed already
+
+The index never goes below what the follower has acknowledged in this term, so that a repeated or
+late answer cannot make the leader send the log again and again.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from .context import GroupContext
-from .messages import Append, AppendReply, BrokenPromise, Commit, SnapshotChunk, SnapshotReply
-from .wal.records import Snapshot
+from .messages import (
+    AppendEntries,
+    AppendReply,
+    BrokenPromise,
+    Commit,
+    SnapshotChunk,
+    SnapshotReply,
+)
+from .wal.records import RaftSnapshot
+
+
+class ProgressState(Enum):
+    PROBE = auto()
+    PROBE_SENT = auto()
+    REPLICATE = auto()
+    SNAPSHOT = auto()
 
 
 @dataclass(slots=True)
-class _Transfer:
+class _SnapshotTransfer:
     index: int = 0
     term: int = 0
     data: bytes = b""  # empty while it is read from disk
@@ -30,8 +54,7 @@ class Progress:
     next_index: int
     match_index: int = 0  # acknowledged in this term, voter or not
     is_voter: bool = True  # as far as it has said
-    is_probing: bool = False
-    is_waiting: bool = False  # for the answer to a probe; a heartbeat ends the wait
+    state: ProgressState = ProgressState.REPLICATE
     probed_index: int = 0
     in_flight: deque[tuple[int, int]] = field(
         default_factory=deque[tuple[int, int]]
@@ -40,14 +63,35 @@ class Progress:
     commit_sent: int = 0
     last_contact_ms: float = 0
     last_caught_up_ms: float = -1
-    transfer: _Transfer | None = None
+    transfer: _SnapshotTransfer | None = None  # in SNAPSHOT only
 
-    def rewind(self, next_index: int) -> None:
-        """Go back to one message at a time, from `next_index`."""
+    def probe(self, next_index: int, *, paused: bool = False) -> None:
+        """Go back to one message at a time, from `next_index`; a snapshot is sent to its end."""
         self.next_index = self.probed_index = next_index
-        self.is_probing = True
+        if self.state is not ProgressState.SNAPSHOT:
+            self.state = ProgressState.PROBE_SENT if paused else ProgressState.PROBE
         self.in_flight.clear()
         self.in_flight_bytes = 0
+
+    def acknowledged(self, match_index: int) -> None:
+        """The follower has the log up to there: stream what follows."""
+        self.match_index = max(self.match_index, match_index)
+        self.next_index = max(self.next_index, match_index + 1)
+        while self.in_flight and self.in_flight[0][0] <= match_index:
+            self.in_flight_bytes -= self.in_flight.popleft()[1]
+        if self.transfer is None or match_index >= self.transfer.index:
+            self.transfer = None
+            self.state = ProgressState.REPLICATE
+
+    def begin_snapshot(self) -> _SnapshotTransfer:
+        self.state = ProgressState.SNAPSHOT
+        self.transfer = _SnapshotTransfer()
+        return self.transfer
+
+    def end_snapshot(self) -> None:
+        """There is none to send; it is tried again."""
+        self.state, self.transfer = ProgressState.PROBE, None
+        self.probed_index = self.next_index
 
 
 class ProgressTracker:
@@ -56,7 +100,7 @@ class ProgressTracker:
     def __init__(
         self,
         context: GroupContext,
-        load_snapshot: Callable[[Callable[[tuple[Snapshot, bytes] | None], None]], None],
+        load_snapshot: Callable[[Callable[[tuple[RaftSnapshot, bytes] | None], None]], None],
     ) -> None:
         self._others = context.others
         self._core = context.core
@@ -72,12 +116,12 @@ class ProgressTracker:
             peer: Progress(self._core.no_op_index, last_contact_ms=now_ms) for peer in self._others
         }
 
-    def pump(self, *, tells_commits: bool = True) -> None:
+    def pump(self, *, sends_commits: bool = True) -> None:
         """Send what the windows allow, and news of the commit index unless that may wait."""
         commit_index = self._core.commit_index
         for peer, progress in self.by_peer.items():
             self._pump(peer, progress)
-            if tells_commits and progress.commit_sent < commit_index and progress.transfer is None:
+            if sends_commits and progress.commit_sent < commit_index and progress.transfer is None:
                 self._post(peer, Commit(self._core.term, commit_index))
                 progress.commit_sent = commit_index
 
@@ -89,10 +133,10 @@ class ProgressTracker:
                     transfer.sent_offset = -1
                     self._post_chunk(peer, transfer, b"")
                 continue
-            if progress.is_probing:
-                progress.rewind(progress.probed_index)
-                progress.is_waiting = False
-            if not (progress.is_probing and self._pump(peer, progress)):
+            is_probing = progress.state is not ProgressState.REPLICATE
+            if is_probing:
+                progress.probe(progress.probed_index)
+            if not (is_probing and self._pump(peer, progress)):
                 self._post_append(peer, progress, ())
 
     def on_reply(self, peer: int, reply: AppendReply, now_ms: float) -> None:
@@ -101,9 +145,9 @@ class ProgressTracker:
         progress.last_contact_ms = now_ms
         progress.is_voter = reply.is_voter
         if not reply.is_voter:
-            self._core.forget_match(peer)
+            self._core.reset_match_index(peer)
         if not reply.success:
-            if progress.transfer is None:
+            if progress.state is not ProgressState.SNAPSHOT:
                 self._refused(peer, progress, reply)
             return
         match_index = reply.next_index - 1
@@ -111,13 +155,7 @@ class ProgressTracker:
         if reply.is_voter:
             ack = {"type": "next_node_idx", "reset": False, "success": True}
             self._core.handle(peer, {**ack, "next_node_idx": reply.next_index})
-        progress.match_index = max(progress.match_index, match_index)
-        progress.next_index = max(progress.next_index, match_index + 1)
-        progress.is_probing = progress.is_waiting = False
-        while progress.in_flight and progress.in_flight[0][0] <= match_index:
-            progress.in_flight_bytes -= progress.in_flight.popleft()[1]
-        if progress.transfer is not None and match_index >= progress.transfer.index:
-            progress.transfer = None
+        progress.acknowledged(match_index)
         if progress.match_index == self._log.last_index:
             progress.last_caught_up_ms = now_ms
 
@@ -130,10 +168,9 @@ class ProgressTracker:
             self._post(peer, BrokenPromise(self._core.term, progress.match_index))
         next_index = min(reply.next_index, self._log.last_index + 1)
         next_index = max(next_index, progress.match_index + 1)
-        if progress.is_probing and progress.is_waiting and progress.probed_index == next_index:
+        if progress.state is ProgressState.PROBE_SENT and progress.probed_index == next_index:
             return  # probed there already: one message for each real gap, not for each answer
-        progress.rewind(next_index)
-        progress.is_waiting = False
+        progress.probe(next_index)
         self._pump(peer, progress)
 
     def on_snapshot_reply(self, peer: int, reply: SnapshotReply, now_ms: float) -> None:
@@ -152,8 +189,7 @@ class ProgressTracker:
         """A frame could not be sent: stop streaming until the next heartbeat."""
         progress = self.by_peer.get(peer)
         if progress is not None:
-            progress.rewind(progress.match_index + 1)
-            progress.is_waiting = True
+            progress.probe(progress.match_index + 1, paused=True)
             if progress.transfer is not None:
                 progress.transfer.sent_offset = -1
 
@@ -161,8 +197,7 @@ class ProgressTracker:
         """The link is up again: go on at once."""
         progress = self.by_peer.get(peer)
         if progress is not None:
-            progress.rewind(progress.match_index + 1)
-            progress.is_waiting = False
+            progress.probe(progress.match_index + 1)
 
     def has_quorum_since(self, moment_ms: float, majority: int) -> bool:
         """Whether a majority of voters, the leader included, has answered since then."""
@@ -171,26 +206,26 @@ class ProgressTracker:
         return recent + 1 >= majority
 
     def _pump(self, peer: int, progress: Progress) -> bool:
-        """Send entries if the window allows it; tells whether anything was sent."""
-        if progress.transfer is not None or (progress.is_probing and progress.is_waiting):
+        """Send entries if the window allows it; whether anything was sent."""
+        if progress.state in (ProgressState.SNAPSHOT, ProgressState.PROBE_SENT):
             return False
         if progress.next_index <= self._log.base_index:
-            self._begin_transfer(peer, progress)
+            self._begin_snapshot(peer, progress)
             return True
         sent = False
-        while progress.next_index <= self._log.last_index:
-            if (
-                progress.in_flight_bytes >= self._settings.in_flight_bytes_max
-                or progress.is_waiting
-            ):
-                break
+        while (
+            progress.next_index <= self._log.last_index
+            and progress.in_flight_bytes < self._settings.in_flight_bytes_max
+            and progress.state is not ProgressState.PROBE_SENT
+        ):
             entries = self._log.read_bytes(progress.next_index, self._settings.append_bytes_max)
             self._post_append(peer, progress, entries)
             size = sum(len(entry[0]) for entry in entries)
             progress.in_flight.append((entries[-1][1], size))
             progress.in_flight_bytes += size
             progress.next_index = entries[-1][1] + 1
-            progress.is_waiting = progress.is_probing
+            if progress.state is ProgressState.PROBE:
+                progress.state = ProgressState.PROBE_SENT
             sent = True
         return sent
 
@@ -200,22 +235,22 @@ class ProgressTracker:
         prev_index = progress.next_index - 1
         prev_term = self._log.term_at(prev_index)
         if prev_term is None:
-            self._begin_transfer(peer, progress)
+            self._begin_snapshot(peer, progress)
             return
         core = self._core
         wire_entries = [(term, command) for command, _, term in entries]
         progress.commit_sent = core.commit_index
-        append = Append(core.term, core.commit_index, prev_index, prev_term, wire_entries)
+        append = AppendEntries(core.term, core.commit_index, prev_index, prev_term, wire_entries)
         self._post(peer, append)
 
-    def _begin_transfer(self, peer: int, progress: Progress) -> None:
-        progress.transfer = transfer = _Transfer()
+    def _begin_snapshot(self, peer: int, progress: Progress) -> None:
+        transfer = progress.begin_snapshot()
 
-        def loaded(found: tuple[Snapshot, bytes] | None) -> None:
+        def loaded(found: tuple[RaftSnapshot, bytes] | None) -> None:
             if progress.transfer is not transfer or self.by_peer.get(peer) is not progress:
                 return  # this node leads no more, or in another term
             if found is None:
-                progress.transfer = None
+                progress.end_snapshot()
                 return
             snapshot, transfer.data = found
             transfer.index, transfer.term = snapshot.last_index, snapshot.last_term
@@ -225,7 +260,7 @@ class ProgressTracker:
 
         self._load_snapshot(loaded)
 
-    def _post_chunk(self, peer: int, transfer: _Transfer, chunk: bytes) -> None:
+    def _post_chunk(self, peer: int, transfer: _SnapshotTransfer, chunk: bytes) -> None:
         total, term = len(transfer.data), self._core.term
         self._post(
             peer,

@@ -13,7 +13,7 @@ class _Attempt:
     to: int
     deadline_ms: float
     on_done: Callable[[bool], None]
-    is_told: bool = False
+    is_sent: bool = False
 
 
 class Transfer:
@@ -39,14 +39,14 @@ class Transfer:
         if now_ms >= attempt.deadline_ms:
             self.end(False)
             return False
-        due = has_whole_log and not attempt.is_told
-        attempt.is_told |= due
+        due = has_whole_log and not attempt.is_sent
+        attempt.is_sent |= due
         return due
 
     def resigned(self) -> None:
         """This node leads no more: by this attempt if the target had been told."""
         if self._attempt is not None:
-            self.end(self._attempt.is_told)
+            self.end(self._attempt.is_sent)
 
     def end(self, moved: bool) -> None:
         attempt, self._attempt = self._attempt, None

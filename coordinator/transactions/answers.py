@@ -8,7 +8,7 @@ NO_IDENTITY: Identity = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdentity:
+class ProducerIdentityAnswer:
     """What InitProducerId and EndTxn answer: an ErrorCode number, and on NONE who to be next.
 
     ongoing: the prepared transaction that was kept (KIP-939).

@@ -10,7 +10,7 @@ epoch and state that go with it]. Key and value are Kafka's, see wire.messages.t
 Kinds and orders are for ever: they stand in journals.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, cast
 
@@ -49,7 +49,7 @@ class MalformedTransactionCommand(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """The next record of an id, None to forget it; `expected_*` is the record it was judged by.
+    """The next record of an id, None to remove it; `expected_*` is the record it was judged by.
 
     value: the bytes of the record, in a command that was decoded.
     """
@@ -83,14 +83,7 @@ class Write:
         cls, transactional_id: str, old: TransactionRecord, new: TransactionRecord
     ) -> "Write":
         """The write that makes `new` out of `old`, which the same command writes before it."""
-        return cls(
-            transactional_id=transactional_id,
-            record=new,
-            expected_version=CHAINED,
-            expected_producer_id=old.producer_id,
-            expected_producer_epoch=old.producer_epoch,
-            expected_state=old.state,
-        )
+        return replace(cls.after(transactional_id, old, new), expected_version=CHAINED)
 
     def is_expected(self, record: TransactionRecord | None) -> bool:
         """Whether this is the record that the write was judged by; the version aside."""

@@ -45,6 +45,6 @@ class ConnectionFence:
         """The client of the id is this one now, and this is its connection."""
         self._newest[transactional_id] = (identity, connection_id)
 
-    def forget(self, transactional_id: str) -> None:
-        """The id is no longer known."""
+    def remove(self, transactional_id: str) -> None:
+        """Discard what is known of an id."""
         self._newest.pop(transactional_id, None)

@@ -48,7 +48,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class FenceProducer:
     """First the open transaction is aborted, with an epoch that nobody gets; then ask again."""
 
     record: TransactionRecord
@@ -57,6 +57,18 @@ class Fence:
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
     """Ask again with an id that no producer has had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionContext:
+    """is_pending: another write of the id is under way. now_ms: wall clock.
+
+    fresh_producer_id: one that no producer has had, where there is one at hand.
+    """
+
+    is_pending: bool = False
+    now_ms: int
+    fresh_producer_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +88,14 @@ class InitProducerId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """raises_epoch: with transaction.version 2 (EndTxn v5)."""
+    """bumps_epoch: with transaction.version 2 (EndTxn v5)."""
 
     identity: Identity
     is_commit: bool
-    raises_epoch: bool
+    bumps_epoch: bool
 
 
-Decision = Refused | Granted | Change | Fence | ProducerIdNeeded
+Decision = Refused | Granted | Change | FenceProducer | ProducerIdNeeded
 _CONCURRENT = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
 _FENCED = Refused(ErrorCode.PRODUCER_FENCED)
 _UNKNOWN = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -93,31 +105,26 @@ _WRONG_STATE = Refused(ErrorCode.INVALID_TXN_STATE)
 def init_producer_id(
     record: TransactionRecord | None,
     request: InitProducerId,
-    *,
-    is_pending: bool,
-    now_ms: int,
-    fresh_producer_id: int | None = None,
+    context: DecisionContext,
 ) -> Decision:
     """A new session of the id (KIP-98, 360, 588, 939).
 
     Change: the record's client is who the producer is from now on.
     """
+    if context.is_pending:
+        return _CONCURRENT
     if record is None:
-        if is_pending:
-            return _CONCURRENT
-        if fresh_producer_id is None:
+        if context.fresh_producer_id is None:
             return ProducerIdNeeded()
         return Change(
             TransactionRecord(
-                producer_id=fresh_producer_id,
+                producer_id=context.fresh_producer_id,
                 producer_epoch=0,
                 timeout_ms=request.granted_timeout_ms,
                 state=TransactionState.EMPTY,
-                last_update_ms=now_ms,
+                last_update_ms=context.now_ms,
             )
         )
-    if is_pending:
-        return _CONCURRENT
     expected = request.expected
     if expected is not None and not _may_go_on(record, expected):
         return _FENCED
@@ -129,20 +136,15 @@ def init_producer_id(
         if expected is not None and expected[1] not in (record.producer_epoch, record.client[1]):
             return _FENCED
         if request.keeps_prepared:
-            return _take_over(record, request, now_ms, fresh_producer_id)
-        return abort_open(
-            record, is_pending=False, now_ms=now_ms, fresh_producer_id=fresh_producer_id
-        )
+            return _keep_prepared(record, request, context)
+        return abort_transaction(record, context)
     is_current = expected is None or expected[1] == record.producer_epoch
-    if is_current and record.producer_epoch >= EPOCH_LAST:
-        if fresh_producer_id is None:
-            return ProducerIdNeeded()
-        identity = fresh_producer_id, 0
-    elif is_current:
-        identity = record.producer_id, record.producer_epoch + 1
-    elif expected is not None and expected[1] == record.last_producer_epoch:
-        identity = record.producer_id, record.producer_epoch  # the answer got lost
-    else:
+    identity: Identity | ProducerIdNeeded = record.producer_id, record.producer_epoch
+    if is_current:
+        identity = _bump_producer_epoch(identity, context)
+        if isinstance(identity, ProducerIdNeeded):
+            return identity
+    elif expected is None or expected[1] != record.last_producer_epoch:  # else the answer got lost
         return _FENCED
     last_epoch = NO_EPOCH
     if expected is not None:
@@ -160,7 +162,7 @@ def init_producer_id(
             state=TransactionState.EMPTY,
             partitions=frozenset(),
             start_ms=-1,
-            last_update_ms=now_ms,
+            last_update_ms=context.now_ms,
         )
     )
 
@@ -169,9 +171,8 @@ def add_partitions(
     record: TransactionRecord | None,
     identity: Identity,
     partitions: Collection[TopicPartition],
+    context: DecisionContext,
     *,
-    is_pending: bool,
-    now_ms: int,
     transaction_version: int = 0,
 ) -> Refused | Granted | Change:
     """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit adding of V2 (KIP-890).
@@ -180,9 +181,9 @@ def add_partitions(
     """
     if record is None:
         return _UNKNOWN
-    if (refusal := _stranger(record, identity)) is not None:
+    if (refusal := _check_identity(record, identity)) is not None:
         return refusal
-    if is_pending or record.state in PREPARED:
+    if context.is_pending or record.state in PREPARED:
         return _CONCURRENT
     is_open = record.state == TransactionState.ONGOING
     if is_open:
@@ -196,8 +197,8 @@ def add_partitions(
             state=TransactionState.ONGOING,
             partitions=record.partitions.union(partitions),
             previous_producer_id=record.producer_id,
-            start_ms=record.start_ms if is_open else now_ms,
-            last_update_ms=now_ms,
+            start_ms=record.start_ms if is_open else context.now_ms,
+            last_update_ms=context.now_ms,
             client_transaction_version=transaction_version,
         )
     )
@@ -209,7 +210,7 @@ def verify_partitions(
     """Whether each partition is in the transaction (KIP-890); only what is durable counts."""
     if record is None:
         return _UNKNOWN
-    if (refusal := _stranger(record, identity)) is not None:
+    if (refusal := _check_identity(record, identity)) is not None:
         return refusal
     if record.state in PREPARED:
         return _CONCURRENT
@@ -221,57 +222,49 @@ def verify_partitions(
 
 
 def end_transaction(
-    record: TransactionRecord | None,
-    request: EndTransaction,
-    *,
-    is_pending: bool,
-    now_ms: int,
-    fresh_producer_id: int | None = None,
+    record: TransactionRecord | None, request: EndTransaction, context: DecisionContext
 ) -> Decision:
     """EndTxn. Change: the record is the decision, its client who the producer is next."""
     if record is None:
         return _UNKNOWN
-    is_retry = request.raises_epoch and record.is_ended_by(request.identity)
-    if not is_retry and (refusal := _stranger(record, request.identity)) is not None:
+    is_retry = request.bumps_epoch and record.is_ended_by(request.identity)
+    if not is_retry and (refusal := _check_identity(record, request.identity)) is not None:
         return refusal
     state = record.state
-    if is_pending or state in PREPARED:  # as with Kafka, what is prepared is about to complete
+    # As with Kafka, what is prepared is about to complete.
+    if context.is_pending or state in PREPARED:
         return _CONCURRENT
     if state == TransactionState.ONGOING:
-        return _prepare(record, request.is_commit, request.raises_epoch, now_ms, fresh_producer_id)
+        return _prepare(record, request.is_commit, request.bumps_epoch, context)
     is_same_end = state in COMPLETED and record.is_commit == request.is_commit
-    if not request.raises_epoch or is_retry:
+    if not request.bumps_epoch or is_retry:
         return Granted(record.client) if is_same_end else _WRONG_STATE
     if request.is_commit:
         return _WRONG_STATE
-    return _prepare(record, False, True, now_ms, fresh_producer_id)
+    return _prepare(record, False, True, context)
 
 
-def abort_open(
-    record: TransactionRecord | None,
-    *,
-    is_pending: bool,
-    now_ms: int,
-    fresh_producer_id: int | None = None,
-) -> Refused | Fence | ProducerIdNeeded:
+def abort_transaction(
+    record: TransactionRecord | None, context: DecisionContext
+) -> Refused | FenceProducer | ProducerIdNeeded:
     """The coordinator's own abort: of a timeout, or before a new session.
 
     The epoch is raised once, with the decision (KAFKA-9666, KAFKA-19367), and where that uses it
     up the next producer id stands in the same record (KAFKA-20090).
     """
-    if is_pending:
+    if context.is_pending:
         return _CONCURRENT
     if record is None or record.state != TransactionState.ONGOING:
         return _WRONG_STATE
-    decision = _prepare(record, False, True, now_ms, fresh_producer_id)
-    return Fence(decision.record) if isinstance(decision, Change) else decision
+    decision = _prepare(record, False, True, context)
+    return FenceProducer(decision.record) if isinstance(decision, Change) else decision
 
 
 # -- inside
 
 
-def _stranger(record: TransactionRecord, identity: Identity) -> Refused | None:
-    """What somebody is told who is not the client of the id."""
+def _check_identity(record: TransactionRecord, identity: Identity) -> Refused | None:
+    """Why a request is refused that does not come from the client of the id."""
     producer_id, producer_epoch = record.client
     if identity[0] != producer_id:
         return _UNKNOWN
@@ -286,32 +279,39 @@ def _may_go_on(record: TransactionRecord, expected: Identity) -> bool:
     )
 
 
+def _bump_producer_epoch(client: Identity, context: DecisionContext) -> Identity | ProducerIdNeeded:
+    """The client's next identity: epoch 0 of a new producer id where the last epoch is used up."""
+    producer_id, producer_epoch = client
+    if producer_epoch < EPOCH_LAST:
+        return producer_id, producer_epoch + 1
+    return (
+        ProducerIdNeeded() if context.fresh_producer_id is None else (context.fresh_producer_id, 0)
+    )
+
+
 def _prepare(
-    record: TransactionRecord,
-    is_commit: bool,
-    raises_epoch: bool,
-    now_ms: int,
-    fresh_producer_id: int | None,
+    record: TransactionRecord, is_commit: bool, bumps_epoch: bool, context: DecisionContext
 ) -> Change | ProducerIdNeeded:
     """The decision. KIP-890: with V2 its epoch is one higher, in the markers too."""
     is_open = record.state == TransactionState.ONGOING
     prepared = replace(
         record,
         state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
-        start_ms=record.start_ms if is_open else now_ms,
-        last_update_ms=now_ms,
-        client_transaction_version=2 if raises_epoch else 0,
+        start_ms=record.start_ms if is_open else context.now_ms,
+        last_update_ms=context.now_ms,
+        client_transaction_version=2 if bumps_epoch else 0,
     )
-    if not raises_epoch:
+    if not bumps_epoch:
         return Change(prepared)
     producer_id, producer_epoch = record.client
+    bumped = _bump_producer_epoch(record.client, context)
+    if isinstance(bumped, ProducerIdNeeded):
+        return bumped
     next_identity = NO_PRODUCER_ID, NO_EPOCH
     if producer_epoch >= EPOCH_LAST:
-        if fresh_producer_id is None:
-            return ProducerIdNeeded()
-        next_identity = fresh_producer_id, NO_EPOCH  # its epoch is 0, as Kafka reads it
+        next_identity = bumped[0], NO_EPOCH  # its epoch is 0, as Kafka reads it
     elif record.has_next_identity:
-        next_identity = producer_id, producer_epoch + 1
+        next_identity = bumped
     return Change(
         replace(
             prepared,
@@ -324,20 +324,13 @@ def _prepare(
     )
 
 
-def _take_over(
-    record: TransactionRecord,
-    request: InitProducerId,
-    now_ms: int,
-    fresh_producer_id: int | None,
+def _keep_prepared(
+    record: TransactionRecord, request: InitProducerId, context: DecisionContext
 ) -> Change | ProducerIdNeeded:
     """A new session keeps the prepared transaction, under an epoch of its own (KIP-939)."""
-    producer_id, producer_epoch = record.client
-    if producer_epoch >= EPOCH_LAST:
-        if fresh_producer_id is None:
-            return ProducerIdNeeded()
-        next_identity = fresh_producer_id, 0
-    else:
-        next_identity = producer_id, producer_epoch + 1
+    next_identity = _bump_producer_epoch(record.client, context)
+    if isinstance(next_identity, ProducerIdNeeded):
+        return next_identity
     kept = replace(
         record,
         next_producer_id=next_identity[0],
@@ -345,6 +338,6 @@ def _take_over(
         timeout_ms=(
             TWO_PHASE_TIMEOUT_MS if request.enables_two_phase_commit else record.timeout_ms
         ),
-        last_update_ms=now_ms,
+        last_update_ms=context.now_ms,
     )
     return Change(kept, ongoing=(record.producer_id, record.producer_epoch))

@@ -9,7 +9,7 @@ of its batches (KIP-939).
 `check_transition` is asked where a record is applied; a decision that it refuses is a defect.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ...wire.identifiers import Identity, TopicPartition
 from ...wire.messages.transaction_log import (
@@ -80,7 +80,7 @@ class TransactionRecord:
             and identity == (self.previous_producer_id, self.last_producer_epoch)
         )
 
-    def is_overdue(self, now_ms: int, watched_ms: float = 0) -> bool:
+    def is_timed_out(self, now_ms: int, watched_ms: float = 0) -> bool:
         """Ongoing for longer than its timeout, counted from the start of the transaction.
 
         watched_ms: for how long it has been seen ongoing, whatever the wall clock says.
@@ -184,18 +184,9 @@ def encode_record(record: TransactionRecord) -> bytes:
     is_empty = record.state == TransactionState.EMPTY
     return encode_transaction_log_value(
         TransactionLogValue(
-            producer_id=record.producer_id,
-            producer_epoch=record.producer_epoch,
-            timeout_ms=record.timeout_ms,
             state=record.state,
             partitions=None if is_empty else tuple((t, tuple(i)) for t, i in topics.items()),
-            last_update_ms=record.last_update_ms,
-            start_ms=record.start_ms,
-            previous_producer_id=record.previous_producer_id,
-            next_producer_id=record.next_producer_id,
-            client_transaction_version=record.client_transaction_version,
-            next_producer_epoch=record.next_producer_epoch,
-            last_producer_epoch=record.last_producer_epoch,
+            **_common_fields(record),
         )
     )
 
@@ -208,19 +199,20 @@ def decode_record(data: bytes, version: int = NEVER) -> TransactionRecord:
     except ValueError:
         raise MalformedFrame(f"{value.state} is no state of a transaction") from None
     return TransactionRecord(
-        producer_id=value.producer_id,
-        producer_epoch=value.producer_epoch,
-        timeout_ms=value.timeout_ms,
         state=state,
         partitions=frozenset(
             (topic, index) for topic, indexes in value.partitions or () for index in indexes
         ),
-        last_update_ms=value.last_update_ms,
-        start_ms=value.start_ms,
-        previous_producer_id=value.previous_producer_id,
-        next_producer_id=value.next_producer_id,
-        client_transaction_version=value.client_transaction_version,
-        next_producer_epoch=value.next_producer_epoch,
-        last_producer_epoch=value.last_producer_epoch,
         version=version,
+        **_common_fields(value),
     )
+
+
+def _common_fields(source: TransactionRecord | TransactionLogValue) -> dict[str, int]:
+    """What both have under the same name, as the same number."""
+    return {name: getattr(source, name) for name in _COMMON_FIELDS}
+
+
+_COMMON_FIELDS = [
+    field.name for field in fields(TransactionLogValue) if field.name not in ("state", "partitions")
+]

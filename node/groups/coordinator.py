@@ -72,17 +72,9 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Coordinate the groups of every partition of __consumer_offsets that we come to lead."""
-        tell_others = self._replicas.part_changed
-
-        def part_changed(partition: HostedPartition) -> None:
-            tell_others(partition)
-            if partition.topic == OFFSETS_TOPIC:
-                self._part_changed(partition)
-
-        self._replicas.part_changed = part_changed
+        self._replicas.role_listeners.append(self._role_changed)
         for partition in self._replicas:
-            if partition.topic == OFFSETS_TOPIC:
-                self._part_changed(partition)
+            self._role_changed(partition)
 
     def stop(self) -> None:
         """Answer everybody who waits, and coordinate nothing any more."""
@@ -202,7 +194,9 @@ class GroupCoordinator:
 
     # -- leading and resigning
 
-    def _part_changed(self, partition: HostedPartition) -> None:
+    def _role_changed(self, partition: HostedPartition) -> None:
+        if partition.topic != OFFSETS_TOPIC:
+            return
         shard = self._shards.get(partition.index)
         if shard is not None:
             is_ours = shard.partition is partition and partition.leader is not None
@@ -232,7 +226,7 @@ class GroupCoordinator:
         for start in range(0, len(group_ids), GROUPS_A_STEP):
             turn = shard.turn()
             for group_id in group_ids[start : start + GROUPS_A_STEP]:
-                shard.table.forget(group_id, turn, ErrorCode.NOT_COORDINATOR)
+                shard.table.remove(group_id, turn, ErrorCode.NOT_COORDINATOR)
             self._answer(turn)
             yield
         yield from shard.offsets.clearing()
@@ -361,7 +355,7 @@ class GroupCoordinator:
                 # A group's record may yet be committed or not; its log will tell.
                 logger.warning("%r: the replicas do not confirm a group's record", shard)
                 self._unload(shard)
-                self._part_changed(shard.partition)
+                self._role_changed(shard.partition)
             elif shard.state is ShardState.SERVING:
                 turn = shard.turn()
                 shard.table.due(turn)

@@ -12,7 +12,7 @@ from ...coordinator.groups.classic_group import ClassicGroup
 from ...coordinator.groups.group_states import GroupState
 from ...coordinator.groups.records import encode_group_key, encode_offset_key
 from ...coordinator.metadata.cluster_model import Changes
-from ...replication.background_task import background_task
+from ...replication.background_task import background_task, end_tasks
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ...wire.records import Record, encode_batch
@@ -94,7 +94,7 @@ def append_tombstones(
         waiting[-1].add_done_callback(_look)
     if forgotten is not None:
         turn = shard.turn()
-        shard.table.forget(forgotten, turn)
+        shard.table.remove(forgotten, turn)
         coordinator.execute(shard, turn)
     return waiting
 
@@ -111,8 +111,7 @@ class OffsetExpiry:
         self._task = background_task("offset expiry", self._run())
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while True:
@@ -193,12 +192,10 @@ def forget_deleted_topics(coordinator: GroupCoordinator, changes: Changes) -> No
         return
     for shard in coordinator.shards:
         if shard.state is ShardState.SERVING:
-            coordinator.work.run(
-                "offsets of deleted topics", _forgetting(coordinator, shard, topics)
-            )
+            coordinator.work.run("offsets of deleted topics", _removing(coordinator, shard, topics))
 
 
-def _forgetting(
+def _removing(
     coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
 ) -> Steps[None]:
     """What is found in a step is removed in the same one: a namesake's offset may come any time."""

@@ -7,7 +7,7 @@ import logging
 
 from ...wire.messages import control
 from ..listener.dispatch import Api
-from .fetch import fetch, offsets
+from .fetch import fetch, offsets, record_deletion
 from .groups import admin as group_admin
 from .groups import committed_offsets, coordinators, members, offset_commits
 from .metadata import cluster, configs, metadata, replicas, topic_partitions, topics
@@ -42,7 +42,13 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
 
 def served_apis(log: logging.Logger) -> tuple[Api, ...]:
     """The whole table. Each API stands in it once."""
-    table = (*produce.apis(), *fetch.apis(), *offsets.apis(), *control_plane_apis(log))
+    table = (
+        *produce.apis(),
+        *fetch.apis(),
+        *offsets.apis(),
+        *record_deletion.apis(),
+        *control_plane_apis(log),
+    )
     keys = [api.key for api in table]
     assert len(set(keys)) == len(keys), "an API is served by one handler"
     return table

@@ -118,10 +118,10 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(answer, PendingAnswer):
                 answer.abandon()
         budget = self._server.budget
-        budget.forget(self)
+        budget.remove(self)
         budget.release(self._held_bytes + self._unsent_bytes)
         self._held_bytes = self._unsent_bytes = 0
-        self._server.forget(self)
+        self._server.removed(self)
         if self.context is not None:
             self.context.is_closed = True
             for callback in list(self.context.on_close):

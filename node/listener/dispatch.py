@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import iscoroutine, isgenerator
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ...wire.errors import KafkaError, UnknownServerError
 from ...wire.framing import (
@@ -27,7 +27,7 @@ from ...wire.framing import (
     frame_response,
     peek_api,
 )
-from ...wire.messages import control
+from ...wire.messages import api_keys, control, responses
 from ...wire.messages.apis import API_NAMES
 from ...wire.primitives import MalformedFrame
 from ...wire.steps import Steps
@@ -35,7 +35,7 @@ from .large_requests import ClientGone, LargeRequests
 from .memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
-    from ..handlers.produce.verification_queue import ProduceLine
+    from ..handlers.produce.queue import ProduceQueue
     from ..services import BrokerServices
 
 Buffer = bytes | bytearray | memoryview
@@ -118,7 +118,7 @@ class RequestContext:
     """What a handler knows of the connection; one for each, for its whole life.
 
     `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
-    told (KIP-511): name, version. `produce_line` is there while produces wait to be verified.
+    told (KIP-511): name, version. `produce_queue` is there while produces wait to be verified.
     `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
     is that of all connections. `is_closed` before the callbacks of `on_close` are called.
     """
@@ -131,7 +131,7 @@ class RequestContext:
     table: Mapping[int, "Api"] = field(default_factory=dict)
     on_close: list[Callable[[], None]] = field(default_factory=list)
     is_closed: bool = False
-    produce_line: "ProduceLine | None" = None
+    produce_queue: "ProduceQueue | None" = None
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
     connected_at_ms: int = 0
@@ -166,17 +166,19 @@ class Api(NamedTuple):
     ends_with_client: bool = False
 
 
-Values = Mapping[str, Any]
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 Decide = Callable[
-    [RequestContext, RequestHeader, Any], Values | Coroutine[Any, Any, Values] | Steps[Values]
+    [RequestContext, RequestHeader, Request],
+    Response | Coroutine[Any, Any, Response] | Steps[Response],
 ]
 
 
 def control_api(
-    key: int,
+    key: "api_keys.ApiKey[Request, Response]",
     versions: tuple[int, int],
-    decide: Decide,
-    on_error: Callable[[Any, KafkaError], Values],
+    decide: Decide[Request, Response],
+    on_error: Callable[[Request, KafkaError], Response],
 ) -> Api:
     """A row for an API of the control plane, whose messages the codec library carries.
 
@@ -195,7 +197,7 @@ def control_api(
         try:
             values = decide(context, header, request)
             if isgenerator(values):
-                is_done, values = begin_steps(cast("Steps[Values]", values))
+                is_done, values = begin_steps(cast("Steps[Response]", values))
                 if not is_done:
                     values = context.broker.work.run(API_NAMES[key], values)
                     return finish(context, request, values, version)
@@ -207,7 +209,7 @@ def control_api(
         return encode_large(context, values, version) if encoded is None else [encoded]
 
     async def finish(
-        context: RequestContext, request: Any, values: Awaitable[Values], version: int
+        context: RequestContext, request: Any, values: Awaitable[Response], version: int
     ) -> list[Buffer]:
         try:
             known = await values
@@ -230,7 +232,7 @@ def control_api(
             try:
                 values: Any = decide(context, header, request)
                 if isgenerator(values):
-                    values = await work.run(name, cast("Steps[Values]", values))
+                    values = await work.run(name, cast("Steps[Response]", values))
                 elif iscoroutine(values):
                     values = await place.decided(values)
             except KafkaError as error:
@@ -380,7 +382,7 @@ class Dispatcher:
         if api is None:
             raise CloseConnection("ApiVersions is not served")
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        values = {
+        values: responses.ApiVersions.Response = {
             "error_code": UNSUPPORTED_VERSION,
             "api_keys": [
                 {
@@ -390,5 +392,5 @@ class Dispatcher:
                 }
             ],
         }
-        body = control.encode_response(API_VERSIONS, 0, values)
+        body = control.encode_response(api_keys.API_VERSIONS, 0, values)
         return frame_response(encode_response_header(API_VERSIONS, 0, correlation_id), [body])

@@ -22,7 +22,7 @@ ASIDE_BYTES_MAX = 1024 * 1024  # the same, of those that have stepped aside
 ASIDE_AFTER_S = 2.0
 
 
-class Client(Protocol):
+class RequestConnection(Protocol):
     """Whoever asks: `dispatch.RequestContext`."""
 
     is_closed: bool
@@ -60,7 +60,7 @@ class LargeRequests:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @asynccontextmanager
-    async def turn(self, client: Client, size_bytes: int) -> AsyncIterator[Place]:
+    async def turn(self, client: RequestConnection, size_bytes: int) -> AsyncIterator[Place]:
         """Wait for the turn of a request, and hold its place. Raises ClientGone."""
         if client.is_closed:
             raise ClientGone
@@ -88,7 +88,7 @@ class LargeRequests:
             self._let_in()
 
     @staticmethod
-    async def _wait(client: Client, turn: "asyncio.Future[None]") -> None:
+    async def _wait(client: RequestConnection, turn: "asyncio.Future[None]") -> None:
         def gone() -> None:
             if not turn.done():
                 turn.set_exception(ClientGone())

@@ -82,7 +82,7 @@ class MemoryBudget:
         if holder is self._passing:
             self._passing = None
 
-    def forget(self, holder: Holder) -> None:
+    def remove(self, holder: Holder) -> None:
         self._waiting.pop(holder, None)
         self.finished_request(holder)
 

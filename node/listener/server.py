@@ -80,7 +80,6 @@ class KafkaServer:
         self._limited_log = LimitedLog(log)
         self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._per_host: Counter[str] = Counter()
-        self._accepted_count = 0
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -88,11 +87,6 @@ class KafkaServer:
     def connection_count(self) -> int:
         """How many clients are connected."""
         return len(self._connections)
-
-    @property
-    def newest_connection_id(self) -> int:
-        """The number of the connection that was accepted last; later ones have higher numbers."""
-        return self._accepted_count
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is a free one when 0 was asked for.
@@ -139,24 +133,23 @@ class KafkaServer:
         """The context of a new connection; None when there are too many."""
         host = connection.peer_host
         if self.is_stopping or len(self._connections) >= self.limits.connections_max:
-            self._say("too many connections", "closed a connection from %s: all places taken", host)
+            self._log_limited("too many", "closed a connection from %s: all places taken", host)
             return None
         if not _is_loopback(host) and self._per_host[host] >= self.limits.connections_max_per_ip:
-            self._say("too many from one address", "closed a connection: too many from %s", host)
+            self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
         self._connections[connection] = None
         self._per_host[host] += 1
-        self._accepted_count += 1
         return RequestContext(
             broker=self._services,
-            connection_id=self._accepted_count,
+            connection_id=self._services.connection_ids.next(),
             peer_host=host,
             table=self.dispatcher.table,
             budget=self.budget,
             connected_at_ms=self._services.clock.monotonic_ms(),
         )
 
-    def forget(self, connection: Connection) -> None:
+    def removed(self, connection: Connection) -> None:
         if connection in self._connections:
             del self._connections[connection]
             self._per_host[connection.peer_host] -= 1
@@ -166,7 +159,7 @@ class KafkaServer:
     def note_closed(self, connection: Connection, reason: str) -> None:
         """A connection was closed by us."""
         if not self.is_stopping:
-            self._say("closed connections", "closed %s: %s", connection.peer_host, reason)
+            self._log_limited("closed connections", "closed %s: %s", connection.peer_host, reason)
 
     # -- once a second
 
@@ -193,7 +186,7 @@ class KafkaServer:
         budget.let_one_pass()
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
-    def _say(self, kind: str, message: str, *arguments: object) -> None:
+    def _log_limited(self, kind: str, message: str, *arguments: object) -> None:
         self._limited_log.log(logging.INFO, kind, self.loop.time(), message, *arguments)
 
 

@@ -1,7 +1,7 @@
-"""A leader that nobody hears says so.
+"""An isolated leader: the controller does not answer its heartbeats.
 
 Cut off from the controller it cannot drop the followers that are silent, and cannot learn that
-another leads by now. What waits for those followers would wait until its client's patience ends,
+another leads by now. What waits for those followers would wait until its client times out,
 30 s and more, though the cluster has a new leader after one session timeout. So such a partition
 takes no more writes of acks=all, and those that wait end with NOT_LEADER_OR_FOLLOWER; a client's
 connection is closed instead, or it would ask us, of all brokers, who leads. Apache Kafka lets them
@@ -21,12 +21,12 @@ LOOKS_PER_TIMEOUT = 4
 
 
 class IsolatedLeader:
-    """Looks, now and then, for partitions that cannot commit; `heard` is told of heartbeats."""
+    """Looks, now and then, for partitions that cannot commit."""
 
     def __init__(self, replicas: ReplicaManager, *, session_timeout_ms: int) -> None:
         self._replicas = replicas
         self._session_timeout_ms = session_timeout_ms
-        self._heard_ms = replicas.clock.monotonic_ms()
+        self._answered_ms = replicas.clock.monotonic_ms()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -38,14 +38,14 @@ class IsolatedLeader:
         if self._timer is not None:
             self._timer.cancel()
 
-    def heard(self) -> None:
-        self._heard_ms = self._replicas.clock.monotonic_ms()
+    def on_heartbeat_answered(self) -> None:
+        self._answered_ms = self._replicas.clock.monotonic_ms()
         self._replicas.stalled = frozenset()
 
     def look(self) -> None:
-        """Find the partitions that wait for followers of whom nothing is heard."""
+        """Find the partitions that wait for followers that do not fetch."""
         now_ms, timeout_ms = self._replicas.clock.monotonic_ms(), self._session_timeout_ms
-        if now_ms - self._heard_ms < timeout_ms:
+        if now_ms - self._answered_ms < timeout_ms:
             return
         last_fetch_ms = self._replicas.peers.last_fetch_ms
         stalled = frozenset(

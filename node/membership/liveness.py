@@ -15,7 +15,7 @@ from ...coordinator.controller.controller import Heartbeat, HeartbeatReply
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.metadata.commands import RegisterBroker
 from ...coordinator.raft.group import RaftGroup
-from ...replication.background_task import background_task
+from ...replication.background_task import background_task, end_tasks
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from ..config.broker_config import BrokerConfig
 from ..controller.client import ControllerClient
@@ -45,7 +45,6 @@ class Liveness:
         incarnation: bytes,
     ) -> None:
         self.broker_epoch = -1
-        self.on_heard: Callable[[], None] = lambda: None  # the controller has answered
         self.replaced = asyncio.get_running_loop().create_future()
         self._config = config
         self._controller = controller
@@ -113,9 +112,12 @@ class Liveness:
         )
         return False
 
-    def start(self) -> None:
-        """Begin with heartbeats, which also ask to be unfenced."""
-        self._task = background_task("heartbeats", self._beat())
+    def start(self, on_answered: Callable[[], None]) -> None:
+        """Begin with heartbeats, which also ask to be unfenced.
+
+        on_answered: called each time the controller has answered.
+        """
+        self._task = background_task("heartbeats", self._beat(on_answered))
 
     async def until_unfenced(self) -> None:
         """Wait until this node's own metadata shows it as serving."""
@@ -138,10 +140,9 @@ class Liveness:
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks(self._task)
 
-    async def _beat(self) -> None:
+    async def _beat(self, on_answered: Callable[[], None]) -> None:
         interval_ms = self._config.broker_heartbeat_interval_ms
         seen_term = seen_ms = -1
         while True:
@@ -157,8 +158,8 @@ class Liveness:
             try:
                 reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
                 seen_term, seen_ms = reply.term, reply.stamp_ms
-                self._heard(reply)
-                self.on_heard()
+                self._take_reply(reply)
+                on_answered()
                 if reply.is_fenced or self._wants_shutdown:
                     pause_ms = min(20, interval_ms)  # something is due; it takes a few steps
             except KafkaError as error:
@@ -169,7 +170,7 @@ class Liveness:
                 async with asyncio.timeout(pause_ms / 1000):
                     await self._beat_now.wait()
 
-    def _heard(self, reply: HeartbeatReply) -> None:
+    def _take_reply(self, reply: HeartbeatReply) -> None:
         if reply.error in _REPLACED and not self.replaced.done():
             self.replaced.set_exception(
                 Replaced(

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...replication.messages import PeerMessage, decode_fetch_request, encode_fetch_response
 from ...replication.peer.transport import Buffer, PeerTransport
-from ...replication.replica_server import Progress, ReplicaServer
+from ...replication.replica_server import ReplicaServer, ReplicationUpdates
 from .hosted_partition import HostedPartition
+from .ports import Followers
 from .replica_manager import ReplicaManager
 
 Reply = Callable[[bytes, Sequence[Buffer]], object]
 
 
-class FollowerService:
+class FollowerService(Followers):
     """Answers the replica fetches of other brokers."""
 
     def __init__(
@@ -39,9 +40,7 @@ class FollowerService:
         )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
-        replicas.tell_followers = self._appended
-        replicas.watermark_moved = self._watermark_moved
-        replicas.part_changed = self._part_changed
+        replicas.followers = self
         transport.on_request(PeerMessage.REPLICA_FETCH, self._fetch, bulk=True)
         transport.on_peer_change(self._peer_changed)
 
@@ -56,15 +55,15 @@ class FollowerService:
         self._consequences(self._server.on_request(follower, request, reply, now_ms))
         self._respond(now_ms)
 
-    def _appended(self, partitions: Iterable[HostedPartition]) -> None:
+    def appended(self, partitions: Iterable[HostedPartition]) -> None:
         for partition in partitions:
             self._server.appended(partition.key)
         self._respond(self._clock.monotonic_ms())
 
-    def _watermark_moved(self, partition: HostedPartition) -> None:
+    def offsets_moved(self, partition: HostedPartition) -> None:
         self._server.watermarks_moved(partition.key)
 
-    def _part_changed(self, partition: HostedPartition) -> None:
+    def role_changed(self, partition: HostedPartition) -> None:
         now_ms = self._clock.monotonic_ms()
         self._consequences(self._server.partition_changed(partition.key, now_ms))
         self._respond(now_ms)
@@ -74,15 +73,15 @@ class FollowerService:
             self._server.forget_follower(peer)
             self._respond(self._clock.monotonic_ms())
 
-    def _consequences(self, progress: Progress) -> None:
-        for key, offset in progress.high_watermarks:
+    def _consequences(self, updates: ReplicationUpdates) -> None:
+        for key, offset in updates.high_watermarks:
             partition = self._replicas.get_by_id(key)
             if partition is not None and partition.leader is not None:
                 self._replicas.raise_high_watermark(partition, offset)
-        for key in progress.may_join_isr:
+        for key in updates.may_join_isr:
             partition = self._replicas.get_by_id(key)
             if partition is not None:
-                self._replicas.isr_may_change(partition)
+                self._replicas.in_sync.isr_may_change(partition)
 
     def _respond(self, now_ms: int) -> None:
         for _, reply, response in self._server.take_responses(now_ms):

@@ -9,7 +9,7 @@ the epoch's start offset can never disagree.
 
 from collections.abc import Callable
 
-from ...coordinator.metadata.cluster_model import Partition
+from ...coordinator.metadata.cluster_model import PartitionRegistration
 from ...replication.follower import PartitionFollower
 from ...replication.follower_progress import PeerView
 from ...replication.leader import PartitionLeader
@@ -85,7 +85,7 @@ class HostedPartition:
 
     def lead(
         self,
-        record: Partition,
+        record: PartitionRegistration,
         *,
         node_id: int,
         broker_epoch: int,
@@ -96,7 +96,7 @@ class HostedPartition:
     ) -> None:
         """Begin a term of leading; now_ms is monotonic. Raises KafkaStorageError.
 
-        Not while the log is cut and that is not on the disk (`log.is_cut_unsynced`).
+        Not while the log is cut and that is not on the disk (`log.flushing.is_cut_unsynced`).
         """
         self.log.assign_leader_epoch(record.leader_epoch)
         self.leader = PartitionLeader(
@@ -112,7 +112,7 @@ class HostedPartition:
             lag_time_max_ms=lag_time_max_ms,
             broker_epoch=broker_epoch,
             peers=peers,
-            own_end_offset=self.log.own_end_offset,
+            own_end_offset=self.log.flushing.own_end_offset,
         )
         self.follower = None
         # What earlier leaders wrote above the high watermark has not been counted.
@@ -121,18 +121,18 @@ class HostedPartition:
         self.unseen = [] if is_committed else [(end_offset, BYTES_UNKNOWN)]
         self._adopt(record)
 
-    def follow(self, record: Partition) -> None:
+    def follow(self, record: PartitionRegistration) -> None:
         """Begin to follow the leader of this epoch."""
         self.leader = None
         self.follower = PartitionFollower(record.leader, record.leader_epoch)
         self._adopt(record)
 
-    def wait_for_a_leader(self, record: Partition) -> None:
+    def wait_for_a_leader(self, record: PartitionRegistration) -> None:
         """There is no leader now, or our own storage failed."""
         self.leader = self.follower = None
         self._adopt(record)
 
-    def _adopt(self, record: Partition) -> None:
+    def _adopt(self, record: PartitionRegistration) -> None:
         if self.leader is None:
             self.transactional_ids.clear()
         self.leader_id = record.leader

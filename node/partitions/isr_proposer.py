@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from ...coordinator.metadata.commands import AlterPartition, Command, IsrProposal
 from ...coordinator.metadata.results import Result
-from ...replication.background_task import background_task
+from ...replication.background_task import background_task, end_tasks
 from ...replication.leader import IsrChange, PartitionLeader
 from ...replication.sliced_work import SlicedWork, Steps
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.fault_point import FaultPoint, no_fault_point
 from .hosted_partition import HostedPartition
+from .ports import InSyncReplicas
 from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ CHANGES_MAX = 500  # in one command: it must stay well below the Raft command bo
 Pending = tuple[HostedPartition, PartitionLeader, IsrChange]
 
 
-class IsrProposer:
+class IsrProposer(InSyncReplicas):
     """The ISR changes of all partitions that this broker leads."""
 
     def __init__(
@@ -56,21 +57,17 @@ class IsrProposer:
             background_task("ISR changes", self._run()),
             background_task("ISR tick", self._tick()),
         ]
-        replicas.isr_may_change = self.isr_may_change
-        replicas.peers_changed = self._look_at_unsettled
+        replicas.in_sync = self
 
     def isr_may_change(self, partition: HostedPartition) -> None:
-        """Look at this partition soon."""
         self._waiting[partition] = None
         self._wake.set()
 
     async def stop(self) -> None:
         """End the work; a change under way has no outcome then."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
-    def _look_at_unsettled(self) -> None:
+    def look_at_unsettled(self) -> None:
         if self._replicas.unsettled:
             self._waiting.update(self._replicas.unsettled)
             self._wake.set()
@@ -78,7 +75,7 @@ class IsrProposer:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._tick_ms / 1000)
-            self._look_at_unsettled()
+            self.look_at_unsettled()
 
     def _look_at(self, partitions: Iterable[HostedPartition]) -> Steps[list[Pending]]:
         """What there is to propose."""

@@ -10,7 +10,7 @@ import logging
 import struct
 from concurrent.futures import Executor
 
-from ...replication.background_task import background_task
+from ...replication.background_task import background_task, end_tasks
 from ...replication.sliced_work import SlicedWork
 from ...storage.compaction.cleaning import CleanedGroup, Cleaning
 from ...storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
@@ -49,8 +49,7 @@ class LogCompaction:
 
     async def stop(self) -> None:
         """End the work; what a broken-off cleaning wrote is removed at the next start."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while True:

@@ -67,7 +67,7 @@ class LogFlusher:
         if self._is_stopped:
             return
         try:
-            job = partition.log.flush_job()
+            job = partition.log.flushing.job()
         except KafkaStorageError:
             if partition.log.is_failed:
                 self._failed(partition)
@@ -93,7 +93,7 @@ class LogFlusher:
             if problem is not None and not isinstance(problem, OSError):
                 raise problem
             try:
-                partition.log.flushed(job, problem)
+                partition.log.flushing.flushed(job, problem)
             except KafkaStorageError:
                 self._next.pop(partition, None)
                 self._failed(partition)

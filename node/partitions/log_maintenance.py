@@ -10,10 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
-from ...replication.background_task import background_task
+from ...replication.background_task import background_task, end_tasks
 from ...storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from ...storage.directory.log_directory import LogDirectory
-from ...storage.log_config import LONG_MAX
+from ...storage.topic_configs import LONG_MAX
 from ...wire.errors import KafkaError, KafkaStorageError
 from ..clock import until_tenth_s
 from ..config.broker_config import BrokerConfig
@@ -86,9 +86,7 @@ class LogMaintenance:
 
     async def stop(self) -> None:
         """End the background work; a sync under way is waited for."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         """Do it again and again. What fails is tried again next time, and logged now and then."""
@@ -119,17 +117,17 @@ class LogMaintenance:
                 self._dirty_bytes -= self._dirty.pop(partition, 0)
                 self._timed.discard(partition)
                 continue
-            if log.flush_needed(now_ms):
+            if log.flushing.is_needed(now_ms):
                 self._replicas.flusher.flush(partition)
             elif log.config.flush_ms < LONG_MAX:
                 self._timed.add(partition)
-            self._dirty_bytes += log.unwritten_bytes - self._dirty.get(partition, 0)
-            self._dirty[partition] = log.unwritten_bytes
-            if log.damaged is not None:
+            self._dirty_bytes += log.flushing.unwritten_bytes - self._dirty.get(partition, 0)
+            self._dirty[partition] = log.flushing.unwritten_bytes
+            if log.aborted_transactions.damaged is not None:
                 await self._mend(partition)
-            if log.snapshot_needed:
+            if log.local.snapshot_needed:
                 try:
-                    await self._replicas.work.run("producer snapshot", log.snapshotting())
+                    await self._replicas.work.run("producer snapshot", log.local.snapshotting())
                 except KafkaStorageError:
                     self._replicas.fail(partition)
         for partition in [p for p in written if self._dirty.get(p, 0) >= WRITE_BACK_BYTES]:
@@ -139,15 +137,16 @@ class LogMaintenance:
 
     async def _mend(self, partition: HostedPartition) -> None:
         """Make an index again that a reader found damaged; if that fails, when it is read again."""
-        log, segment = partition.log, partition.log.damaged
+        log, segment = partition.log, partition.log.aborted_transactions.damaged
         assert segment is not None
         path = segment.transaction_index.path
         logger.error("%s cannot be read, and is made again from the log", path)
         try:
-            mending = await self._replicas.work.run("transaction index", log.mending_index())
+            steps = log.aborted_transactions.mending()
+            mending = await self._replicas.work.run("transaction index", steps)
             if mending is not None:
                 await self._loop.run_in_executor(self._executor, mending.write)
-                log.index_mended(mending)
+                log.aborted_transactions.mended(mending)
         except (KafkaError, OSError) as error:
             logger.error("%s cannot be made again now: %s", path, error)
             self._replicas.fail(partition)
@@ -155,7 +154,7 @@ class LogMaintenance:
     async def _write_back(self, partition: HostedPartition) -> None:
         self._dirty_bytes -= self._dirty.pop(partition)
         if not partition.log.is_failed:
-            job = partition.log.write_back_job()
+            job = partition.log.flushing.write_back_job()
             await self._loop.run_in_executor(self._executor, job)
 
     async def _flush_due(self) -> None:
@@ -163,8 +162,8 @@ class LogMaintenance:
         now_ms = self._replicas.clock.wall_ms()
         for partition in list(self._timed):
             log = partition.log
-            is_clean = log.is_failed or log.recovery_point >= log.log_end_offset
-            if not is_clean and log.flush_needed(now_ms):
+            is_clean = log.is_failed or log.flushing.recovery_point >= log.log_end_offset
+            if not is_clean and log.flushing.is_needed(now_ms):
                 self._replicas.flusher.flush(partition)
             if is_clean or log.config.flush_ms == LONG_MAX:
                 self._timed.discard(partition)
@@ -175,14 +174,13 @@ class LogMaintenance:
             if log.is_failed:
                 continue
             try:
-                deleting = log.deleting_old_segments(self._replicas.clock.wall_ms())
+                deleting = log.retention.deleting_old_segments(self._replicas.clock.wall_ms())
                 count = await self._replicas.work.run("retention", deleting)
             except KafkaStorageError:
                 self._replicas.fail(partition)
                 continue
             if count:
-                logger.info("%r: retention removed %d segments", partition, count)
-                self._replicas.watermark_moved(partition)
+                self._replicas.followers.offsets_moved(partition)
                 self._replicas.written.add(partition)
 
     async def _purge(self) -> None:

@@ -1,7 +1,7 @@
 """The logs of this broker's replicas: what the metadata says of a topic, and what is on the disk.
 
 What concerns one partition's directory is done in a thread of its own, one thing after the other
-(`carry_out`): a disk that is slow keeps neither the event loop nor the syncing of other logs. The
+(`run_jobs`): a disk that is slow keeps neither the event loop nor the syncing of other logs. The
 thread gets values and gives values back; the tables belong to the loop.
 """
 
@@ -115,10 +115,10 @@ class Logs:
         log.config = self.config_of(topic)
         self._directory.opened(log)
 
-    def forget(self, key: TopicPartition) -> None:
+    def remove_partition(self, key: TopicPartition) -> None:
         """A log is served no longer; a job then removes its directory."""
-        self._directory.forget(*key)
-        self.cleaner.forget(*key)
+        self._directory.remove_partition(*key)
+        self.cleaner.remove_partition(*key)
 
     def unplaced(self) -> list[TopicPartition]:
         """The partitions that lie on the disk and that nobody has opened."""
@@ -141,15 +141,15 @@ class Logs:
         await loop.run_in_executor(cleaner, directory.write_last)
         for start in range(0, len(logs), SYNCED_AT_ONCE):
             some = logs[start : start + SYNCED_AT_ONCE]
-            syncing = (loop.run_in_executor(syncs, log.sync_last) for log in some)
+            syncing = (loop.run_in_executor(syncs, log.flushing.sync_last) for log in some)
             await asyncio.gather(*syncing, return_exceptions=True)  # `close` tries it again
         await loop.run_in_executor(directories, directory.close, broker_epoch)
         for log in logs:
-            log.check()
+            log.local.disk.check()
 
     # -- in the thread
 
-    def carry_out(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
+    def run_jobs(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
         """Do what directories wait for (blocks)."""
         outcomes = []
         for key, is_removed, opening in jobs:
@@ -158,7 +158,7 @@ class Logs:
             if opening is not None:
                 outcome = DirectoryOutcome(key, opening.topic_id, None)
                 try:
-                    outcome = outcome._replace(log=run_to_end(self._directory.open(opening)))
+                    outcome = outcome._replace(log=self._open(opening))
                 except KafkaStorageError as problem:
                     outcome = outcome._replace(error=_in_words(problem), may_pass=_lacks(problem))
                 outcomes.append(outcome)
@@ -172,6 +172,21 @@ class Logs:
                 for each in outcomes
             ]
         return outcomes
+
+    def _open(self, opening: LogOpening) -> PartitionLog:
+        begun_ms = self._clock.monotonic_ms()
+        log = run_to_end(self._directory.open(opening))
+        if log.log_end_offset:
+            logger.info(
+                "%s-%d: loaded %d segments with offsets %d to %d in %d ms",
+                log.topic,
+                log.partition,
+                len(log.segments),
+                log.log_start_offset,
+                log.log_end_offset,
+                self._clock.monotonic_ms() - begun_ms,
+            )
+        return log
 
     def remove_unplaced(self, keys: Iterable[TopicPartition]) -> None:
         """Take away what lies here and belongs elsewhere, see LogDirectory (blocks)."""

@@ -15,8 +15,7 @@ from ...coordinator.metadata.topic_names import NAME_CHARS_MAX
 from ...storage.producers.entry import SEQUENCE_MAX
 from ...storage.producers.state import ProducerStateTable
 from ...wire.errors import ErrorCode, KafkaError, error_for
-from ...wire.messages.produce import ProducePartition, ProduceTopic
-from ...wire.record_batch import BatchHeader, decode_header
+from ...wire.record_batch import BatchHeader
 
 HELD_MS = 30_000  # what lies in a connection comes sooner; a client that gave up the first goes on
 BATCHES_MAX = 10_000  # of all connections: some 5 MB; the oldest is dropped
@@ -43,24 +42,19 @@ class RefusedBatches:
     def note(
         self,
         connection_id: int,
-        topic: ProduceTopic,
-        wanted: ProducePartition,
+        topic: str | bytes | None,
+        index: int,
+        batch: BatchHeader | None,
         error: KafkaError,
         now_ms: int,
     ) -> None:
-        """A batch was refused with a retriable error."""
-        if error.code == ErrorCode.CORRUPT_MESSAGE or wanted.records is None:
+        """A batch was refused with a retriable error; topic: as it was asked for."""
+        if error.code == ErrorCode.CORRUPT_MESSAGE or batch is None or batch.producer_id < 0:
             return
-        if topic.name is not None and len(topic.name) > NAME_CHARS_MAX:
+        if topic is None or len(topic) > NAME_CHARS_MAX:
             return  # no topic can be called so
-        try:
-            batch = decode_header(wanted.records)
-        except KafkaError:
-            return
-        if batch.producer_id < 0:
-            return
         self._expire(now_ms)
-        key = _key(connection_id, topic, wanted, batch)
+        key = connection_id, topic, index, batch.producer_id
         before = self._refused.get(key)
         if before is not None and _is_behind(before, batch):
             return
@@ -74,15 +68,15 @@ class RefusedBatches:
     def check(
         self,
         connection_id: int,
-        topic: ProduceTopic,
-        wanted: ProducePartition,
+        topic: str | bytes | None,
+        index: int,
         batch: BatchHeader,
         producers: ProducerStateTable,
         now_ms: int,
     ) -> None:
         """Raise the error of the refused batch that this one was sent behind."""
         self._expire(now_ms)
-        key = _key(connection_id, topic, wanted, batch)
+        key = connection_id, topic, index, batch.producer_id
         refused = self._refused.get(key)
         if refused is None:
             return
@@ -101,12 +95,6 @@ class RefusedBatches:
             if now_ms - self._refused[oldest].at_ms <= HELD_MS:
                 return
             del self._refused[oldest]
-
-
-def _key(
-    connection_id: int, topic: ProduceTopic, wanted: ProducePartition, batch: BatchHeader
-) -> _Key:
-    return connection_id, topic.topic_id or topic.name, wanted.index, batch.producer_id
 
 
 def _is_missing(refused: _Refused, batch: BatchHeader, producers: ProducerStateTable) -> bool:

@@ -118,7 +118,7 @@ class ReplicaFetcher:
         """Add a partition; it enters the next poll."""
         follower = partition.follower
         assert follower is not None
-        if partition.log.is_flush_owed:  # what it may tell the leader of must be on the disk
+        if partition.log.flushing.is_owed:  # what it may tell the leader of must be on the disk
             self._replicas.flusher.flush(partition, partial(self._flushed, partition, follower))
             return
         self._session.add(
@@ -236,19 +236,19 @@ class ReplicaFetcher:
                 continue
             self._busy.add(slot)
             try:
-                yield from self._carry_out(slot, answer, partition)
+                yield from self._apply(slot, answer, partition)
             except KafkaStorageError as error:
                 if partition.log.is_failed:
                     self._fail(slot, partition)
                 else:  # a full disk, or too many open files
-                    self._say("cannot follow for now", partition, error)
+                    self._log_limited("cannot follow for now", partition, error)
                     self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
             except (KafkaError, UnexpectedAppendOffset) as error:
-                self._say("the leader's answer does not fit", partition, error)
+                self._log_limited("the leader's answer does not fit", partition, error)
                 self._retry(slot, partition)
             except Exception as error:  # the other partitions of this leader go on
                 logger.exception("%r: following failed", partition)
-                partition.log.retire(f"following failed, {error!r}")
+                partition.log.local.retire(f"following failed, {error!r}")
                 self._fail(slot, partition)
             finally:
                 self._busy.discard(slot)
@@ -259,11 +259,11 @@ class ReplicaFetcher:
             self._session.remove(slot.key)
         self._replicas.fail(partition)
 
-    def _say(self, kind: str, partition: HostedPartition, error: Exception) -> None:
+    def _log_limited(self, kind: str, partition: HostedPartition, error: Exception) -> None:
         now_s = self._loop.time()
         self._limited_log.log(logging.WARNING, kind, now_s, "%r: %s: %s", partition, kind, error)
 
-    def _carry_out(
+    def _apply(
         self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition
     ) -> Steps[None]:
         follower, log = partition.follower, partition.log
@@ -281,18 +281,20 @@ class ReplicaFetcher:
                     log.advance_high_watermark(high_watermark)
                 start_moves = log_start_offset > log.log_start_offset
                 if start_moves:
-                    log.advance_log_start_offset(min(log_start_offset, log.high_watermark))
+                    log.retention.advance_log_start_offset(
+                        min(log_start_offset, log.high_watermark)
+                    )
                 if not records and not start_moves:
                     return
             case TruncateTo(offset, is_below_high_watermark):
-                bound, steps = log.truncation_end_min(offset), log.truncating_to(offset)
+                bound, steps = log.truncation.end_min(offset), log.truncation.truncating_to(offset)
                 if not self._may_cut(slot, partition, bound):
                     return
-                self._say_truncation(partition, offset, is_below_high_watermark)
+                self._log_truncation(partition, offset, is_below_high_watermark)
                 if not (yield from self._cut(slot, partition, bound, steps)):
                     return
             case StartAt(offset):
-                bound, steps = log.segments.first.base_offset, log.starting_at(offset)
+                bound, steps = log.segments.first.base_offset, log.truncation.starting_at(offset)
                 if not self._may_cut(slot, partition, bound):
                     return
                 logger.warning("%r: starting again at the leader's %d", partition, offset)
@@ -308,7 +310,7 @@ class ReplicaFetcher:
         follower, log = partition.follower, partition.log
         if follower is None or partition.leader_epoch != slot.leader_epoch:
             return
-        if log.is_flush_owed:
+        if log.flushing.is_owed:
             self._replicas.flusher.flush(partition, partial(self._move, slot, partition))
             return
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
@@ -352,12 +354,12 @@ class ReplicaFetcher:
         try:
             await points.lower((partition.topic, partition.index), bound)
         except KafkaStorageError as error:
-            self._say("cannot be truncated yet", partition, error)
+            self._log_limited("cannot be truncated yet", partition, error)
             self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
         else:
             self._retry(slot, partition, 0)
 
-    def _say_truncation(
+    def _log_truncation(
         self, partition: HostedPartition, offset: int, is_below_high_watermark: bool
     ) -> None:
         log = partition.log
@@ -380,7 +382,7 @@ class ReplicaFetcher:
         follower, log = partition.follower, partition.log
         if follower is None or partition.leader_epoch != slot.leader_epoch:
             return
-        if log.is_flush_owed:
+        if log.flushing.is_owed:
             retry = partial(self._retry, slot, partition, backoff_ms)
             self._replicas.flusher.flush(partition, retry)
             return

@@ -10,13 +10,14 @@ Everything runs on the broker's event loop; only fsync is elsewhere (`log_flushe
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from typing import Protocol
 
 from ...replication.follower_progress import PeerView
 from ...replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
 from ...replication.sliced_work import SlicedWork
+from ...storage.compaction.log_cleaner import LogCleaner
 from ...storage.partition_log import AppendInfo, Origin
 from ...wire.errors import (
     ErrorCode,
@@ -31,6 +32,7 @@ from ...wire.record_batch import BatchHeader
 from ..clock import Clock
 from .hosted_partition import ACKS_ALL, HostedPartition
 from .log_flusher import LogFlusher
+from .ports import FailedLogs, Followers, InSyncReplicas
 
 logger = logging.getLogger(__name__)
 MetadataLookup = Callable[[str, int], bool]
@@ -75,18 +77,13 @@ class ReplicaManager:
         self.unsettled: dict[HostedPartition, None] = {}
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
         self.recovery_points: RecoveryPoints | None = None  # None: nothing is kept on a disk
+        self.cleaner: LogCleaner | None = None
         self.flusher = LogFlusher(loop, flushed=self._flushed, failed=self.fail)
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at_ms = 0
-        # Who hears of what happens here; `follower_service`, `isr_proposer` and the broker
-        # put themselves in.
-        self.tell_followers: Callable[[Iterable[HostedPartition]], None] = lambda _: None
-        self.watermark_moved: Callable[[HostedPartition], None] = lambda _: None
-        self.part_changed: Callable[[HostedPartition], None] = lambda _: None
-        self.truncated: Callable[[HostedPartition, int], None] = lambda _, __: None
-        self.isr_may_change: Callable[[HostedPartition], None] = lambda _: None
-        self.peers_changed: Callable[[], None] = lambda: None
-        self.storage_failed: Callable[[HostedPartition], None] = lambda _: None
+        self.followers, self.in_sync = Followers(), InSyncReplicas()
+        self.failed_logs = FailedLogs()
+        self.role_listeners: list[Callable[[HostedPartition], None]] = []
 
     # -- the table
 
@@ -106,7 +103,9 @@ class ReplicaManager:
 
     def add(self, partition: HostedPartition) -> None:
         """Host a replica from now on."""
-        partition.log.on_failure = lambda: self._loop.call_soon_threadsafe(self.fail, partition)
+        partition.log.local.disk.on_failure = lambda: self._loop.call_soon_threadsafe(
+            self.fail, partition
+        )
         self._by_name[partition.topic, partition.index] = partition
         self._by_id[partition.key] = partition
         self._by_topic.setdefault(partition.topic_id, set()).add(partition.index)
@@ -118,7 +117,7 @@ class ReplicaManager:
         self._by_id.pop(partition.key, None)
         self.unsettled.pop(partition, None)
         self.written.add(partition)  # for the last time
-        partition.log.on_failure = nothing
+        partition.log.local.disk.on_failure = nothing
         indexes = self._by_topic.get(partition.topic_id, set())
         indexes.discard(partition.index)
         if not indexes:
@@ -189,7 +188,7 @@ class ReplicaManager:
         assert leader is not None
         partition.note_unseen(size_bytes)
         self.written.add(partition)
-        is_flushed = log.log_end_offset - log.recovery_point < log.config.flush_messages
+        is_flushed = log.log_end_offset - log.flushing.recovery_point < log.config.flush_messages
         if not is_flushed:
             self.flusher.flush(partition)  # promised before the acknowledgement
         now_ms = self.clock.monotonic_ms()
@@ -198,15 +197,15 @@ class ReplicaManager:
         if leader.followers and not partition.is_changed:
             partition.is_changed = True
             if not self._changed:
-                self._loop.call_soon(self._tell_followers)
+                self._loop.call_soon(self._serve_followers)
             self._changed.append(partition)
 
-    def _tell_followers(self) -> None:
+    def _serve_followers(self) -> None:
         changed, self._changed = self._changed, []
         for partition in changed:
             partition.is_changed = False
             self.unsettled[partition] = None
-        self.tell_followers(changed)
+        self.followers.appended(changed)
 
     def raise_high_watermark(self, partition: HostedPartition, offset: int | None) -> None:
         """Apply what an event of its leader came to: raise it, and free who waited for that.
@@ -220,7 +219,7 @@ class ReplicaManager:
         self._fault_point("replica.after-high-watermark")
         for produce in self.purgatory.advance(partition, offset):
             self._free(produce)
-        self.watermark_moved(partition)
+        self.followers.offsets_moved(partition)
         seen_bytes = partition.take_seen(offset)
         freed = self.purgatory.made_visible(partition, offset, seen_bytes, partition.stable_end)
         for fetch in freed:
@@ -228,15 +227,26 @@ class ReplicaManager:
         if partition.observer is not None:
             partition.observer(partition)
 
+    def truncated(self, partition: HostedPartition, end_offset: int) -> None:
+        """Its log is being cut to this offset."""
+        if self.cleaner is not None:
+            self.cleaner.truncated(partition.topic, partition.index, end_offset)
+
     def _flushed(self, partition: HostedPartition) -> None:
         """More of our log is on the disk: our own copy may count for more."""
         leader = partition.leader
         if leader is None:
             return
-        raised = leader.flushed(partition.log.own_end_offset, self.clock.monotonic_ms())
+        raised = leader.flushed(partition.log.flushing.own_end_offset, self.clock.monotonic_ms())
         self.raise_high_watermark(partition, raised)
         for produce in self.purgatory.advance(partition.flushed_key, leader.own_end_offset):
             self._free(produce)
+
+    def role_changed(self, partition: HostedPartition) -> None:
+        """We lead it now, or no longer."""
+        self.followers.role_changed(partition)
+        for listener in self.role_listeners:
+            listener(partition)
 
     def release_waiters(self, partition: HostedPartition, error: int) -> None:
         """We do not lead it any more: produces end with the error, fetches look again."""
@@ -258,7 +268,7 @@ class ReplicaManager:
         partition.leader_id = -2
         partition.leader = partition.follower = None
         self.release_waiters(partition, ErrorCode.KAFKA_STORAGE_ERROR)
-        self.storage_failed(partition)
+        self.failed_logs.report(*partition.key)
 
     # -- requests that wait
 
@@ -307,7 +317,7 @@ class ReplicaManager:
     def _answer(self, operation: DelayedProduce | DelayedFetch) -> None:
         if isinstance(operation, DelayedFetch):
             self.purgatory.unlink(operation)
-        context = operation.context
+        context, operation.context = operation.context, None  # no request stays in a heap
         assert callable(context)
         try:
             context(operation)

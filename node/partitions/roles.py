@@ -17,12 +17,12 @@ changed three times meanwhile is settled once.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from concurrent.futures import Executor
 from itertools import islice
 from typing import Protocol
 
-from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, Partition, Topic
+from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, PartitionRegistration, Topic
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...replication.background_task import background_task
 from ...replication.sliced_work import SlicedWork, Steps
@@ -39,7 +39,7 @@ REOPEN_S = 1.0
 JOBS_AT_A_TIME = 16  # of the thread: the first of many is served when these are done
 
 
-class Followers(Protocol):
+class FetcherManager(Protocol):
     """Who fetches for the replicas that follow: `replica_fetcher.ReplicaFetchers`."""
 
     def follow(self, partition: HostedPartition) -> None: ...
@@ -56,14 +56,12 @@ class PartitionRoles:
         state: ClusterState,
         replicas: ReplicaManager,
         logs: Logs,
-        followers: Followers,
+        followers: FetcherManager,
         lag_time_max_ms: int,
         work: SlicedWork,
         executor: Executor,
     ) -> None:
         self.broker_epoch = -1
-        self.log_unusable: Callable[[bytes, int], None] = lambda topic_id, index: None
-        self.log_usable: Callable[[bytes, int], None] = lambda topic_id, index: None
         self._node_id = node_id
         self._state = state
         self._replicas = replicas
@@ -98,7 +96,7 @@ class PartitionRoles:
         self._logs.known_elsewhere(topic.topic_id for topic in named if topic is not None)
         await loop.run_in_executor(self._executor, self._logs.remove_unplaced, unplaced)
         for key in unplaced:
-            self._logs.forget(key)
+            self._logs.remove_partition(key)
         await loop.run_in_executor(self._executor, self._logs.note_recovered)
         self._tasks = [
             background_task("partition roles", self._settle_for_ever()),
@@ -140,7 +138,7 @@ class PartitionRoles:
             keys.update(((hosted.topic, hosted.index), None) for hosted in self._replicas)
         self._look_at(keys)
         if changes.brokers_changed:
-            self._replicas.peers_changed()
+            self._replicas.in_sync.look_at_unsettled()
 
     def _look_at(self, keys: dict[TopicPartition, None]) -> None:
         if self._is_stopping:
@@ -197,7 +195,7 @@ class PartitionRoles:
             self._have_done(key)
         elif hosted.log.is_failed:
             if topic.partitions[hosted.index].leader == self._node_id:
-                self._replicas.storage_failed(hosted)  # it was elected all the same
+                self._replicas.failed_logs.report(*hosted.key)  # it was elected all the same
         else:
             hosted.log.config = self._logs.config_of(topic)
             self._replicas.written.add(hosted)  # another flush.ms may be due
@@ -217,7 +215,7 @@ class PartitionRoles:
         self._remove_log((hosted.topic, hosted.index))
 
     def _remove_log(self, key: TopicPartition) -> None:
-        self._logs.forget(key)
+        self._logs.remove_partition(key)
         self._removed.add(key)
         self._have_done(key)
 
@@ -250,10 +248,10 @@ class PartitionRoles:
             self._is_for_thread.clear()
         if jobs:
             loop = asyncio.get_running_loop()
-            outcomes = await loop.run_in_executor(self._executor, self._logs.carry_out, jobs)
-            await self._work.run("opened logs", self._take_up(outcomes))
+            outcomes = await loop.run_in_executor(self._executor, self._logs.run_jobs, jobs)
+            await self._work.run("opened logs", self._apply_outcomes(outcomes))
 
-    def _take_up(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
+    def _apply_outcomes(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
         """Host what has been opened, if it still belongs here."""
         for key, topic_id, log, error, may_pass in outcomes:
             topic = self._placed(key)
@@ -264,12 +262,12 @@ class PartitionRoles:
                 if is_wanted:
                     self._cannot_open(key, topic_id, may_pass)
             elif topic is None or not is_wanted:
-                log.retire()
+                log.local.retire()
                 self._remove_log(key)
             else:
                 if key in self._unusable:
                     self._unusable.discard(key)
-                    self.log_usable(topic_id, key[1])
+                    self._replicas.failed_logs.withdraw(topic_id, key[1])
                 self._logs.opened(log, topic)
                 self._replicas.add(HostedPartition(*key, topic_id, log))
                 self._settle(key)
@@ -280,14 +278,14 @@ class PartitionRoles:
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}
         if not may_pass or not (is_alone or key in self._unusable):
-            self.log_unusable(topic_id, key[1])
+            self._replicas.failed_logs.report(topic_id, key[1])
         self._unusable.add(key)
         if may_pass:
             asyncio.get_running_loop().call_later(REOPEN_S, self._have_done, key)
 
     # -- one partition
 
-    def _play(self, hosted: HostedPartition, topic: Topic, record: Partition) -> None:
+    def _play(self, hosted: HostedPartition, topic: Topic, record: PartitionRegistration) -> None:
         now_ms = self._replicas.clock.monotonic_ms()
         min_insync_replicas = self._state.min_insync_replicas(topic)
         if record.leader == self._node_id:
@@ -302,10 +300,10 @@ class PartitionRoles:
                     min_insync_replicas=min_insync_replicas,
                 )
                 self._replicas.raise_high_watermark(hosted, raised)
-                self._replicas.isr_may_change(hosted)
+                self._replicas.in_sync.isr_may_change(hosted)
                 return
             self._followers.stop_following(hosted)
-            if hosted.log.is_cut_unsynced:  # elected within a moment of that
+            if hosted.log.flushing.is_cut_unsynced:  # elected within a moment of that
                 hosted.wait_for_a_leader(record)
                 key = topic.name, hosted.index
                 self._replicas.flusher.flush(hosted, lambda: self._look_at({key: None}))
@@ -320,11 +318,11 @@ class PartitionRoles:
                 lag_time_max_ms=self._lag_time_max_ms,
             )
             assert hosted.leader is not None
-            if hosted.log.is_flush_owed:
+            if hosted.log.flushing.is_owed:
                 self._replicas.flusher.flush(hosted)
             self._replicas.raise_high_watermark(hosted, hosted.leader.tick(now_ms))
-            self._replicas.isr_may_change(hosted)
-            self._replicas.part_changed(hosted)
+            self._replicas.in_sync.isr_may_change(hosted)
+            self._replicas.role_changed(hosted)
             return
         if hosted.leader_epoch == record.leader_epoch and hosted.leader_id == record.leader:
             hosted.partition_epoch = record.partition_epoch
@@ -337,7 +335,7 @@ class PartitionRoles:
         else:
             hosted.follow(record)
             self._followers.follow(hosted)
-        self._replicas.part_changed(hosted)
+        self._replicas.role_changed(hosted)
         if led_before:
             self._replicas.release_waiters(hosted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 
 from ...coordinator.metadata.commands import Command, FailReplicas
 from ...coordinator.metadata.results import Result
-from ...replication.background_task import background_task
+from ...replication.background_task import background_task, end_tasks
 from ...wire.errors import KafkaError
-from .hosted_partition import HostedPartition
+from .ports import FailedLogs
 
 logger = logging.getLogger(__name__)
 Propose = Callable[[Command], Awaitable[Result]]
@@ -20,7 +20,7 @@ GATHER_S = 0.02  # one bad disk breaks many logs at nearly the same time
 RETRY_S = 0.2
 
 
-class StorageFailures:
+class StorageFailures(FailedLogs):
     """The failed replicas of one broker that the controller does not know of yet."""
 
     def __init__(self, propose: Propose, *, node_id: int, broker_epoch: int) -> None:
@@ -30,18 +30,12 @@ class StorageFailures:
         self._unreported: dict[tuple[bytes, int], None] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def report(self, partition: HostedPartition) -> None:
-        """Others must lead this partition."""
-        self.report_key(partition.topic_id, partition.index)
-
-    def report_key(self, topic_id: bytes, index: int) -> None:
-        """The same for a log that could not even be opened."""
+    def report(self, topic_id: bytes, index: int) -> None:
         self._unreported[topic_id, index] = None
         if self._task is None or self._task.done():
             self._task = background_task("failed replicas", self._run())
 
     def withdraw(self, topic_id: bytes, index: int) -> None:
-        """It could be opened after all: a report that comes late would take it out."""
         if self._unreported.pop((topic_id, index), self) is self:
             return
         if self._task is not None:  # maybe in the middle of asking
@@ -50,8 +44,7 @@ class StorageFailures:
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks(self._task)
 
     async def _run(self) -> None:
         await asyncio.sleep(GATHER_S)

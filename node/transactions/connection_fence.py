@@ -24,7 +24,7 @@ class _Newest(NamedTuple):
     seen_ms: int
 
 
-class ConnectionFence:
+class ProducerConnectionFence:
     """The newest connection of each producer of one broker. Times are monotonic ms."""
 
     __slots__ = ("_newest", "_producers_max", "refused_count")

@@ -10,7 +10,7 @@ its journal with another.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +75,6 @@ class Transactions:
         self._engine = engine
         self._transport = transport
         self._state = state
-        self.newest_connection: Callable[[], int] = lambda: 0  # the server comes later
         self._fault_point = fault_point
         self._shards = [
             TransactionShard() for _ in range(config.transaction_state_log_num_partitions)
@@ -126,7 +125,7 @@ class Transactions:
                 markers=MarkerSender(
                     node_id=node_id,
                     links=self._transport,
-                    write_here=markers.write,
+                    write_here=markers.write_txn_markers,
                     leadership_of=self._leadership_of,
                     catch_up=catch_up,
                     loop=loop,
@@ -135,7 +134,7 @@ class Transactions:
                 fault_point=self._fault_point,
                 work=services.work,
             ),
-            newest_connection=self._newest_connection,
+            connection_ids=services.connection_ids,
         )
         self.verifier = TransactionVerifier(
             node_id=node_id,
@@ -149,11 +148,11 @@ class Transactions:
 
     async def start(self) -> None:
         """Wait until it is sure that all nodes count the same shards. ShardCountMismatch."""
-        await self.coordinators.confirm_shard_count()
+        await self.coordinators.leaders.confirm_shard_count()
         write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
         for raft_group in self._raft_groups:
-            raft_group.tells_commits_at_once = False  # only their leaders read them
-        self.coordinators.start()
+            raft_group.sends_commits_at_once = False  # only their leaders read them
+        self.coordinators.leaders.start()
 
     async def hand_over(self) -> None:
         """Give every lead away, as far as somebody can take it; clients find the new ones."""
@@ -170,9 +169,6 @@ class Transactions:
     @property
     def _shard_count_file(self) -> Path:
         return self._config.log_directory / SHARD_COUNT_FILE
-
-    def _newest_connection(self) -> int:
-        return self.newest_connection()
 
     def _preferred(self, number: int) -> int:
         voters = self._config.voter_ids

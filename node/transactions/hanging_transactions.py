@@ -28,7 +28,7 @@ from ...coordinator.transactions.messages import (
     TransactionMarker,
     WriteMarkers,
 )
-from ...replication.background_task import background_task
+from ...replication.background_task import background_task, end_tasks
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
@@ -46,7 +46,7 @@ TRANSACTIONS_PER_STEP = 128
 ASK_TIMEOUT_MS = 2_000
 
 
-class Verdict(Enum):
+class HangingDecision(Enum):
     """What is to become of an open transaction."""
 
     LEAVE = "leave"
@@ -55,7 +55,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class HangingCandidate:
     """One producer's transaction in one partition, as it was when the question was asked."""
 
     partition: HostedPartition
@@ -71,25 +71,25 @@ class OpenTransaction:
         return self.partition, self.first_offset
 
 
-def verdict_on(description: TransactionDescription, open_one: OpenTransaction) -> Verdict:
+def verdict_on(description: TransactionDescription, open_one: HangingCandidate) -> HangingDecision:
     """What the coordinator's answer means for a transaction that is open in a partition."""
     if description.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        return Verdict.ABORT
+        return HangingDecision.ABORT
     if description.error:
-        return Verdict.LEAVE
+        return HangingDecision.LEAVE
     if description.state.startswith("Prepare"):
-        return Verdict.LEAVE  # its marker is on the way
+        return HangingDecision.LEAVE  # its marker is on the way
     if description.producer_id != open_one.producer_id:
-        return Verdict.ABORT
+        return HangingDecision.ABORT
     ahead = description.producer_epoch - open_one.producer_epoch
     if ahead < 0:
-        return Verdict.LEAVE  # the answer of somebody who has missed something
+        return HangingDecision.LEAVE  # the answer of somebody who has missed something
     name = (open_one.partition.topic, open_one.partition.index)
     if description.state == "Ongoing" and name in description.partitions:
-        return Verdict.LEAVE
+        return HangingDecision.LEAVE
     if description.state == "CompleteCommit" and ahead == 1:
-        return Verdict.COMMIT  # only an end that raised the epoch leaves this (KIP-890)
-    return Verdict.ABORT
+        return HangingDecision.COMMIT  # only an end that raised the epoch leaves this (KIP-890)
+    return HangingDecision.ABORT
 
 
 class OpenSince:
@@ -102,8 +102,8 @@ class OpenSince:
         self._since: dict[tuple[HostedPartition, int], tuple[int, int]] = {}  # (seen, next)
 
     def looking(
-        self, open_now: Iterable[OpenTransaction | None], now_ms: int
-    ) -> Steps[list[OpenTransaction]]:
+        self, open_now: Iterable[HangingCandidate | None], now_ms: int
+    ) -> Steps[list[HangingCandidate]]:
         """Those that are due, and from now on due again after twice their age. None is passed."""
         since = {}
         due = []
@@ -125,7 +125,7 @@ class OpenSince:
 
 
 class Markers(Protocol):
-    async def write(self, request: WriteMarkers) -> Any: ...
+    async def write_txn_markers(self, request: WriteMarkers) -> Any: ...
 
 
 class HangingTransactionReaper:
@@ -161,8 +161,7 @@ class HangingTransactionReaper:
         self._task = background_task("hanging transactions", self._run())
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def scan(self) -> None:
         now_ms = self._replicas.clock.monotonic_ms()
@@ -183,7 +182,7 @@ class HangingTransactionReaper:
             except Exception:  # the next look is as good
                 logger.exception("looking for orphaned transactions")
 
-    def _open_now(self) -> Iterator[OpenTransaction | None]:
+    def _open_now(self) -> Iterator[HangingCandidate | None]:
         """Those that are open while it is gone through; None where there is nothing any more."""
         for partition in self._replicas:
             if partition.leader is None or partition.log.is_failed:
@@ -196,7 +195,7 @@ class HangingTransactionReaper:
                     partition.transactional_ids.pop(producer_id, None)
                 yield None
 
-    async def _settle(self, open_one: OpenTransaction) -> None:
+    async def _settle(self, open_one: HangingCandidate) -> None:
         partition = open_one.partition
         transactional_id = partition.transactional_ids.get(open_one.producer_id)
         if transactional_id is None:
@@ -206,7 +205,7 @@ class HangingTransactionReaper:
             return
         verdict = verdict_on(description, open_one)
         unchanged = _snapshot(partition, open_one.producer_id, open_one.first_offset) == open_one
-        if verdict is Verdict.LEAVE or partition.leader is None or not unchanged:
+        if verdict is HangingDecision.LEAVE or partition.leader is None or not unchanged:
             return
         logger.warning(
             "%r: transaction of %r, open since offset %d, is unknown to its coordinator: %s",
@@ -216,10 +215,10 @@ class HangingTransactionReaper:
             open_one.producer_id,
             open_one.producer_epoch,
             open_one.coordinator_epoch,
-            verdict is Verdict.COMMIT,
+            verdict is HangingDecision.COMMIT,
             ((partition.topic, partition.index),),
         )
-        await self._markers.write(WriteMarkers((marker,)))
+        await self._markers.write_txn_markers(WriteMarkers((marker,)))
         self.ended_count += 1
 
     async def _describe(self, transactional_id: str) -> TransactionDescription | None:
@@ -243,11 +242,11 @@ class HangingTransactionReaper:
 
 def _snapshot(
     partition: HostedPartition, producer_id: int, first_offset: int
-) -> OpenTransaction | None:
+) -> HangingCandidate | None:
     entry = partition.log.producer_state.entry(producer_id)
     if entry is None or entry.transaction_first_offset != first_offset:
         return None
-    return OpenTransaction(
+    return HangingCandidate(
         partition,
         producer_id,
         entry.epoch,

@@ -78,7 +78,7 @@ class MarkerWriter:
         """Give up what is under way; coordinators ask again."""
         await self._tasks.stop()
 
-    async def write(
+    async def write_txn_markers(
         self, request: WriteMarkers, *, wait_ms: int = COMMIT_WAIT_MS
     ) -> WriteMarkersReply:
         """An ErrorCode number for each marker and partition, NONE when it is committed.
@@ -188,7 +188,7 @@ class MarkerWriter:
     async def _answer(
         self, request: WriteMarkers, reply: Callable[[bytes, Sequence[Any]], Any]
     ) -> None:
-        reply(encode_message(await self.write(request)), ())
+        reply(encode_message(await self.write_txn_markers(request)), ())
 
 
 def _errors(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[list[tuple[int, ...]]]:

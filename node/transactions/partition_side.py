@@ -33,7 +33,7 @@ class PartitionTransactions:
         scan_ms = config.transaction_abort_timed_out_cleanup_interval_ms
         self._expiry = ProducerExpiry(
             services.replicas,
-            (services.connection_fence, services.offsets_fence),
+            (services.connection_fence, services.offset_commit_fence),
             work=services.work,
             expiration_ms=config.producer_id_expiration_ms,
             interval_ms=config.producer_id_expiration_check_interval_ms,
@@ -63,5 +63,5 @@ class PartitionTransactions:
             "transactions_hanging": self._reaper.hanging_count,
             "transactions_orphaned": self._reaper.ended_count,
             "produces_refused_by_connection": services.connection_fence.refused_count,
-            "offsets_refused_by_connection": services.offsets_fence.refused_count,
+            "offsets_refused_by_connection": services.offset_commit_fence.refused_count,
         }

@@ -38,7 +38,7 @@ class PendingTransaction:
         """Something has changed: let all who wait look again, in the order in which they came."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
-            _let_go(waiter)
+            _wake(waiter)
 
 
 class PendingTransactions:
@@ -113,7 +113,7 @@ class PendingTransactions:
             return False
         waiter = self._loop.create_future()
         entry.waiters.append(waiter)
-        timer = self._loop.call_later(remaining_s, _let_go, waiter)
+        timer = self._loop.call_later(remaining_s, _wake, waiter)
         self._held += 1
         try:
             await waiter
@@ -126,6 +126,6 @@ class PendingTransactions:
         return True
 
 
-def _let_go(waiter: asyncio.Future[None]) -> None:
+def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)

@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from ...replication.background_task import background_task
+from ...replication.background_task import background_task, end_tasks
 from ...replication.sliced_work import SlicedWork
 from ..partitions.replica_manager import ReplicaManager
-from .connection_fence import ConnectionFence
+from .connection_fence import ProducerConnectionFence
 
 ROOM_INTERVAL_MS = 10_000
 # Who wrote since is kept: what he sends again must be known. librdkafka does so for five minutes
@@ -28,7 +28,7 @@ class ProducerExpiry:
     def __init__(
         self,
         replicas: ReplicaManager,
-        fences: Sequence[ConnectionFence],
+        fences: Sequence[ProducerConnectionFence],
         *,
         work: SlicedWork,
         expiration_ms: int,
@@ -44,13 +44,12 @@ class ProducerExpiry:
         self._task = background_task("producer expiry", self._run())
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def expire(self) -> int:
         """Look once; returns how many were forgotten, over all partitions."""
         clock = self._replicas.clock
-        count = await self._forget(self._expiration_ms)
+        count = await self._expire(self._expiration_ms)
         for fence in self._fences:
             forgetting = fence.expiring(clock.monotonic_ms(), self._expiration_ms)
             await self._work.run("producer expiry", forgetting)
@@ -63,7 +62,7 @@ class ProducerExpiry:
         silent_ms, count = self._expiration_ms, 0
         while self.known_count > self._producers_max and silent_ms > SILENT_MS_MIN:
             silent_ms = max(silent_ms // 2, SILENT_MS_MIN)
-            count += await self._forget(silent_ms)
+            count += await self._expire(silent_ms)
         return count
 
     @property
@@ -71,7 +70,7 @@ class ProducerExpiry:
         """Producers, counted once for each partition in which they are known."""
         return sum(len(partition.log.producer_state) for partition in self._replicas)
 
-    async def _forget(self, silent_ms: int) -> int:
+    async def _expire(self, silent_ms: int) -> int:
         count = 0
         for partition in self._replicas:
             log = partition.log

@@ -3,17 +3,17 @@
 A transactional id belongs to the shard that its Java hash says, and the shard's Raft leader is
 its coordinator; the coordinator epoch in markers is the Raft term. Here requests find their
 shard, late ones are fenced, and what is asked is put to the core's decisions; shard_leader.py
-carries it out, shard_timeouts.py knows what is led.
+executes it, shard_timeouts.py knows what is led.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.sharding import shard_for
 from ...coordinator.transactions.answers import (
     NO_IDENTITY,
-    ProducerIdentity,
+    ProducerIdentityAnswer,
     TransactionDescription,
 )
 from ...coordinator.transactions.connection_fence import StaleConnection
@@ -40,6 +40,7 @@ from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
+from ..connection_ids import ConnectionIds
 from .shard_leader import LeaderPorts, ShardLeader
 from .shard_timeouts import ShardLeaders
 
@@ -63,34 +64,25 @@ class TransactionCoordinators:
         links: PeerTransport,
         settings: TransactionSettings,
         ports: LeaderPorts,
-        newest_connection: Callable[[], int] = lambda: 0,
+        connection_ids: ConnectionIds,
     ) -> None:
         self.connections_closed = 0  # for requests that came late
         self._settings = settings
-        self._ports = ports
         self._log = logging.getLogger(f"{__name__}.{node_id}")
         self._questions = TaskSet(self._log, "a verification failed")
-        self._leaders = ShardLeaders(
+        self.leaders = ShardLeaders(
             node_id=node_id,
             shards=shards,
             raft_groups=raft_groups,
             settings=settings,
             ports=ports,
-            newest_connection=newest_connection,
+            connection_ids=connection_ids,
         )
         links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
 
-    def start(self) -> None:
-        """Begin to look for timeouts and expiries."""
-        self._leaders.start()
-
-    async def confirm_shard_count(self) -> None:
-        """Wait until the cluster says how many shards it has. Raises ShardCountMismatch."""
-        await self._leaders.confirm_shard_count()
-
     async def stop(self) -> None:
         """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
-        await self._leaders.stop()
+        await self.leaders.stop()
         await self._questions.stop()
 
     # -- where, and what is known
@@ -98,38 +90,30 @@ class TransactionCoordinators:
     @property
     def shard_count(self) -> int:
         """How many shards the cluster has."""
-        return len(self._leaders.shards)
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether a shard that this node leads is not ready."""
-        return self._leaders.is_loading
+        return len(self.leaders.shards)
 
     def shard_of(self, transactional_id: str) -> int:
         """The number of the id's shard."""
-        return shard_for(transactional_id, len(self._leaders.shards))
+        return shard_for(transactional_id, len(self.leaders.shards))
 
     def leader_of(self, transactional_id: str) -> int | None:
         """The node that coordinates this id now, for FindCoordinator; None while nobody does."""
-        return self._leaders.raft_groups[self.shard_of(transactional_id)].leader_id
+        return self.leaders.raft_groups[self.shard_of(transactional_id)].leader_id
 
     def records(self, shard: int) -> Sequence[tuple[str, TransactionRecord]]:
         """What this node's replica of a shard holds, in order of the ids."""
-        return sorted(self._leaders.shards[shard].records.items())
+        return sorted(self.leaders.shards[shard].records.items())
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """TRANSACTIONAL_ID_NOT_FOUND, or a coordinator error, in `error`."""
-        error = ErrorCode.INVALID_REQUEST
-        if transactional_id:
-            leader = self._leader(transactional_id)
-            if isinstance(leader, ShardLeader):
-                return _description(leader, transactional_id)
-            error = leader
-        return TransactionDescription(transactional_id=transactional_id, error=error)
+        leader = self._leader(transactional_id)
+        if isinstance(leader, ShardLeader):
+            return _description(leader, transactional_id)
+        return TransactionDescription(transactional_id=transactional_id, error=leader)
 
     def descriptions(self) -> Iterator[TransactionDescription]:
         """All transactional ids of the shards that this node leads; others may go on meanwhile."""
-        for leader in list(self._leaders):
+        for leader in list(self.leaders):
             for transactional_id in list(leader.shard.records):
                 if transactional_id in leader.shard.records:
                     yield _description(leader, transactional_id)
@@ -145,18 +129,18 @@ class TransactionCoordinators:
         enables_two_phase_commit: bool = False,
         keeps_prepared: bool = False,
         connection_id: int | None = None,
-    ) -> ProducerIdentity:
+    ) -> ProducerIdentityAnswer:
         """KIP-98, 360, 588, 890, 939. expected: the producer's (producer id, epoch)."""
         settings = self._settings
         if not transactional_id:
-            return ProducerIdentity(error=ErrorCode.INVALID_REQUEST)
+            return ProducerIdentityAnswer(error=ErrorCode.INVALID_REQUEST)
         if enables_two_phase_commit and not settings.two_phase_commit_enabled:
-            return ProducerIdentity(error=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return ProducerIdentityAnswer(error=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not enables_two_phase_commit and not 0 < timeout_ms <= settings.timeout_max_ms:
-            return ProducerIdentity(error=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return ProducerIdentityAnswer(error=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
-            return ProducerIdentity(error=leader)
+            return ProducerIdentityAnswer(error=leader)
         request = InitProducerId(
             timeout_ms=timeout_ms,
             expected=expected,
@@ -168,13 +152,7 @@ class TransactionCoordinators:
             self._check_connection(leader, transactional_id, known.client, connection_id)
         error, decision = await leader.execute(
             transactional_id,
-            lambda record, is_pending, fresh_producer_id: init_producer_id(
-                record,
-                request,
-                is_pending=is_pending,
-                now_ms=self._ports.wall_ms(),
-                fresh_producer_id=fresh_producer_id,
-            ),
+            lambda record, context: init_producer_id(record, request, context),
             hold_ms=settings.hold_ms,
         )
         answer = _identity(error, decision)
@@ -197,8 +175,6 @@ class TransactionCoordinators:
 
         transaction_version: 2 where the partition's leader adds it for the client (KIP-890).
         """
-        if not transactional_id:
-            return ErrorCode.INVALID_REQUEST
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
             return leader
@@ -208,13 +184,8 @@ class TransactionCoordinators:
             self._check_connection(leader, transactional_id, identity, connection_id)
         error, _ = await leader.execute(
             transactional_id,
-            lambda record, is_pending, _: add_partitions(
-                record,
-                identity,
-                partitions,
-                is_pending=is_pending,
-                now_ms=self._ports.wall_ms(),
-                transaction_version=transaction_version,
+            lambda record, context: add_partitions(
+                record, identity, partitions, context, transaction_version=transaction_version
             ),
             hold_ms=self._settings.hold_ms,
         )
@@ -229,8 +200,6 @@ class TransactionCoordinators:
                 transactional_id, *identity, request.partitions, transaction_version=2
             )
             return VerifyTransactionReply(error or 0, (0,) * len(request.partitions))
-        if not transactional_id:
-            return VerifyTransactionReply(ErrorCode.INVALID_REQUEST)
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
             return VerifyTransactionReply(leader)
@@ -248,39 +217,31 @@ class TransactionCoordinators:
         producer_epoch: int,
         *,
         is_commit: bool,
-        raises_epoch: bool,
+        bumps_epoch: bool,
         connection_id: int | None = None,
         waited_ms: int = 0,
-    ) -> ProducerIdentity:
+    ) -> ProducerIdentityAnswer:
         """The decision, durable when this returns NONE; markers follow.
 
-        raises_epoch: EndTxn v5 (transaction.version 2); the answer carries the next identity.
+        bumps_epoch: EndTxn v5 (transaction.version 2); the answer carries the next identity.
         waited_ms: how long the request's bytes lay in the kernel.
         """
-        if not transactional_id:
-            return ProducerIdentity(error=ErrorCode.INVALID_REQUEST)
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
-            return ProducerIdentity(error=leader)
+            return ProducerIdentityAnswer(error=leader)
         identity = producer_id, producer_epoch
         known = leader.current(transactional_id)
         # With V2 a late EndTxn has an old epoch, and a prepared transaction may be ended by
         # whoever holds its identity (KIP-939).
-        is_exposed = not raises_epoch and known is not None and not known.is_two_phase
+        is_exposed = not bumps_epoch and known is not None and not known.is_two_phase
         if is_exposed and known is not None and known.client == identity:
             if connection_id is not None and waited_ms > self._settings.stale_request_ms:
                 self._refuse_connection(f"EndTxn of {transactional_id!r} waited {waited_ms} ms")
             self._check_connection(leader, transactional_id, identity, connection_id)
-        request = EndTransaction(identity=identity, is_commit=is_commit, raises_epoch=raises_epoch)
+        request = EndTransaction(identity=identity, is_commit=is_commit, bumps_epoch=bumps_epoch)
         error, decision = await leader.execute(
             transactional_id,
-            lambda record, is_pending, fresh_producer_id: end_transaction(
-                record,
-                request,
-                is_pending=is_pending,
-                now_ms=self._ports.wall_ms(),
-                fresh_producer_id=fresh_producer_id,
-            ),
+            lambda record, context: end_transaction(record, request, context),
             hold_ms=self._settings.hold_ms,
             waits_for_markers=False,
         )
@@ -291,12 +252,14 @@ class TransactionCoordinators:
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
             return leader
-        return await self._leaders.abort(leader, transactional_id)
+        return await self.leaders.abort(leader, transactional_id)
 
     # -- inside
 
     def _leader(self, transactional_id: str) -> ShardLeader | ErrorCode:
-        return self._leaders.find(self.shard_of(transactional_id))
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        return self.leaders.find(self.shard_of(transactional_id))
 
     def _check_connection(
         self,
@@ -341,17 +304,19 @@ class TransactionCoordinators:
         reply(encode_message(answer), ())
 
 
-def _identity(error: ErrorCode, decision: Decision | None) -> ProducerIdentity:
-    """The answer that a decision gives, once it is carried out."""
+def _identity(error: ErrorCode, decision: Decision | None) -> ProducerIdentityAnswer:
+    """The answer that a decision gives, once it is executed."""
     if error:
-        return ProducerIdentity(error=error)
+        return ProducerIdentityAnswer(error=error)
     ongoing = NO_IDENTITY
     if isinstance(decision, Change):
         identity, ongoing = decision.record.client, decision.ongoing or NO_IDENTITY
     else:
         assert isinstance(decision, Granted)
         identity = decision.identity
-    return ProducerIdentity(producer_id=identity[0], producer_epoch=identity[1], ongoing=ongoing)
+    return ProducerIdentityAnswer(
+        producer_id=identity[0], producer_epoch=identity[1], ongoing=ongoing
+    )
 
 
 def _description(leader: ShardLeader, transactional_id: str) -> TransactionDescription:

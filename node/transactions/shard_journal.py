@@ -18,7 +18,7 @@ from pathlib import Path
 from ...coordinator.raft.library import COMMAND
 from ...coordinator.raft.outcomes import CorruptJournal, ForeignJournal
 from ...coordinator.raft.wal.disk import DirectoryDisk
-from ...coordinator.raft.wal.records import Snapshot, decode_snapshot
+from ...coordinator.raft.wal.records import RaftSnapshot, decode_snapshot
 from ...coordinator.raft.wal.recovery import RecoveredGroup, recover
 from ...coordinator.transactions.commands import (
     MalformedTransactionCommand,
@@ -108,7 +108,7 @@ class _ReadOnlyDisk(DirectoryDisk):
         pass
 
 
-def _replay(node_id: int, group: RecoveredGroup, snapshot: Snapshot | None) -> ShardJournal:
+def _replay(node_id: int, group: RecoveredGroup, snapshot: RaftSnapshot | None) -> ShardJournal:
     machine, start = TransactionShard(), 0
     entries: list[ShardEntry] = []
     if snapshot is not None:

@@ -20,7 +20,14 @@ from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot
 from ...coordinator.transactions.commands import Write, WriteRecords, encode_transaction_command
 from ...coordinator.transactions.connection_fence import ConnectionFence
-from ...coordinator.transactions.decisions import Change, Decision, Fence, ProducerIdNeeded, Refused
+from ...coordinator.transactions.decisions import (
+    Change,
+    Decision,
+    DecisionContext,
+    FenceProducer,
+    ProducerIdNeeded,
+    Refused,
+)
 from ...coordinator.transactions.fault_points import (
     AFTER,
     AFTER_ALL_MARKERS,
@@ -48,7 +55,7 @@ IDS_A_STEP = 16
 OVER_CAP_LOG_INTERVAL_S = 60.0
 IDS_CAP = ("transactional ids", "oncelog.transactional.ids.max")
 
-Decide = Callable[[TransactionRecord | None, bool, int | None], Decision]
+Decide = Callable[[TransactionRecord | None, DecisionContext], Decision]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +93,7 @@ class ShardLeader:
         self._loop = ports.loop
         self._pending = PendingTransactions(ports.loop, settings.held_max)
         self._completion_timer: asyncio.TimerHandle | None = None
-        self._said_over_cap_s: dict[str, float] = {}
+        self._over_cap_logged_s: dict[str, float] = {}
         self._log = logging.getLogger(__name__)
 
     def begin(self) -> None:
@@ -131,10 +138,9 @@ class ShardLeader:
     ) -> tuple[ErrorCode, Decision | None]:
         """Have something decided and made durable.
 
-        decide: (record, whether a write is pending, a fresh producer id) -> Decision; asked
-        again as often as needed. A request that would be told CONCURRENT_TRANSACTIONS waits for
-        up to hold_ms until what is in its way is over. ends_with_fence: the coordinator's own
-        abort, which nothing follows.
+        decide: asked again as often as needed. A request that would be answered
+        CONCURRENT_TRANSACTIONS waits for up to hold_ms until what is in its way is over.
+        ends_with_fence: the coordinator's own abort, which nothing follows.
         """
         deadline_s = self._loop.time() + hold_ms / 1_000
         fresh_producer_id = None
@@ -142,7 +148,12 @@ class ShardLeader:
             entry = self._pending.get(transactional_id)
             is_pending = entry is not None and entry.is_pending
             record = self.current(transactional_id)
-            decision = decide(record, is_pending, fresh_producer_id)
+            context = DecisionContext(
+                is_pending=is_pending,
+                now_ms=self._ports.wall_ms(),
+                fresh_producer_id=fresh_producer_id,
+            )
+            decision = decide(record, context)
             match decision:
                 case Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
                     may_wait = is_pending or waits_for_markers
@@ -157,7 +168,7 @@ class ShardLeader:
                         fresh_producer_id = await self._ports.next_producer_id()
                     except KafkaError:
                         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
-                case Fence(aborted):
+                case FenceProducer(aborted):
                     error = await self._write(transactional_id, aborted)
                     if error or ends_with_fence:
                         return error, decision
@@ -169,7 +180,7 @@ class ShardLeader:
                     return ErrorCode.NONE, decision
         return ErrorCode.NOT_COORDINATOR, None
 
-    async def forget(self, transactional_ids: list[str]) -> None:
+    async def remove_expired(self, transactional_ids: list[str]) -> None:
         """Drop ids that have expired, unless something has begun about them."""
         writes = []
         for name in transactional_ids:
@@ -177,7 +188,7 @@ class ShardLeader:
             if record is not None and record.state in IDLE and self._pending.get(name) is None:
                 writes.append(Write.after(name, record, None))
                 self._pending.obtain(name).is_pending = True
-                self.fence.forget(name)
+                self.fence.remove(name)
         if writes:
             await self._propose([write.transactional_id for write in writes], writes)
 
@@ -363,8 +374,8 @@ class ShardLeader:
     def _over_cap(self, what: str, key: str) -> ErrorCode:
         """Say in the log, once in a while, what no field of the answer has room for."""
         now_s = self._loop.time()
-        if now_s >= self._said_over_cap_s.get(key, 0) + OVER_CAP_LOG_INTERVAL_S:
-            self._said_over_cap_s[key] = now_s
+        if now_s >= self._over_cap_logged_s.get(key, 0) + OVER_CAP_LOG_INTERVAL_S:
+            self._over_cap_logged_s[key] = now_s
             self._log.warning("requests are refused: too many %s; %s allows more", what, key)
         return ErrorCode.POLICY_VIOLATION
 

@@ -14,7 +14,7 @@ from typing import Any
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.transactions.commands import SetShardCount, encode_transaction_command
 from ...coordinator.transactions.connection_fence import ConnectionFence
-from ...coordinator.transactions.decisions import Decision, abort_open
+from ...coordinator.transactions.decisions import Decision, DecisionContext, abort_transaction
 from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
@@ -22,7 +22,8 @@ from ...coordinator.transactions.states import MAY_EXPIRE
 from ...replication.background_task import TaskSet
 from ...wire.errors import ErrorCode
 from ...wire.steps import Steps
-from .shard_leader import Decide, LeaderPorts, ShardLeader
+from ..connection_ids import ConnectionIds
+from .shard_leader import LeaderPorts, ShardLeader
 
 ABORTS_PER_SCAN = 1_000
 ABORTS_AT_ONCE = 32
@@ -44,7 +45,7 @@ class ShardCountMismatch(ValueError):
 
 
 class ShardLeaders:
-    """One for each node. newest_connection: the highest number of a connection accepted so far."""
+    """One for each node."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class ShardLeaders:
         raft_groups: Sequence[RaftGroup],
         settings: TransactionSettings,
         ports: LeaderPorts,
-        newest_connection: Callable[[], int],
+        connection_ids: ConnectionIds,
     ) -> None:
         self.node_id = node_id
         self.shards = shards
@@ -62,7 +63,7 @@ class ShardLeaders:
         self._settings = settings
         self._ports = ports
         self._loop = ports.loop
-        self._newest_connection = newest_connection
+        self._connection_ids = connection_ids
         self._leaders: dict[int, ShardLeader] = {}
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         # (id, start of the transaction) -> when it was first seen here, in ms of the event loop: a
@@ -78,8 +79,8 @@ class ShardLeaders:
 
     def start(self) -> None:
         """Begin to look for timeouts and expiries."""
-        self._repeat(self._settings.timeout_scan_interval_ms, self.abort_overdue)
-        self._repeat(self._settings.id_scan_interval_ms, self.forget_expired)
+        self._repeat(self._settings.timeout_scan_interval_ms, self.abort_timed_out_transactions)
+        self._repeat(self._settings.id_scan_interval_ms, self.remove_expired_transactional_ids)
 
     async def stop(self) -> None:
         """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
@@ -144,7 +145,7 @@ class ShardLeaders:
             term,
             settings=self._settings,
             ports=self._ports,
-            fence=ConnectionFence(self._newest_connection()),
+            fence=ConnectionFence(self._connection_ids.newest),
         )
         self._leaders[number] = leader
         self._log.info(
@@ -152,26 +153,25 @@ class ShardLeaders:
             number, term, len(shard), len(shard.prepared_ids),
         )  # fmt: skip
         leader.begin()
-        if number == 0 and not shard.shard_count:
-            command = encode_transaction_command(SetShardCount(term, len(self.shards)))
-            self.raft_groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, self._count_said)
+        if number == 0:
+            self._propose_shard_count(leader)
 
     def _resigned(self, number: int) -> None:
         leader = self._leaders.pop(number, None)
         if leader is not None:
             leader.resign()
 
-    def _count_said(self, _result: Any, error: Exception | None) -> None:
-        if error is not None:
-            self._log.info("the number of shards is not written yet: %s", error)
-            leader = self._leaders.get(0)
-            if leader is not None:
-                self._loop.call_later(1, self._say_count_again, leader)
+    def _propose_shard_count(self, leader: ShardLeader) -> None:
+        """Once a second, until the log of shard 0 has it or another leads."""
 
-    def _say_count_again(self, leader: ShardLeader) -> None:
+        def done(_result: Any, error: Exception | None) -> None:
+            if error is not None:
+                self._log.info("the number of shards is not written yet: %s", error)
+                self._loop.call_later(1, self._propose_shard_count, leader)
+
         if leader.is_current and not leader.shard.shard_count:
             command = encode_transaction_command(SetShardCount(leader.term, len(self.shards)))
-            self.raft_groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, self._count_said)
+            self.raft_groups[0].propose(command, SHARD_COUNT_TIMEOUT_MS, done)
 
     def _is_loading(self, number: int) -> bool:
         if number in self._leaders or self._is_stopped:
@@ -180,44 +180,44 @@ class ShardLeaders:
 
     # -- time
 
-    def abort_overdue(self) -> None:
+    def abort_timed_out_transactions(self) -> None:
         """Begin to abort every transaction that is open for longer than its timeout."""
-        self._walk("transaction timeouts", self._find_overdue())
+        self._walk("transaction timeouts", self._find_timed_out())
 
-    def _find_overdue(self) -> Steps[None]:
+    def _find_timed_out(self) -> Steps[None]:
         """Looks at each open transaction; others go on meanwhile, so an abort looks once more."""
         since_ms: dict[tuple[str, int], float] = {}
         found: list[tuple[ShardLeader, list[str]]] = []
         for leader in list(self):
-            overdue: list[str] = []
+            timed_out: list[str] = []
             for count, name in enumerate(list(leader.shard.open_ids), 1):
                 record = leader.shard.get(name)
                 if record is not None and name in leader.shard.open_ids:
                     loop_ms = self._loop.time() * 1_000
                     key = (name, record.start_ms)
                     since_ms[key] = self._open_since_ms.get(key, loop_ms)
-                    if record.is_overdue(self._ports.wall_ms(), loop_ms - since_ms[key]):
-                        overdue.append(name)
+                    if self._is_timed_out(name, record):
+                        timed_out.append(name)
                 if count % IDS_A_STEP == 0:
                     yield
-            if overdue:
-                found.append((leader, overdue[:ABORTS_PER_SCAN]))
+            if timed_out:
+                found.append((leader, timed_out[:ABORTS_PER_SCAN]))
         self._open_since_ms = since_ms
         for leader, names in found:
             self._tasks.spawn(self._abort_each(leader, names))
 
     async def _abort_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
         for number, name in enumerate(names, 1):
-            self._tasks.spawn(self._abort_overdue(leader, name))
+            self._tasks.spawn(self._abort_timed_out(leader, name))
             if number % ABORTS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _is_overdue(self, transactional_id: str, record: TransactionRecord) -> bool:
+    def _is_timed_out(self, transactional_id: str, record: TransactionRecord) -> bool:
         loop_ms = self._loop.time() * 1_000
         since_ms = self._open_since_ms.get((transactional_id, record.start_ms), loop_ms)
-        return record.is_overdue(self._ports.wall_ms(), loop_ms - since_ms)
+        return record.is_timed_out(self._ports.wall_ms(), loop_ms - since_ms)
 
-    def forget_expired(self) -> None:
+    def remove_expired_transactional_ids(self) -> None:
         """Begin to forget every id that has had no transaction for the time of its expiry."""
         self._walk("expiry of transactional ids", self._find_expired())
 
@@ -230,13 +230,13 @@ class ShardLeaders:
                 if count % IDS_A_STEP == 0:
                     yield
             if expired:
-                self._tasks.spawn(self._forget_each(leader, expired))
+                self._tasks.spawn(self._remove_each(leader, expired))
 
-    async def _forget_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
+    async def _remove_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
         """A command after the other, of those that are still to be forgotten then."""
         for first in range(0, len(names), EXPIRIES_PER_COMMAND):
             some = names[first : first + EXPIRIES_PER_COMMAND]
-            await leader.forget([name for name in some if self._is_expired(leader, name)])
+            await leader.remove_expired([name for name in some if self._is_expired(leader, name)])
 
     def _is_expired(self, leader: ShardLeader, name: str) -> bool:
         record = leader.shard.get(name)
@@ -247,33 +247,25 @@ class ShardLeaders:
 
     async def abort(self, leader: ShardLeader, transactional_id: str) -> ErrorCode:
         """End an open transaction whatever its producer says; the producer is fenced."""
-        decide = self._aborting(lambda record: record is not None)
-        error, _ = await leader.execute(transactional_id, decide, ends_with_fence=True)
+        error, _ = await leader.execute(
+            transactional_id,
+            abort_transaction,
+            ends_with_fence=True,
+        )
         return error
 
-    async def _abort_overdue(self, leader: ShardLeader, transactional_id: str) -> None:
-        decide = self._aborting(
-            lambda record: record is not None and self._is_overdue(transactional_id, record)
-        )
+    async def _abort_timed_out(self, leader: ShardLeader, transactional_id: str) -> None:
+        def decide(record: TransactionRecord | None, context: DecisionContext) -> Decision:
+            if record is not None and not self._is_timed_out(transactional_id, record):
+                record = None
+            return abort_transaction(record, context)
+
         error, _ = await leader.execute(transactional_id, decide, ends_with_fence=True)
         if error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
             outcome = "aborted" if not error else "ended by itself"
             self._log.info("transaction of %r timed out: %s", transactional_id, outcome)
         else:
             self._log.info("transaction of %r timed out: %s", transactional_id, error.name)
-
-    def _aborting(self, is_due: Callable[[TransactionRecord | None], bool]) -> Decide:
-        def decide(
-            record: TransactionRecord | None, is_pending: bool, fresh_producer_id: int | None
-        ) -> Decision:
-            return abort_open(
-                record if is_due(record) else None,
-                is_pending=is_pending,
-                now_ms=self._ports.wall_ms(),
-                fresh_producer_id=fresh_producer_id,
-            )
-
-        return decide
 
     def _repeat(self, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:

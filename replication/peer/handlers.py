@@ -16,7 +16,7 @@ from functools import partial
 Buffer = bytes | bytearray | memoryview
 MessageHandler = Callable[[int, bytes], None]
 Reply = Callable[[bytes, Sequence[Buffer]], object]
-RequestHandler = Callable[[int, bytes, list[Buffer], Reply], None]
+RequestHandler = Callable[[int, bytes, list[Buffer], Reply], object]
 PeerChange = Callable[[int, bool], None]
 Body = tuple[bytes, list[Buffer]]  # header and frames of a reply
 
@@ -130,7 +130,7 @@ class PeerHandlers:
         finally:
             del future, settle  # an error in it holds this frame: a cycle, and maybe an old one
 
-    def _told(self, peer: int, kind: int, payload: bytes) -> None:
+    def _deliver(self, peer: int, kind: int, payload: bytes) -> None:
         handler = self._messages.get(kind)
         if handler is None:
             self.dropped["unhandled"] += 1
@@ -160,12 +160,12 @@ class PeerHandlers:
             reply(type(error).__name__.encode(), what=What.FAILURE)
 
     def _changed(self, peer: int, is_up: bool) -> None:
-        self._tell(self._changes, peer, is_up)
+        self._notify(self._changes, peer, is_up)
 
     def _link_changed(self, peer: int, is_open: bool) -> None:
-        self._tell(self._link_changes, peer, is_open)
+        self._notify(self._link_changes, peer, is_open)
 
-    def _tell(self, callbacks: list[PeerChange], peer: int, is_up: bool) -> None:
+    def _notify(self, callbacks: list[PeerChange], peer: int, is_up: bool) -> None:
         for callback in callbacks:
             try:
                 callback(peer, is_up)

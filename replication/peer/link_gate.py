@@ -15,7 +15,7 @@ from typing import Protocol
 HELD_MAX = 10_000  # for each peer and direction; beyond, messages are lost, as in a real queue
 
 
-class Scheduler(Protocol):
+class DelayScheduler(Protocol):
     """The part of an event loop that a delay needs."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> object: ...
@@ -35,13 +35,13 @@ class _Direction:
 class LinkGate:
     """The faults of one broker's links, by peer and direction."""
 
-    def __init__(self, scheduler: Scheduler | None = None) -> None:
+    def __init__(self, scheduler: DelayScheduler | None = None) -> None:
         self.is_active = False
         self.dropped_count = self.held_count = self.delayed_count = 0
         self._scheduler = scheduler
         self._directions: dict[tuple[int, bool], _Direction] = {}
 
-    def attach(self, scheduler: Scheduler) -> None:
+    def attach(self, scheduler: DelayScheduler) -> None:
         """Give the event loop that delays run on; its transport does."""
         self._scheduler = scheduler
 

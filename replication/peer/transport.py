@@ -311,7 +311,7 @@ class PeerTransport(PeerHandlers):
             reply = partial(self._reply, _Asker(channel, peer, sender, correlation_id))
             self._asked(peer, (kind, channel.is_bulk), header, frames, reply)
         elif not is_ours and what == What.ONE_WAY:
-            self._told(peer, kind, header)
+            self._deliver(peer, kind, header)
         else:
             self.dropped["malformed"] += 1
 

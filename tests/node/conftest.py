@@ -1,8 +1,15 @@
-"""Answers with a field that no version of the message has are a mistake, wherever they happen."""
+"""Brokers for tests; and answers with a field that no version of the message has are a mistake."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from oncelog.wire.messages import control
+
+from .controller.small_cluster import SmallCluster, running_cluster
+from .leading_broker import LeadingBroker
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +21,15 @@ def every_field_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
         return encode(api_key, version, values)
 
     monkeypatch.setattr(control, "encode_response", checked)
+
+
+@pytest.fixture
+@asynccontextmanager
+async def broker(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
+    """It leads t-0, alone in the ISR."""
+    yield LeadingBroker(tmp_path)
+
+
+@pytest.fixture
+def cluster() -> AbstractAsyncContextManager[SmallCluster]:
+    return running_cluster()

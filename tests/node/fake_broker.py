@@ -9,6 +9,7 @@ from oncelog.coordinator.controller.quorum import Quorum, QuorumVoter
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import (
     Command,
+    FenceBroker,
     RegisterBroker,
     SetClusterId,
     UnfenceBroker,
@@ -25,14 +26,17 @@ from oncelog.node.config.dynamic import judge_broker_configs, judge_cluster_conf
 from oncelog.node.handlers.api_table import control_plane_apis
 from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
 from oncelog.node.services import BrokerServices
-from oncelog.storage.topic_configs import validate_topic_configs
+from oncelog.storage.topic_configs import parse_topic_configs
 from oncelog.wire.framing import encode_request_header, response_header_bytes
-from oncelog.wire.messages import control
+from oncelog.wire.messages import control, fetch, produce
 from oncelog.wire.steps import run_to_end
 
 CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
+CORRELATION_ID = 77
+PRODUCE, FETCH = 0, 1
+CLOSED = "closed"
 JUDGES = ConfigValidators(
-    topic=validate_topic_configs, broker=judge_broker_configs, cluster=judge_cluster_configs
+    topic=parse_topic_configs, broker=judge_broker_configs, cluster=judge_cluster_configs
 )
 
 
@@ -57,7 +61,7 @@ class Hosted(list[Any]):
 
 
 class FakeController:
-    """Applies at once what it is given; or fails as it is told."""
+    """Applies at once what it is given; or fails as the test says."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
@@ -108,7 +112,7 @@ class FakeBroker:
     def __init__(self, count: int = 3, **settings: str) -> None:
         self.state = ClusterState()
         self.controller = FakeController(self.state)
-        config = broker_config(voters="1,2,3" if count == 3 else "1", **settings)
+        config = broker_config(1, "1,2,3" if count == 3 else "1", **settings)
         self.controller.apply(SetClusterId(CLUSTER_ID, config.cluster_defaults))
         for node in range(1, count + 1):
             self.start_broker(node)
@@ -129,8 +133,14 @@ class FakeBroker:
 
     def start_broker(self, node: int) -> None:
         registration = RegisterBroker(node, bytes([node]) * 16, "boot", "127.0.0.1", 9090 + node)
-        epoch = self.controller.apply(registration).broker_epoch
-        self.controller.apply(UnfenceBroker(node, epoch))
+        self.controller.apply(registration)
+        self.unfence(node)
+
+    def fence(self, node: int) -> None:
+        self.controller.apply(FenceBroker(node, self.state.brokers[node].broker_epoch))
+
+    def unfence(self, node: int) -> None:
+        self.controller.apply(UnfenceBroker(node, self.state.brokers[node].broker_epoch))
 
     def ask(self, api_key: int, version: int, values: Mapping[str, Any] | None = None) -> Any:
         """What a client would see."""
@@ -140,22 +150,12 @@ class FakeBroker:
         self, api_key: int, version: int, values: Mapping[str, Any] | None = None
     ) -> Any:
         """The same, on a loop that is running already."""
-        frame = encode_request_header(api_key, version, 77, "test")
-        frame += control.encode_request(api_key, version, values or {})
-        view = memoryview(bytearray(frame))
-        outcome = self.dispatcher.dispatch(self.context, self.dispatcher.find(view), view)
-        if isinstance(outcome, PendingAnswer):
-            done = asyncio.Event()
-            outcome.notify(done.set)
-            if not outcome.is_done:
-                await done.wait()
-            outcome = outcome.buffers
-        assert outcome is not None
-        data = b"".join(outcome)
-        assert int.from_bytes(data[:4], "big") == len(data) - 4
-        assert int.from_bytes(data[4:8], "big") == 77
-        body = memoryview(data)[4 + response_header_bytes(api_key, version) :]
-        return control.decode_response(api_key, version, body)
+        return await self.request(api_key, version, values).value()
+
+    def request(
+        self, api_key: int, version: int, values: Mapping[str, Any] | None = None
+    ) -> "Answer":
+        return request(self.dispatcher, self.context, api_key, version, values or {})
 
     def create(self, name: str, partitions: int = 2, factor: int = 3, **configs: str) -> bytes:
         """Create a topic as a client; returns its id."""
@@ -168,3 +168,69 @@ class FakeBroker:
         (created,) = self.ask(19, 7, {"topics": [topic], "timeout": 1000}).topics
         assert created.error_code == 0, created.error_message
         return created.topic_id
+
+
+def request(
+    dispatcher: Dispatcher,
+    context: RequestContext,
+    api_key: int,
+    version: int,
+    values: Mapping[str, Any] | bytes,
+) -> "Answer":
+    """Dispatch a request; values: its fields, or its encoded body."""
+    body = values
+    if not isinstance(body, bytes):
+        body = control.encode_request(api_key, version, body)
+    frame = encode_request_header(api_key, version, CORRELATION_ID, "test") + body
+    view = memoryview(bytearray(frame))
+    return Answer(api_key, version, dispatcher.dispatch(context, dispatcher.find(view), view))
+
+
+class Answer:
+    """What a request came to, now or later."""
+
+    def __init__(self, api_key: int, version: int, outcome: Any) -> None:
+        self._api_key, self._version = api_key, version
+        self.outcome = outcome
+
+    @property
+    def is_there(self) -> bool:
+        return not isinstance(self.outcome, PendingAnswer) or self.outcome.is_done
+
+    def abandon(self) -> None:
+        assert isinstance(self.outcome, PendingAnswer)
+        self.outcome.abandon()
+
+    async def value(self, timeout_s: float = 10) -> Any:
+        """The decoded answer, CLOSED, or None where there is to be none."""
+        outcome = self.outcome
+        if isinstance(outcome, PendingAnswer):
+            if not outcome.is_done:
+                done = asyncio.Event()
+                outcome.notify(done.set)
+                async with asyncio.timeout(timeout_s):
+                    await done.wait()
+            if outcome.close_reason is not None:
+                return CLOSED
+            outcome = outcome.buffers
+        if outcome is None:
+            return None
+        data = memoryview(b"".join(outcome))
+        assert int.from_bytes(data[:4], "big") == len(data) - 4
+        assert int.from_bytes(data[4:8], "big") == CORRELATION_ID
+        body = data[4 + response_header_bytes(self._api_key, self._version) :]
+        if self._api_key == PRODUCE:
+            return produce.decode_response(body, self._version)
+        if self._api_key == FETCH:
+            return fetch.decode_response(body, self._version)
+        return control.decode_response(self._api_key, self._version, body)
+
+    async def partitions(self) -> list[Any]:
+        """Of the one topic in the answer."""
+        (topic,) = (await self.value()).topics
+        return topic.partitions
+
+    async def errors(self) -> dict[int, int]:
+        """Of a produce: the error codes by partition."""
+        value = await self.value()
+        return {p.index: p.error_code for topic in value.topics for p in topic.partitions}

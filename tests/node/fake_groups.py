@@ -1,22 +1,21 @@
 """A group coordinator without replicas: a table, a producer state, and errors on demand."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.coordinator.sharding import shard_for
 from oncelog.node.clock import SystemClock
-from oncelog.node.transactions.verifier import Verified
 from oncelog.storage.partition_log import Origin
 from oncelog.storage.producers.state import ProducerStateTable
-from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.record_batch import decode_header, restamp
 from oncelog.wire.records import decode_batch
 
+from ..log_batches import marker
 from .fake_broker import FakeBroker
+from .leading_broker import FakeVerifier
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -106,37 +105,10 @@ class FakeGroups:
     def mark(self, producer_id: int, epoch: int, *, commits: bool = True) -> None:
         """The end of a transaction arrives."""
         offset = self.end
-        control_type = ControlType.COMMIT if commits else ControlType.ABORT
-        self.take(
-            encode_marker(
-                control_type,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                coordinator_epoch=0,
-                timestamp_ms=0,
-            )
-        )
+        self.take(marker(producer_id, commits, producer_epoch=epoch))
         self.producer_state.append_marker(
             producer_id, epoch, 0, is_aborted=not commits, offset=offset, timestamp=0, now_ms=0
         )
-
-
-class FakeVerifier:
-    """Says what it is told to, and lets something happen meanwhile."""
-
-    def __init__(self) -> None:
-        self.error = 0
-        self.questions: list[tuple[Any, ...]] = []
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    async def verify(
-        self, transactional_id: str, producer_id: int, producer_epoch: int,
-        partitions: Sequence[tuple[str, int]], *, adds: bool,
-    ) -> Verified:  # fmt: skip
-        self.questions.append((transactional_id, producer_id, producer_epoch, partitions, adds))
-        await asyncio.sleep(0)
-        self.meanwhile()
-        return Verified([self.error] * len(partitions))
 
 
 class GroupBroker(FakeBroker):

@@ -1,10 +1,16 @@
 """Partitions on a disk, and what looks after them, without a broker around."""
 
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from oncelog.node.partitions.hosted_partition import HostedPartition
+from oncelog.node.partitions.log_maintenance import LogMaintenance
+from oncelog.node.partitions.ports import FailedLogs
+from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
@@ -13,33 +19,64 @@ TOPIC_ID = bytes(range(16))
 
 
 def open_hosted(
-    directory: Path, index: int = 0, *, now_ms: int = 1, **config: Any
+    directory: Path, index: int = 0, *, topic: str = "t", now_ms: int = 1, **config: Any
 ) -> HostedPartition:
-    """Partition `index` of the topic "t"; config: of its log."""
+    """config: of the log."""
     log = PartitionLog.open(
-        directory / f"t-{index}",
-        topic="t",
+        directory / f"{topic}-{index}",
+        topic=topic,
         partition=index,
         topic_id=TOPIC_ID,
         config=LogConfig(**config),
         now_ms=now_ms,
     )
-    return HostedPartition("t", index, TOPIC_ID, log)
+    return HostedPartition(topic, index, TOPIC_ID, log)
 
 
-def data_directory(tmp_path: Path) -> LogDirectory:
+def data_directory(
+    tmp_path: Path, *, boot_id: str = "b", fault_point: Callable[[str], None] = lambda _: None
+) -> LogDirectory:
     """A broker's, with nothing in it."""
     return LogDirectory(
-        tmp_path / "data", cluster_id="c", node_id=1, boot_id="b", new_directory_id=bytes(16)
+        tmp_path / "data",
+        cluster_id="c",
+        node_id=1,
+        boot_id=boot_id,
+        new_directory_id=bytes(16),
+        fault_point=fault_point,
     )
 
 
-def maintenance_intervals(**changed_ms: int) -> Any:
-    """What `LogMaintenance` reads of a broker's config: nothing is due soon but what is given."""
+@asynccontextmanager
+async def maintaining(
+    replicas: ReplicaManager, directory: LogDirectory, **changed_ms: int
+) -> AsyncIterator[LogMaintenance]:
+    """Run it until the end, when the directory is released, too; intervals that are not given are
+    long.
+    """
     names = (
         "replica_high_watermark_checkpoint_interval_ms",
         "log_flush_offset_checkpoint_interval_ms",
         "log_flush_start_offset_checkpoint_interval_ms",
         "log_retention_check_interval_ms",
     )
-    return SimpleNamespace(**(dict.fromkeys(names, 60_000) | changed_ms))
+    config: Any = SimpleNamespace(**(dict.fromkeys(names, 60_000) | changed_ms))
+    with ThreadPoolExecutor(1) as executor:
+        maintenance = LogMaintenance(replicas, directory, config, executor, executor)
+        yield maintenance
+        await maintenance.stop()
+    directory.release()
+
+
+class RecordedFailures(FailedLogs):
+    """The partitions whose logs failed or could not be opened, and those that could after all."""
+
+    def __init__(self) -> None:
+        self.reported: list[tuple[bytes, int]] = []
+        self.withdrawn: list[tuple[bytes, int]] = []
+
+    def report(self, topic_id: bytes, index: int) -> None:
+        self.reported.append((topic_id, index))
+
+    def withdraw(self, topic_id: bytes, index: int) -> None:
+        self.withdrawn.append((topic_id, index))

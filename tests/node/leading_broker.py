@@ -5,19 +5,17 @@ Node 1 leads `t-0`, `t-1`, ... ; node 2 follows and has what the test says it ha
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.coordinator.transactions.messages import TransactionMarker, WriteMarkers
 from oncelog.node.clock import SystemClock
-from oncelog.node.handlers.fetch import fetch as fetch_handler
-from oncelog.node.handlers.fetch import offsets
-from oncelog.node.handlers.produce import produce as produce_handler
-from oncelog.node.handlers.transactions import markers
-from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
+from oncelog.node.groups.coordinator import OFFSETS_TOPIC
+from oncelog.node.handlers.api_table import served_apis
+from oncelog.node.listener.dispatch import Dispatcher, RequestContext
 from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.node.transactions.marker_writer import MarkerWriter
@@ -25,27 +23,27 @@ from oncelog.node.transactions.verifier import Verified
 from oncelog.replication.turn_share import TurnShare
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.control_record import decode_marker
-from oncelog.wire.framing import encode_request_header, response_header_bytes
-from oncelog.wire.messages import control, fetch, produce
+from oncelog.wire.messages import fetch, produce
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from oncelog.wire.record_batch import iterate_batches
 from oncelog.wire.records import Record, encode_batch
 
-from .fake_broker import FakeBroker
+from .fake_broker import FETCH, PRODUCE, Answer, FakeBroker, request
 from .hosted_logs import open_hosted
 
-PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
-CLOSED = "closed"
+LIST_OFFSETS = 2
 FAR_MS = 1 << 40
 
 
 class FakeVerifier:
-    """Answers what it is told to, at once, or (`hold`) when the test releases the question."""
+    """Answers what the test says, at once, or (`hold`) when it releases the question."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[str, int, int, tuple[tuple[str, int], ...], bool]] = []
-        self.answers: dict[int, int] = {}  # by partition; 0 otherwise
+        self.answers: dict[int, int] = {}  # by partition
+        self.error = 0  # of the other partitions
+        self.meanwhile: Callable[[], object] = lambda: None
         self.failure: Exception | None = None
         self.ongoing_index = 0
         self._gates: list[asyncio.Event] = []
@@ -66,9 +64,11 @@ class FakeVerifier:
             gate = asyncio.Event()
             self._gates.append(gate)
             await gate.wait()
+        self.meanwhile()
         if self.failure is not None:
             raise self.failure
-        return Verified([self.answers.get(index, 0) for _, index in wanted], self.ongoing_index)
+        errors = [self.answers.get(index, self.error) for _, index in wanted]
+        return Verified(errors, self.ongoing_index)
 
     def release(self) -> None:
         """Answer all questions that wait."""
@@ -80,6 +80,8 @@ class FakeVerifier:
 class LeadingBroker:
     """Make it inside a running event loop."""
 
+    topic = "t"
+
     def __init__(
         self,
         directory: Path,
@@ -90,15 +92,15 @@ class LeadingBroker:
         min_insync_replicas: int = 1,
         fault_point: Any = None,
         log_config: Mapping[str, Any] | None = None,
-        **settings: str,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.fake = FakeBroker(3, **settings)
+        self.fake = FakeBroker(3, **settings or {})
         self.services = self.fake.services
         self.clock = SystemClock()
         self.replicas = ReplicaManager(
             loop=asyncio.get_running_loop(),
             clock=self.clock,
-            partition_exists=lambda topic, index: topic in ("t", "elsewhere"),
+            partition_exists=lambda topic, index: topic in ("t", OFFSETS_TOPIC),
         )
         self.replicas.work.share = TurnShare(lambda: 0.0)  # answers come in the turn of their cause
         self.replicas.peers.live = {1: 1, 2: 1}
@@ -108,21 +110,20 @@ class LeadingBroker:
         self.services.replicas = self.replicas
         self.services.verifier = self.verifier  # type: ignore[assignment]
         self.services.markers = self.markers
-        apis = (*produce_handler.apis(), *fetch_handler.apis(), *offsets.apis(), *markers.apis())
-        self.dispatcher = Dispatcher(apis, logging.getLogger("oncelog.test"))
+        log = logging.getLogger("oncelog.test")
+        self.dispatcher = Dispatcher(served_apis(log), log)
         self.connections = 0
-        self.record = Partition(
+        self.record = PartitionRegistration(
             replicas=replicas, isr=replicas if isr is None else isr, leader=1, leader_epoch=1
         )
         self.min_insync_replicas = min_insync_replicas
         for index in range(partitions):
-            hosted = open_hosted(
-                directory, index, now_ms=self.clock.wall_ms(), **(log_config or {})
-            )
+            now_ms = self.clock.wall_ms()
+            hosted = open_hosted(directory, index, now_ms=now_ms, **(log_config or {}))
             self.replicas.add(hosted)
-            self.lead(hosted, self.record)
+            self.make_leader(hosted, self.record)
 
-    def lead(self, hosted: HostedPartition, record: Partition) -> None:
+    def make_leader(self, hosted: HostedPartition, record: PartitionRegistration) -> None:
         hosted.lead(
             record,
             node_id=1,
@@ -136,11 +137,12 @@ class LeadingBroker:
     def resign(self, index: int = 0) -> None:
         """Another broker leads it now."""
         hosted = self.partition(index)
-        hosted.follow(Partition(replicas=self.record.replicas, isr=(2,), leader=2, leader_epoch=99))
+        hosted.follow(PartitionRegistration((1, 2), (2,), leader=2, leader_epoch=99))
+        self.replicas.role_changed(hosted)
         self.replicas.release_waiters(hosted, 6)
 
     def partition(self, index: int = 0) -> HostedPartition:
-        hosted = self.replicas.get("t", index)
+        hosted = self.replicas.get(self.topic, index)
         assert hosted is not None
         return hosted
 
@@ -161,11 +163,18 @@ class LeadingBroker:
         self.connections += 1
         return RequestContext(self.services, self.connections, "127.0.0.1")
 
-    def send(self, connection: RequestContext, api_key: int, version: int, body: bytes) -> "Answer":
-        frame = encode_request_header(api_key, version, 1, "test") + body
-        view = memoryview(bytearray(frame))
-        outcome = self.dispatcher.dispatch(connection, self.dispatcher.find(view), view)
-        return Answer(api_key, version, outcome)
+    def send(
+        self,
+        connection: RequestContext,
+        api_key: int,
+        version: int,
+        values: Mapping[str, Any] | bytes,
+    ) -> Answer:
+        return request(self.dispatcher, connection, api_key, version, values)
+
+    def request(self, api_key: int, version: int, values: Mapping[str, Any] | bytes) -> Answer:
+        """On a connection of its own."""
+        return self.send(self.connect(), api_key, version, values)
 
     def produce(
         self,
@@ -176,7 +185,7 @@ class LeadingBroker:
         transactional_id: str | None = "tx",
         acks: int = -1,
         timeout_ms: int = 60_000,
-    ) -> "Answer":
+    ) -> Answer:
         pairs = batches.items() if isinstance(batches, Mapping) else batches
         wanted = [ProducePartition(index, batch) for index, batch in pairs]
         request = ProduceRequest(
@@ -185,16 +194,49 @@ class LeadingBroker:
         body = b"".join(produce.encode_request(request, version))
         return self.send(connection, PRODUCE, version, body)
 
-    def fetch(self, offset: int = 0, *, index: int = 0, **fields: Any) -> "Answer":
+    def put(
+        self, batches: Any, *, connection: RequestContext | None = None, **options: Any
+    ) -> Answer:
+        """Produce without a transactional id: one batch for `t-0`, or as `produce` takes them."""
+        if isinstance(batches, bytes | bytearray):
+            batches = {0: batches}
+        options = {"transactional_id": None} | options
+        return self.produce(connection or self.connect(), batches, **options)
+
+    async def write(self, index: int = 0, **options: Any) -> None:
+        """A batch without a producer, acknowledged."""
+        assert await self.put({index: plain(**options)}).errors() == {index: 0}
+
+    def fetch(self, offset: int = 0, *, indexes: Iterable[int] = (0,), **fields: Any) -> Answer:
         """A read of committed data, unless `isolation_level` says otherwise."""
-        wanted = FetchTopic("t", None, [FetchPartition(index, offset, max_bytes=1 << 20)])
+        return self.fetch_partitions([wanted(index, offset) for index in indexes], **fields)
+
+    def fetch_partitions(
+        self,
+        partitions: list[FetchPartition],
+        *,
+        topics: int = 1,
+        connection: RequestContext | None = None,
+        **fields: Any,
+    ) -> Answer:
+        """The topic is named `topics` times."""
         fields = {"max_wait_ms": 0, "min_bytes": 1, "isolation_level": 1} | fields
-        body = b"".join(fetch.encode_request(FetchRequest(topics=[wanted], **fields), 12))
-        return self.send(self.connect(), FETCH, 12, body)
+        named = [FetchTopic("t", None, partitions)] * topics
+        body = b"".join(fetch.encode_request(FetchRequest(topics=named, **fields), 12))
+        return self.send(connection or self.connect(), FETCH, 12, body)
+
+    def list_offsets(self, *times: int, isolation_level: int = 0) -> Answer:
+        """One time for each partition from 0 on."""
+        partitions = [
+            {"partition_index": n, "current_leader_epoch": -1, "timestamp": time}
+            for n, time in enumerate(times)
+        ]
+        topics = [{"name": "t", "partitions": partitions}]
+        values = {"replica_id": -1, "isolation_level": isolation_level, "topics": topics}
+        return self.request(LIST_OFFSETS, 7, values)
 
     async def ask(self, api_key: int, version: int, values: Mapping[str, Any]) -> Any:
-        body = control.encode_request(api_key, version, values)
-        return await self.send(self.connect(), api_key, version, body).value()
+        return await self.request(api_key, version, values).value()
 
     def mark(
         self,
@@ -221,7 +263,7 @@ class LeadingBroker:
         )
 
         async def write() -> list[int]:
-            reply = await self.markers.write(WriteMarkers((marker,)), wait_ms=wait_ms)
+            reply = await self.markers.write_txn_markers(WriteMarkers((marker,)), wait_ms=wait_ms)
             return list(reply.errors[0])
 
         return asyncio.ensure_future(write())
@@ -243,48 +285,18 @@ class LeadingBroker:
         return found
 
 
-class Answer:
-    """What a request came to, now or later."""
+class StoppedClock:
+    """Its monotonic time moves when the test says so, and its wall clock with it."""
 
-    def __init__(self, api_key: int, version: int, outcome: Any) -> None:
-        self._api_key, self._version = api_key, version
-        self.outcome = outcome
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self._base_ms = SystemClock.wall_ms() - self.now_ms
 
-    @property
-    def is_there(self) -> bool:
-        return not isinstance(self.outcome, PendingAnswer) or self.outcome.is_done
+    def monotonic_ms(self) -> int:
+        return self.now_ms
 
-    def abandon(self) -> None:
-        assert isinstance(self.outcome, PendingAnswer)
-        self.outcome.abandon()
-
-    async def value(self, timeout_s: float = 10) -> Any:
-        """The decoded answer, CLOSED, or None where there is to be none."""
-        outcome = self.outcome
-        if isinstance(outcome, PendingAnswer):
-            if not outcome.is_done:
-                done = asyncio.Event()
-                outcome.notify(done.set)
-                async with asyncio.timeout(timeout_s):
-                    await done.wait()
-            if outcome.close_reason is not None:
-                return CLOSED
-            outcome = outcome.buffers
-        if outcome is None:
-            return None
-        body = memoryview(b"".join(outcome))[
-            4 + response_header_bytes(self._api_key, self._version) :
-        ]
-        if self._api_key == PRODUCE:
-            return produce.decode_response(body, self._version)
-        if self._api_key == FETCH:
-            return fetch.decode_response(body, self._version)
-        return control.decode_response(self._api_key, self._version, body)
-
-    async def errors(self) -> dict[int, int]:
-        """Of a produce: the error codes by partition."""
-        value = await self.value()
-        return {p.index: p.error_code for topic in value.topics for p in topic.partitions}
+    def wall_ms(self) -> int:
+        return self._base_ms + self.now_ms
 
 
 def batch(
@@ -310,10 +322,14 @@ def batch(
     )
 
 
-async def settle(turns: int = 20) -> None:
-    """Let everything that can go on without anybody's help go on."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
+def wanted(index: int = 0, offset: int = 0) -> FetchPartition:
+    return FetchPartition(index, offset, max_bytes=1 << 20)
+
+
+def plain(sequence: int = -1, **options: Any) -> bytearray:
+    """A batch without a transaction; where no sequence is given, without a producer."""
+    anonymous = {"producer_id": -1, "epoch": -1} if sequence < 0 else {}
+    return batch(sequence, transactional=False, **anonymous | options)
 
 
 async def cancelled(task: "asyncio.Task[Any]") -> None:

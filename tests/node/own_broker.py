@@ -1,6 +1,5 @@
 """A whole broker in this process, alone in its cluster; a test may hold its directory thread."""
 
-import asyncio
 import shutil
 import tempfile
 import threading
@@ -21,6 +20,11 @@ from oncelog.coordinator.metadata.results import Result
 from oncelog.node.broker import Broker
 from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.environment import Surroundings
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.record_batch import decode_header
+
+from ..awaiting import until
+from .leading_broker import plain
 
 TIMEOUT_S = 20
 
@@ -102,6 +106,13 @@ class OwnBroker(Broker):
         hosted = (self._replicas.get(name, index) for index in range(partitions))
         return all(one is not None and one.leader is not None for one in hosted)
 
+    def append(self, name: str, index: int = 0) -> PartitionLog:
+        """One batch, as if a producer had sent it; its log."""
+        data = memoryview(plain(0))
+        hosted = self._replicas.partition(name, index)
+        self._replicas.append(hosted, data, decode_header(data), 1)
+        return hosted.log
+
     def directories_of(self, name: str) -> list[str]:
         return sorted(path.name for path in (self.root / "data").glob(f"{name}-*"))
 
@@ -126,9 +137,3 @@ def as_killed(broker: OwnBroker, root: Path) -> Path:
             return root
         except shutil.Error:  # a file was replaced meanwhile: the copy would be of two moments
             shutil.rmtree(root / "data")
-
-
-async def until(holds: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not holds():
-            await asyncio.sleep(0.002)

@@ -57,7 +57,7 @@ class StallingBroker(Broker):
             elif word == "command":
                 self._stalls_in_apply = True
             elif word == "fail":
-                raise LookupError("nobody expected this")
+                raise LookupError("an unexpected defect")
 
     @staticmethod
     def _long_step() -> Generator[None, None, None]:

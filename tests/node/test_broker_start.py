@@ -10,8 +10,8 @@ import pytest
 from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.partition_log import PartitionLog
 
-from .leading_broker import batch
-from .own_broker import OwnBroker, as_killed, running, until
+from ..awaiting import until
+from .own_broker import as_killed, running
 
 NEW_ID = b"another topic id"
 
@@ -22,14 +22,6 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
     for root in found:
         root.mkdir()
     return found
-
-
-def append(broker: OwnBroker, name: str) -> None:
-    from oncelog.wire.record_batch import decode_header
-
-    data = memoryview(batch(transactional=False))
-    hosted = broker._replicas.partition(name, 0)
-    broker._replicas.append(hosted, data, decode_header(data), 1)
 
 
 async def test_what_the_end_of_the_log_deletes_is_not_opened_but_removed(
@@ -70,7 +62,7 @@ async def test_a_topic_made_anew_behind_the_snapshot_keeps_what_it_has(
         await broker.delete("a")
         await broker.create("a", topic_id=NEW_ID)
         await until(lambda: broker.serves("a"))
-        append(broker, "a")
+        broker.append("a")
         as_killed(broker, roots[1])
     async with running(roots[1]) as again:
         hosted = again._replicas.partition("a", 0)
@@ -103,18 +95,14 @@ async def test_a_directory_of_no_known_topic_is_set_aside(
     assert "Delete it if nobody misses" in caplog.text
 
 
-def test_the_first_leader_makes_up_a_name_for_the_cluster_once(tmp_path: Path) -> None:
+async def test_the_first_leader_makes_up_a_name_for_the_cluster_once(tmp_path: Path) -> None:
     """Where cluster.id is empty, an idle node's metadata log grew by 22 entries a second."""
-
-    async def name_of() -> str:
-        broker = OwnBroker(tmp_path, cluster_id="")
-        await broker.start()
-        index = broker._group.applied_index
-        await asyncio.sleep(0.3)
-        assert broker._group.applied_index == index
-        await broker.stop()
-        return broker.state.cluster_id
-
-    name = asyncio.run(name_of())
+    names: set[str] = set()
+    for _ in range(2):
+        async with running(tmp_path, cluster_id="") as broker:
+            index = broker._group.applied_index
+            await asyncio.sleep(0.3)
+            assert broker._group.applied_index == index
+            names.add(broker.state.cluster_id)
+    (name,) = names
     assert len(name) == 22
-    assert asyncio.run(name_of()) == name

@@ -7,17 +7,19 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.storage.checkpoint import LOG_START_OFFSETS, OffsetCheckpoint
 from oncelog.storage.directory.log_directory import CLEAN_SHUTDOWN
+from oncelog.storage.local_log import LocalLog
+from oncelog.storage.log_flushing import LogFlushing
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import KafkaStorageError
-from oncelog.wire.record_batch import decode_header
 
-from .leading_broker import batch
-from .own_broker import OwnBroker, until
+from ..awaiting import until
+from .own_broker import OwnBroker
 
 SLOW_S = 2
 
@@ -28,35 +30,32 @@ async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
     await broker.start()
     await broker.create("a")
     await until(lambda: broker.serves("a"))
-    hosted = broker._replicas.partition("a", 0)
-    data = memoryview(batch(transactional=False))
-    broker._replicas.append(hosted, data, decode_header(data), 1)
-    return broker, hosted.log
+    return broker, broker.append("a")
 
 
-@pytest.mark.parametrize("step", ["flush", "_take_snapshot"])
-async def test_a_disk_that_refuses_at_the_end_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+@pytest.mark.parametrize(("part", "step"), [(LogFlushing, "flush"), (LocalLog, "take_snapshot")])
+async def test_a_disk_that_refuses_at_the_end_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: type, step: str
 ) -> None:
-    """Else a node would end as if all was well, and its next start recover nobody knows why."""
+    """Else a node would seem to end well, and its next start recover for no known reason."""
     broker, log = await with_a_batch(tmp_path)
-    works = getattr(PartitionLog, step)
+    works = getattr(part, step)
 
-    def refused(self: PartitionLog, **options: bool) -> None:
-        with self._disk:
-            if self is log:
+    def refused(self: Any, **options: bool) -> None:
+        with log.local.disk:
+            if self in (log.local, log.flushing):
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
         works(self, **options)
 
-    monkeypatch.setattr(PartitionLog, step, refused)
+    monkeypatch.setattr(part, step, refused)
     with pytest.raises(KafkaStorageError, match="a-0 failed on disk"):
         await broker.stop()
     assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
 
-async def test_a_log_that_failed_long_before_the_end_is_not_said_again(tmp_path: Path) -> None:
+async def test_a_log_that_failed_long_before_the_end_is_not_reported_again(tmp_path: Path) -> None:
     broker, log = await with_a_batch(tmp_path)
-    log.retire("broken")
+    log.local.retire("broken")
     await broker.stop()
     assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
@@ -84,7 +83,7 @@ async def test_a_checkpoint_being_written_when_a_broker_stops_does_not_replace_t
         broker.directories, directory.write_offsets, name, dict.fromkeys(directory.logs, 0)
     )
     await until(is_entered.is_set)
-    log.advance_log_start_offset(log.high_watermark)
+    log.retention.advance_log_start_offset(log.high_watermark)
     assert log.log_start_offset > 0
     await broker.stop()
     assert OffsetCheckpoint(directory.path / name).read()["a", 0] == log.log_start_offset

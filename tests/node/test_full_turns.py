@@ -9,7 +9,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +23,9 @@ from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from oncelog.wire.records import Record, encode_batch
 
-from .counted_lines import CountingLoop, Lines
+from ..awaiting import until
+from .counted_broker import CountedBroker
 from .handlers.large_requests import LargeRequest, Names, large_requests
-from .own_broker import OwnBroker, until
 
 CLIENTS = 12
 READERS, PARTITIONS = 300, 10
@@ -40,31 +39,7 @@ PARTITIONS_MAX = 100  # of a produce that is appended at once
 APIS = served_apis(None)  # type: ignore[arg-type]
 
 
-class Served:
-    """One broker for all tests; it lives while one of them runs its loop."""
-
-    def __init__(self, root: Path) -> None:
-        self.lines = Lines(LINES_A_SLICE)
-        self.runner = asyncio.Runner(loop_factory=lambda: CountingLoop(self.lines))
-        self.runner.run(self._start(root))
-
-    async def _start(self, root: Path) -> None:
-        self.broker = OwnBroker(
-            root,
-            slice_clock=self.lines.clock,
-            settings={
-                "auto.create.topics.enable": "false",
-                "group.initial.rebalance.delay.ms": "0",
-            },
-        )
-        await self.broker.start()
-        topics = [f"topic-{number}" for number in range(3)]
-        for name in topics:
-            await self.broker.create(name, PARTITIONS)
-        await until(lambda: all(self.broker.serves(name, PARTITIONS) for name in topics))
-        topics += [f"unknown-{number}" for number in range(ITEMS[0])]
-        self.names = Names(topics, [name.encode().ljust(16) for name in topics])
-
+class Served(CountedBroker):
     @asynccontextmanager
     async def clients(self, count: int) -> AsyncIterator[list[socket.socket]]:
         address = ("127.0.0.1", self.broker._server.port)
@@ -87,10 +62,6 @@ class Served:
             await asyncio.get_running_loop().run_in_executor(None, _receive, clients)
         return self.lines.longest
 
-    def stop(self) -> None:
-        self.runner.run(self.broker.stop())
-        self.runner.close()
-
 
 def _frame(key: int, version: int, body: bytes) -> bytes:
     request = encode_request_header(key, version, 1, "test") + body
@@ -106,7 +77,13 @@ def _receive(clients: list[socket.socket]) -> None:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    served = Served(tmp_path_factory.mktemp("turns"))
+    served = Served(
+        tmp_path_factory.mktemp("turns"),
+        topics=3,
+        partitions=PARTITIONS,
+        unknown_topics=ITEMS[0],
+        lines_a_slice=LINES_A_SLICE,
+    )
     yield served
     served.stop()
 

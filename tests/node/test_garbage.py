@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.node_process import NodeProcess
 
+from ..waiting import until
 from . import garbage_node
 
 DEADLINE_S = 30
@@ -39,10 +40,8 @@ def one_round(cluster: Cluster, number: int) -> None:
         for partition in range(3):
             producer.produce(topic, b"value", partition=partition)
         producer.flush(DEADLINE_S)
-        if is_committed:
-            producer.commit_transaction(DEADLINE_S)
-        else:
-            producer.abort_transaction(DEADLINE_S)
+        end = producer.commit_transaction if is_committed else producer.abort_transaction
+        end(DEADLINE_S)
     consumer = Consumer({**config, "group.id": f"group-{number}", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     deadline_s = time.monotonic() + DEADLINE_S
@@ -67,10 +66,7 @@ def garbage_of(cluster: Cluster, node_id: int) -> dict[str, int]:
     answer = garbage_node.answer(data, node_id)
     answer.unlink(missing_ok=True)
     garbage_node.question(data, node_id).touch()
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not answer.exists():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+    until(answer.exists)
     return json.loads(answer.read_text())
 
 

@@ -1,4 +1,4 @@
-"""What keeps the event loop is named; what nobody is to blame for is not held against anybody."""
+"""What keeps the event loop is named; a stopped or starved process is not held responsible."""
 
 import asyncio
 import os
@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from oncelog.deploy.cli.cluster import _node_rows
 from oncelog.deploy.cluster.failure import Failure
@@ -24,34 +24,29 @@ from oncelog.node.loop_activity import describe
 from oncelog.node.loop_watchdog import Stall
 from oncelog.replication.sliced_work import SlicedWork
 
+from ..waiting import until
 from . import stalling_node
 from .config.test_broker_config import REQUIRED
 
 DEADLINE_S = 30
 
 
-def test_a_job_in_slices_is_named_and_so_is_the_line_where_it_stands() -> None:
+async def test_a_job_in_slices_is_named_and_so_is_the_line_where_it_stands() -> None:
     seen = []
 
     def steps() -> Any:
         seen.append(describe(sys._getframe(), None))
         yield
 
-    async def run() -> None:
-        await SlicedWork().run("search by time", steps())
-
-    asyncio.run(run())
+    await SlicedWork().run("search by time", steps())
     assert seen[0].startswith("work search by time, in ")
 
 
-def test_a_task_is_named_when_nothing_better_is_known() -> None:
+async def test_a_task_is_named_when_nothing_better_is_known() -> None:
     async def run() -> str:
         return describe(None, asyncio.current_task())
 
-    async def named() -> str:
-        return await asyncio.create_task(run(), name="heartbeats")
-
-    assert asyncio.run(named()) == "task heartbeats"
+    assert await asyncio.create_task(run(), name="heartbeats") == "task heartbeats"
     assert describe(None, None) == "a callback"
 
 
@@ -101,18 +96,11 @@ def loop_metrics(cluster: Cluster) -> dict[str, Any]:
             assert time.monotonic() < deadline_s
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
-
-
 def order(cluster: Cluster, word: str) -> None:
     new = Path(cluster.data) / "new-order"
     new.write_text(word)
     new.rename(new.with_name(stalling_node.ORDER))
-    wait_until(lambda: not new.with_name(stalling_node.ORDER).exists())
+    until(lambda: not new.with_name(stalling_node.ORDER).exists())
 
 
 @pytest.mark.cluster
@@ -125,7 +113,7 @@ def test_who_keeps_the_loop_of_a_process_is_counted_and_named(
 ) -> None:
     before = loop_metrics(cluster)["stalls_over_500_ms"]
     order(cluster, word)
-    wait_until(lambda: name in loop_metrics(cluster)["last"])
+    until(lambda: name in loop_metrics(cluster)["last"])
     assert loop_metrics(cluster)["stalls_over_500_ms"] > before
     assert f"by {name}" in cluster.node(1).log.read_text()
 
@@ -135,7 +123,7 @@ def test_doctor_ps_and_the_pytest_plugin_say_who_kept_the_loop(cluster: Cluster)
     handle = ClusterInTest(cluster, read_marker((), {}), seed=1, test="a test", number=1)
     handle.begin()
     order(cluster, "task")
-    wait_until(lambda: "task taking orders" in loop_metrics(cluster)["last"])
+    until(lambda: "task taking orders" in loop_metrics(cluster)["last"])
     [problem] = handle.finish(has_failed=False)
     assert problem.startswith("Node 1 was deaf") and "task taking orders" in problem
 
@@ -161,7 +149,7 @@ def test_a_command_that_keeps_the_loop_is_named(cluster: Cluster) -> None:
     order(cluster, "command")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(DEADLINE_S)
-    wait_until(lambda: "command CreateTopics" in loop_metrics(cluster)["last"])
+    until(lambda: "command CreateTopics" in loop_metrics(cluster)["last"])
 
 
 @pytest.mark.cluster
@@ -170,7 +158,7 @@ def test_a_process_that_was_stopped_has_not_kept_its_loop(cluster: Cluster) -> N
     process = cluster.node(1).find()
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
-    wait_until(lambda: process.status() == "stopped")
+    until(lambda: process.status() == "stopped")
     time.sleep(2 * stalling_node.STALL_S)  # that long it stands
     os.kill(process.pid, signal.SIGCONT)
     assert loop_metrics(cluster)["stalls_over_500_ms"] == before["stalls_over_500_ms"]
@@ -209,6 +197,6 @@ def test_a_background_task_that_fails_ends_the_broker_with_its_name(cluster: Clu
     process = cluster.node(1).find()
     assert process is not None
     order(cluster, "fail")
-    wait_until(lambda: not process.is_running() or process.status() == "zombie")
+    until(lambda: not process.is_running() or process.status() == "zombie")
     log = cluster.node(1).log.read_text()
     assert "the background task 'taking orders' has failed: LookupError" in log

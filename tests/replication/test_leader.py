@@ -13,7 +13,14 @@ LIVE = {1: 11, 2: 12, 3: 13}
 
 
 def leader(
-    *, replicas=(1, 2, 3), isr=(1, 2, 3), min_insync=2, end=0, high_watermark=0, live=None
+    *,
+    replicas=(1, 2, 3),
+    isr=(1, 2, 3),
+    min_insync=2,
+    end=0,
+    high_watermark=0,
+    live: dict[int, int] = LIVE,
+    peers: PeerView | None = None,
 ) -> Leading:
     partition = Leading(
         node_id=1,
@@ -27,7 +34,7 @@ def leader(
         now_ms=0,
         lag_time_max_ms=LAG_MS,
         broker_epoch=11,
-        peers=PeerView(live=dict(LIVE if live is None else live)),
+        peers=peers or PeerView(live=live),
     )
     partition.tick(0)
     return partition
@@ -116,16 +123,30 @@ def test_a_follower_that_keeps_up_holds_the_high_watermark_before_it_is_a_member
     assert partition.high_watermark == 20
 
 
-@pytest.mark.parametrize(
-    ("live", "why"),
-    [({1: 11, 2: 12}, "fenced"), ({1: 11, 2: 12, 3: 14}, "another incarnation registered")],
-)
-def test_a_follower_that_may_not_join_holds_nothing(live: dict[int, int], why: str) -> None:
-    partition = leader(isr=(1, 2), live=live)
+NOT_ELIGIBLE = [
+    pytest.param({1: 11, 2: 12}, id="fenced"),
+    pytest.param({1: 11, 2: 12, 3: 14}, id="another incarnation registered (KIP-903)"),
+]
+
+
+@pytest.mark.parametrize("live", NOT_ELIGIBLE)
+def test_a_follower_that_is_not_eligible_holds_nothing_back(live: dict[int, int]) -> None:
+    peers = PeerView(live=LIVE)
+    partition = leader(isr=(1, 2), peers=peers)
+    fetch(partition, 3, 0, 1)
     partition.appended(10, 1)
-    fetch(partition, 3, 0, 1, epoch=13)
+    peers.live = live
     fetch(partition, 2, 10, 1)
-    assert partition.high_watermark == 10, why
+    assert partition.high_watermark == 10
+
+
+@pytest.mark.parametrize("live", NOT_ELIGIBLE)
+def test_a_follower_that_is_not_eligible_does_not_join(live: dict[int, int]) -> None:
+    """It has fetched all; since then its broker has died, maybe with the end of its log."""
+    peers = PeerView(live=LIVE)
+    partition = leader(isr=(1, 2), end=10, peers=peers)
+    assert fetch(partition, 3, 10).may_join_isr
+    peers.live = live
     assert partition.next_isr_change(2) is None
 
 
@@ -136,22 +157,34 @@ def test_joining_needs_the_high_watermark_and_the_start_of_the_epoch() -> None:
     assert fetch(partition, 3, 10).may_join_isr
 
 
+def test_the_high_watermark_of_a_new_leader_is_not_enough_to_join() -> None:
+    """KAFKA-7128: more may be committed than it knows, up to the start of its epoch.
+
+    Node 3 counts as caught up, as every member at the start, and leaves and returns meanwhile.
+    """
+    partition = leader(end=10, high_watermark=4)
+    partition.metadata_applied(isr=(1, 2), partition_epoch=8, now_ms=1)
+    assert not fetch(partition, 3, 4, 2).may_join_isr
+    assert fetch(partition, 3, 10, 3).may_join_isr
+
+
 def test_who_would_have_to_leave_at_once_does_not_enter() -> None:
     """Below the minimum the high watermark stands still; a dead link must not flap the ISR."""
     partition = leader(isr=(1,))
     fetch(partition, 2, 0, 1)
     partition.appended(5, 2)
-    assert partition.high_watermark == 0 == partition.follower_log_end_offset(2)
+    assert partition.high_watermark == 0 == partition.followers[2].log_end_offset
     assert partition.next_isr_change(2 + 2 * LAG_MS) is None
     fetch(partition, 2, 5, 3 + 2 * LAG_MS)
     assert partition.next_isr_change(3 + 2 * LAG_MS) is not None
 
 
 def test_who_is_silent_does_not_enter_even_at_the_end_of_the_log() -> None:
-    partition = leader(isr=(1,))
+    peers = PeerView(live=LIVE)
+    partition = leader(isr=(1,), peers=peers)
     fetch(partition, 2, 0, 1)
     assert partition.next_isr_change(2 + LAG_MS) is None
-    partition._peers.last_fetch_ms[2] = 2 + LAG_MS  # its session lives
+    peers.last_fetch_ms[2] = 2 + LAG_MS  # its session lives
     assert partition.next_isr_change(2 + LAG_MS) is not None
 
 
@@ -159,7 +192,7 @@ def test_a_fetch_of_a_former_incarnation_is_ignored() -> None:
     partition = leader()
     partition.appended(10, 1)
     assert not fetch(partition, 2, 10, 1, epoch=11).is_accepted
-    assert partition.follower_log_end_offset(2) == -1
+    assert partition.followers[2].log_end_offset == -1
 
 
 def test_a_fetch_of_an_incarnation_older_than_seen_is_ignored() -> None:
@@ -167,7 +200,7 @@ def test_a_fetch_of_an_incarnation_older_than_seen_is_ignored() -> None:
     partition.appended(10, 1)
     assert fetch(partition, 2, 5, 1, epoch=20).is_accepted
     assert not fetch(partition, 2, 10, 1, epoch=19).is_accepted
-    assert partition.follower_log_end_offset(2) == 5
+    assert partition.followers[2].log_end_offset == 5
 
 
 def test_an_unknown_replica_is_ignored() -> None:
@@ -210,8 +243,7 @@ def test_caught_up_is_what_our_end_was_at_the_previous_fetch() -> None:
 def test_an_idle_session_speaks_for_its_quiet_partitions() -> None:
     """An incremental session does not repeat positions; its polls prove the follower well."""
     peers = PeerView(live=LIVE)
-    partition = leader(isr=(1, 2), replicas=(1, 2))
-    partition._peers = peers
+    partition = leader(isr=(1, 2), replicas=(1, 2), peers=peers)
     fetch(partition, 2, 0, 1)
     peers.last_fetch_ms[2] = 50_000
     partition.appended(1, 50_100)
@@ -230,7 +262,7 @@ def test_a_new_incarnation_starts_from_nothing() -> None:
     fetch(partition, 2, 0, 10, epoch=20)
     fetch(partition, 2, 10, 20, epoch=20)
     fetch(partition, 2, 3, 30, epoch=21)
-    assert partition.follower_log_end_offset(2) == 3
+    assert partition.followers[2].log_end_offset == 3
     fetch(partition, 3, 10, 30)
     change = partition.next_isr_change(31)
     assert change is not None and 2 not in change.node_ids
@@ -316,9 +348,9 @@ def test_an_assignment_change_keeps_the_progress_of_those_who_stay() -> None:
     partition.appended(4, 0)
     fetch(partition, 2, 4)
     partition.metadata_applied(isr=(1, 2), partition_epoch=8, now_ms=2, replicas=(1, 2, 4))
-    assert partition.follower_log_end_offset(2) == 4
-    assert partition.follower_log_end_offset(3) == -1
-    assert partition.follower_log_end_offset(4) == -1
+    assert partition.followers[2].log_end_offset == 4
+    assert 3 not in partition.followers
+    assert partition.followers[4].log_end_offset == -1
     assert partition.high_watermark == 4
 
 

@@ -113,7 +113,6 @@ def test_a_poll_waits_for_an_append_and_is_answered_with_it() -> None:
     broker = opened(0, 1)
     assert broker.responses() == []
     broker.append(KEYS[1], 2)
-    assert broker.server.has_due
     (answer,) = broker.answers()
     assert answer.slot == 1
     assert [entry.offset for entry in decode(answer.records)] == [0, 1]
@@ -217,7 +216,7 @@ def test_a_diverging_follower_is_told_where_and_does_not_count() -> None:
     broker.append(KEYS[0], 4)
     progress = broker.poll(added=[added(0, at=(3, 4))])  # epoch 4 is unknown to us
     assert progress.high_watermarks == []
-    assert host.leader is not None and host.leader.follower_log_end_offset(2) == -1
+    assert host.leader is not None and host.leader.followers[2].log_end_offset == -1
     (answer,) = broker.answers()
     assert (answer.diverging_epoch, answer.diverging_end_offset) == (4, 0)
     assert answer.high_watermark == -1
@@ -231,7 +230,7 @@ def test_a_position_beyond_our_end_does_not_count(position: tuple[int, int]) -> 
     broker.poll(added=[added(0, at=position)])
     (answer,) = broker.answers()
     assert answer.error == ErrorCode.OFFSET_OUT_OF_RANGE or answer.diverging_end_offset == 4
-    assert host.leader is not None and host.leader.follower_log_end_offset(2) == -1
+    assert host.leader is not None and host.leader.followers[2].log_end_offset == -1
 
 
 def test_a_position_before_our_start_is_told_both_ends() -> None:
@@ -252,7 +251,7 @@ def test_a_newer_leader_epoch_than_ours_is_held_until_we_learn_of_it() -> None:
     broker.poll(removed=[0], added=[added(1, epoch=6)])
     assert broker.responses() == []
     host = broker.lead(KEYS[1], epoch=6)
-    assert host.leader is not None and host.leader.follower_log_end_offset(2) == 0
+    assert host.leader is not None and host.leader.followers[2].log_end_offset == 0
     broker.append(KEYS[1])
     (answer,) = broker.answers()
     assert answer.slot == 1 and answer.records

@@ -23,6 +23,7 @@ from oncelog.replication.replica_server import PollResponse, ReplicaServer
 from oncelog.replication.replica_session import ANSWERS_MAX, LeaderSession
 from oncelog.wire.errors import ErrorCode
 
+from ..present import present
 from .leading import Leading
 from .memory_log import MemoryLog
 
@@ -115,7 +116,7 @@ def test_a_partition_that_comes_again_gets_another_number() -> None:
     assert list(request.removed) == [former]
     assert request.added[0].slot != former
     late = answered(request, SlotAnswer(former, 0, 9))
-    assert list(session.on_response(request, late)) == []
+    assert list(present(session.on_response(request, late))) == []
 
 
 def test_what_came_and_went_between_two_requests_is_not_told() -> None:
@@ -147,7 +148,9 @@ def test_a_failure_starts_over_with_everything_but_what_waits() -> None:
     assert not session.on_failure(request)  # it is known already
     assert again.session_id == 0
     assert [added.topic_id for added in again.added] == [KEYS[1][0]]
-    assert list(session.on_response(request, answered(request))) == []  # late: of no session
+    assert (
+        list(present(session.on_response(request, answered(request)))) == []
+    )  # late: of no session
 
 
 def test_a_session_error_starts_over() -> None:

@@ -190,7 +190,7 @@ class Invariants:
                     )
 
     def _failed(self, node: VirtualNode, hosted: Any) -> None:
-        failure = hosted.log._disk.failure
+        failure = hosted.log.local.disk.failure
         if failure is None or failure.errno not in LACKING:
             return
         calls = {frame.name for frame in traceback.extract_tb(failure.__traceback__)}

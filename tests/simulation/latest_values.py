@@ -59,7 +59,7 @@ async def write_latest(
     bootstrap: str,
     values: LatestValues,
     stop: Callable[[], bool],
-    dice: random.Random,
+    rng: random.Random,
     pace: float,
 ) -> None:
     """Write until `stop()`, some numbers at a time; after an error with a new producer."""
@@ -69,9 +69,9 @@ async def write_latest(
             async with Producer(bootstrap, delivery_timeout_ms=4_000) as producer:
                 while not stop():
                     sent = []
-                    for _ in range(dice.randint(1, ROUND_MAX)):
+                    for _ in range(rng.randint(1, ROUND_MAX)):
                         number += 1
-                        place = dice.randrange(PARTITIONS), dice.randrange(KEYS)
+                        place = rng.randrange(PARTITIONS), rng.randrange(KEYS)
                         key, value = str(place[1]).encode(), b"%d" % number
                         future = await producer.send(TOPIC, value, key=key, partition=place[0])
                         sent.append((place, number, future))
@@ -79,6 +79,6 @@ async def write_latest(
                         await future
                         values.acknowledged[place] = value
                     pause_s = PAUSE_MS * pace / 1_000
-                    await asyncio.sleep(min(dice.expovariate(1 / pause_s), 3 * pause_s))
+                    await asyncio.sleep(min(rng.expovariate(1 / pause_s), 3 * pause_s))
         except KafkaError:
             await asyncio.sleep(0.2)

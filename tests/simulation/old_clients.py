@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oncelog.client.cluster_view import ClusterView
-from oncelog.client.connection import Connection
+from oncelog.client.connection import BrokerConnection
 from oncelog.client.coordinator_lookup import find_coordinator
 from oncelog.deploy.chaos.load.incarnations import pause
 from oncelog.deploy.chaos.load.payloads import plain
@@ -24,7 +24,7 @@ from oncelog.deploy.judge.history.outcomes import (
     outcome_of_transaction,
 )
 from oncelog.deploy.judge.history.recorder import Begun, Recorder
-from oncelog.deploy.judge.history.schema import Outcome
+from oncelog.deploy.judge.history.schema import OpOutcome
 from oncelog.wire.errors import ErrorCode, KafkaError, error_for
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -47,16 +47,16 @@ async def transact(
     recorder: Recorder,
     settings: LoadSettings,
     stop: Callable[[], bool],
-    dice: random.Random,
+    rng: random.Random,
     name: str,
 ) -> None:
     """Client after client until `stop()`; `name` is the transactional id."""
     while not stop():
-        client = _OldClient(bootstrap, recorder, settings, dice, name)
+        client = _OldClient(bootstrap, recorder, settings, rng, name)
         try:
             await client.live(stop)
         except (KafkaError, TimeoutError):
-            await asyncio.sleep(dice.expovariate(1 / BEFORE_A_NEW_EPOCH_S))
+            await asyncio.sleep(rng.expovariate(1 / BEFORE_A_NEW_EPOCH_S))
         finally:
             await client.close()
 
@@ -69,13 +69,13 @@ class _OldClient:
         bootstrap: str,
         recorder: Recorder,
         settings: LoadSettings,
-        dice: random.Random,
+        rng: random.Random,
         name: str,
     ) -> None:
-        self._recorder, self._settings, self._dice, self._name = recorder, settings, dice, name
+        self._recorder, self._settings, self._rng, self._name = recorder, settings, rng, name
         self._view = ClusterView(bootstrap, timeout_ms=1_000)
-        self._timeout_ms = dice.choice(TIMEOUTS_MS)
-        self._tries_max = dice.choice(TRIES)
+        self._timeout_ms = rng.choice(TIMEOUTS_MS)
+        self._tries_max = rng.choice(TRIES)
         self._process = recorder.new_process()
         self._identity = (-1, -1)
         self._next: dict[int, int] = {}
@@ -86,10 +86,10 @@ class _OldClient:
 
     async def live(self, stop: Callable[[], bool]) -> None:
         await self._initialize()
-        for _ in range(self._dice.randint(*LIFE)):
+        for _ in range(self._rng.randint(*LIFE)):
             if stop() or not await self._transact():
                 return
-            await pause(self._settings.pause_ms / 2, self._dice)
+            await pause(self._settings.pause_ms / 2, self._rng)
 
     async def _initialize(self) -> None:
         row = self._recorder.initialize_invoked(self._process, self._name)
@@ -101,35 +101,35 @@ class _OldClient:
             answer = await self._ask(INIT_PRODUCER_ID, INIT_VERSION, fields)
         except KafkaError as problem:
             error = type(problem).__name__
-            self._recorder.initialize_ended(row, Outcome.INFO, error=error)
+            self._recorder.initialize_ended(row, OpOutcome.INFO, error=error)
             raise
         self._identity = answer.producer_id, answer.producer_epoch
         self._recorder.initialize_ended(
-            row, Outcome.OK, producer_id=self._identity[0], epoch=self._identity[1]
+            row, OpOutcome.OK, producer_id=self._identity[0], epoch=self._identity[1]
         )
 
     async def _transact(self) -> bool:
         """One transaction; whether the next one may follow in the same epoch."""
-        dice, count = self._dice, self._settings.append_partitions
+        rng, count = self._rng, self._settings.append_partitions
         transaction = self._recorder.begin(self._process, self._name, *self._identity)
         is_whole = True
         try:
-            partitions = dice.sample(range(count), dice.randint(1, count))
+            partitions = rng.sample(range(count), rng.randint(1, count))
             await self._add(partitions)
-            for partition in partitions * dice.randint(1, BATCHES_MAX):
+            for partition in partitions * rng.randint(1, BATCHES_MAX):
                 is_whole = await self._send(partition, transaction)
                 if not is_whole:
                     break
-                await asyncio.sleep(dice.expovariate(1 / OPEN_S))
+                await asyncio.sleep(rng.expovariate(1 / OPEN_S))
         except KafkaError as problem:
-            self._recorder.transaction_ended(transaction, Outcome.FAIL, type(problem).__name__)
+            self._recorder.transaction_ended(transaction, OpOutcome.FAIL, type(problem).__name__)
             raise
-        if is_whole and dice.random() >= self._settings.abort_share:
+        if is_whole and rng.random() >= self._settings.abort_share:
             await self._commit(transaction)
         else:
             await self._abort(transaction)
         if not is_whole:
-            await asyncio.sleep(dice.expovariate(1 / BEFORE_A_NEW_EPOCH_S))
+            await asyncio.sleep(rng.expovariate(1 / BEFORE_A_NEW_EPOCH_S))
         return is_whole
 
     async def _add(self, partitions: list[int]) -> None:
@@ -167,11 +167,11 @@ class _OldClient:
                 )
                 (one,) = produce.decode_response(answer, PRODUCE_VERSION).topics[0].partitions
                 if not one.error_code:
-                    recorder.send_ended(row, Outcome.OK, offset=one.base_offset)
+                    recorder.send_ended(row, OpOutcome.OK, offset=one.base_offset)
                     return True
                 error, outcome = error_for(one.error_code), outcome_of_send(one.error_code, tries)
             except KafkaError as problem:
-                error, outcome = problem, Outcome.INFO
+                error, outcome = problem, OpOutcome.INFO
             await self._look_again()
             if not error.retriable or tries >= self._tries_max:
                 recorder.send_ended(row, outcome, error=type(error).__name__)
@@ -197,7 +197,7 @@ class _OldClient:
         try:
             await self._ask(END, END_VERSION, self._ending(False))
         finally:
-            self._recorder.transaction_ended(transaction, Outcome.FAIL, None)
+            self._recorder.transaction_ended(transaction, OpOutcome.FAIL, None)
 
     def _ending(self, is_commit: bool) -> dict[str, Any]:
         return {
@@ -230,7 +230,7 @@ class _OldClient:
                     self._coordinator = None
                 await asyncio.sleep(0.03)
 
-    async def _to_coordinator(self) -> Connection:
+    async def _to_coordinator(self) -> BrokerConnection:
         if self._coordinator is None:
             self._coordinator = await find_coordinator(self._view, self._name, TRANSACTION)
         return await self._view.broker(self._coordinator, "transactions")

@@ -232,6 +232,15 @@ class Cluster:
                 return i
         return None
 
+    def led_by(self, g: int = 0) -> int:
+        """The leader, which there is."""
+        leader = self.leader(g)
+        assert leader is not None
+        return leader
+
+    def isolate(self, i: int) -> None:
+        self.network.cut |= {(a, b) for a in self.ids for b in self.ids if i in (a, b)}
+
     def leaders_settled(self) -> bool:
         return all(self.leader(g) is not None for g in self.groups)
 
@@ -335,3 +344,10 @@ class Cluster:
         lost = mine - set(self.nodes[i].machines[g].commands)
         if lost:
             self.fatal.append(f"node {i} serves group {g} without {len(lost)} acknowledged")
+
+
+def started(seed: int = 1, **options: Any) -> tuple[Cluster, int]:
+    """Three nodes with one group, unless `options` say otherwise, and who leads it."""
+    cluster = Cluster(seed, **{"size": 3, "groups": 1, **options})
+    assert cluster.run(10, cluster.leaders_settled)
+    return cluster, cluster.led_by()

@@ -148,15 +148,15 @@ class _Run:
     def _safety(self) -> None:
         cluster, shape = self.cluster, self.outcome.shape
         self.workload.start()
-        dice = random.Random(cluster.random.getrandbits(64))
+        rng = random.Random(cluster.random.getrandbits(64))
         admin = cluster.new_client()
-        self._change_s = dice.choice([0.5, 1.5]) * max(1.0, shape.pace / 16)
+        self._change_s = rng.choice([0.5, 1.5]) * max(1.0, shape.pace / 16)
         self._admin = admin.run(
-            administer(cluster, lambda: self.workload.is_over, dice, self._change_s)
+            administer(cluster, lambda: self.workload.is_over, rng, self._change_s)
         )
         self._latest = admin.run(
             write_latest(
-                cluster.bootstrap, self.latest, lambda: self.workload.is_over, dice, shape.pace
+                cluster.bootstrap, self.latest, lambda: self.workload.is_over, rng, shape.pace
             )
         )
         if shape.size:

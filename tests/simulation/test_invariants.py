@@ -34,7 +34,7 @@ def replica(directory: Path, values: list[bytes]) -> Any:
     for value in values:
         batch = memoryview(bytearray(encode_batch([Record(0, 0, None, value)])))
         log.append_as_leader(batch, decode_header(batch), leader_epoch=0, now_ms=0)
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     return SimpleNamespace(log=log, key=(TOPIC_ID, 0), topic="t", leader=None)
 
 

@@ -10,7 +10,7 @@ from .run import run_seed
 from .virtual_cluster import VirtualCluster
 
 
-def test_a_value_that_is_not_there_is_told() -> None:
+def test_a_value_that_is_not_there_is_reported() -> None:
     from oncelog.client.admin import Admin
 
     values, rounds = LatestValues(), iter([False] * 12)
@@ -23,8 +23,8 @@ def test_a_value_that_is_not_there_is_told() -> None:
         cluster.start()
         cluster.finish(prepare(cluster.bootstrap))
         stop = lambda: next(rounds, True)  # noqa: E731
-        dice = random.Random(1)
-        cluster.finish(write_latest(cluster.bootstrap, values, stop, dice, 1.0))
+        rng = random.Random(1)
+        cluster.finish(write_latest(cluster.bootstrap, values, stop, rng, 1.0))
         assert values.acknowledged
         assert cluster.finish(values.compare(cluster.bootstrap)) == []
         place = min(values.acknowledged)

@@ -111,7 +111,7 @@ class VirtualCluster:
     def made(
         cls, seed: int, shape: Shape, on_log: Callable[[str], object] | None = None
     ) -> "Iterator[VirtualCluster]":
-        """A cluster that has not been started; time, dice and disks are its own meanwhile."""
+        """A cluster that has not been started; time, rng and disks are its own meanwhile."""
         base = "/dev/shm" if Path("/dev/shm").is_dir() else None
         root = Path(tempfile.mkdtemp(prefix="oncelog-simulation-", dir=base))
         cluster = cls(seed, shape, root)

@@ -269,7 +269,7 @@ class VirtualLinks(PeerHandlers):
         what, kind, correlation, header, frames = message
         self.bytes_received[peer] += len(header)
         if what == What.ONE_WAY:
-            self._told(peer, kind, header)
+            self._deliver(peer, kind, header)
         else:
             reply = partial(self._reply, sender, dialled, number, bulk, correlation)
             self._asked(peer, (kind, bulk), header, _owned(frames), reply)

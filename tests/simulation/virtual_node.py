@@ -93,7 +93,7 @@ class VirtualNode:
         surroundings = Surroundings(
             clock=self.clock,
             boot_id=lambda: f"boot-{self.node_id}-{self._boots}",
-            dice=random.Random(timeline.random.getrandbits(64)),
+            rng=random.Random(timeline.random.getrandbits(64)),
             random_bytes=timeline.random.randbytes,
             executor=lambda threads, _name: Threads(loop, threads),
             slice_clock=SliceClock(random.Random(timeline.random.getrandbits(64))),

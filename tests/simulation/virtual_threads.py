@@ -237,8 +237,8 @@ class Threads(Executor):
             loop.call_later(seconds, self._ended, future, result, error)
         else:
             loop.timeline.jobs += 1
-            dice = random.Random(rng.getrandbits(64))
-            job = Job(loop.timeline.jobs, dice, loop, call)
+            rng = random.Random(rng.getrandbits(64))
+            job = Job(loop.timeline.jobs, rng, loop, call)
             loop.jobs.add(job)
             self._go_on(job, future, seconds)
 

@@ -14,7 +14,7 @@ from oncelog.deploy.chaos.load.payloads import plain
 from oncelog.deploy.chaos.load.settings import APPEND, BANK, OUTPUTS, LoadSettings
 from oncelog.deploy.chaos.load.workloads import load
 from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import Outcome
+from oncelog.deploy.judge.history.schema import OpOutcome
 from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 
 from .latest_values import make_topic
@@ -91,16 +91,16 @@ class Workload:
         if self.is_over:
             return
         client = self.clients[name] = self.cluster.new_client()
-        dice = random.Random(self.cluster.random.getrandbits(64))
+        rng = random.Random(self.cluster.random.getrandbits(64))
         workloads = ("append",) if name == "c1" else ("job", "bank")
         given = (self.cluster.bootstrap, self.recorder, self.settings, lambda: self.is_over)
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
                 for number in range(self.cluster.shape.old_clients):
-                    more_dice = random.Random(dice.getrandbits(64))
-                    group.create_task(transact(*given, more_dice, f"old-{name}-{number}"))
-                group.create_task(load(*given, dice, number=int(name[1:]), workloads=workloads))
+                    new_rng = random.Random(rng.getrandbits(64))
+                    group.create_task(transact(*given, new_rng, f"old-{name}-{number}"))
+                group.create_task(load(*given, rng, number=int(name[1:]), workloads=workloads))
 
         self.tasks[name] = client.run(work())
 
@@ -132,16 +132,16 @@ def _words(error: BaseException) -> str:
 
 
 async def administer(
-    cluster: VirtualCluster, stop: Callable[[], bool], dice: random.Random, mean_s: float
+    cluster: VirtualCluster, stop: Callable[[], bool], rng: random.Random, mean_s: float
 ) -> int:
     """Change topics, partitions, configurations, places and leaders until `stop()`; how often."""
     done = number = 0
     async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
         while not stop():
-            await asyncio.sleep(min(dice.expovariate(1 / mean_s), 4 * mean_s))
+            await asyncio.sleep(min(rng.expovariate(1 / mean_s), 4 * mean_s))
             number += 1
             try:
-                await _one_change(cluster, admin, dice, number)
+                await _one_change(cluster, admin, rng, number)
                 done += 1
             except (KafkaError, TimeoutError):
                 continue
@@ -167,31 +167,31 @@ async def _initialize(bootstrap: str, name: str) -> None:
 
 
 async def _one_change(
-    cluster: VirtualCluster, admin: Admin, dice: random.Random, number: int
+    cluster: VirtualCluster, admin: Admin, rng: random.Random, number: int
 ) -> None:
-    topic = dice.choice([APPEND, OUTPUTS, BANK])
-    what = dice.choice(["create", "create", "delete", "extend", "config", "elect", "move", "move"])
+    topic = rng.choice([APPEND, OUTPUTS, BANK])
+    what = rng.choice(["create", "create", "delete", "extend", "config", "elect", "move", "move"])
     match what:
         case "create":
             name = f"extra-{number}"
             await admin.create_topic(
-                name, partitions=dice.randint(1, 3), replication_factor=min(3, len(cluster.ids))
+                name, partitions=rng.randint(1, 3), replication_factor=min(3, len(cluster.ids))
             )
-            if dice.random() < SHORT_LIVED:
-                await asyncio.sleep(dice.expovariate(1 / SHORT_LIFE_S))
+            if rng.random() < SHORT_LIVED:
+                await asyncio.sleep(rng.expovariate(1 / SHORT_LIFE_S))
                 await admin.delete_topics([name])
         case "delete":
             extras = {
                 p.topic for p in await admin.describe_topics() if p.topic.startswith("extra-")
             }
             if extras:
-                await admin.delete_topics([dice.choice(sorted(extras))])
+                await admin.delete_topics([rng.choice(sorted(extras))])
         case "extend":
             count = len(await admin.describe_topics([topic]))
             if topic != OUTPUTS and count < 5:
                 await admin.create_partitions(topic, count + 1)
         case "config":
-            name, values = dice.choice(
+            name, values = rng.choice(
                 [
                     ("max.message.bytes", ("900000", None)),
                     ("internal.segment.bytes", ("1500", "6000", "30000")),
@@ -200,24 +200,24 @@ async def _one_change(
                     ("min.insync.replicas", ("2",)),
                 ]
             )
-            await admin.alter_configs(topic, {name: dice.choice(values)})
+            await admin.alter_configs(topic, {name: rng.choice(values)})
         case "elect":
             described = await admin.describe_topics([topic])
             await admin.elect_leaders([(p.topic, p.partition) for p in described])
         case "move":
-            await _move(cluster, dice, topic)
+            await _move(cluster, rng, topic)
 
 
-async def _move(cluster: VirtualCluster, dice: random.Random, topic: str) -> None:
+async def _move(cluster: VirtualCluster, rng: random.Random, topic: str) -> None:
     """Reassign a partition (KIP-455): other nodes where there are more, or another preference."""
     if not cluster.serving:
         return
-    node = dice.choice(cluster.serving)
+    node = rng.choice(cluster.serving)
     found = node.broker.state.topics.get(topic) if node.broker is not None else None
     if found is None or node.loop is None:
         return
-    index = dice.randrange(len(found.partitions))
-    wanted = tuple(dice.sample(cluster.ids, min(3, len(cluster.ids))))
+    index = rng.randrange(len(found.partitions))
+    wanted = tuple(rng.sample(cluster.ids, min(3, len(cluster.ids))))
     command = AlterPartitionReassignments((Reassignment(topic, index, wanted),))
     node.loop.create_task(_submit(node.broker, command))
     await asyncio.sleep(0.5)
@@ -243,7 +243,7 @@ async def probe(cluster: VirtualCluster, recorder: Recorder) -> None:
                     await work(bootstrap, node_id)
             except (KafkaError, TimeoutError) as problem:
                 error = f"{type(problem).__name__}: {problem}"
-            outcome = Outcome.OK if error is None else Outcome.FAIL
+            outcome = OpOutcome.OK if error is None else OpOutcome.FAIL
             recorder.add("probes", kind, node_id, begun, recorder.now_ns(), outcome, error)
 
 

@@ -8,8 +8,15 @@ takes a dead node out of all ISRs.
 from dataclasses import replace
 
 from ....replication.sliced_work import Steps
-from ....wire.errors import ErrorCode
-from ..cluster_model import Broker
+from ....wire.errors import (
+    BrokerIdNotRegistered,
+    ErrorCode,
+    InconsistentClusterId,
+    InvalidRegistration,
+    StaleBrokerEpoch,
+    UnknownServerError,
+)
+from ..cluster_model import BrokerRegistration
 from ..cluster_tables import ClusterTables
 from ..commands import (
     AllocateProducerIds,
@@ -34,9 +41,8 @@ PRODUCER_ID_MAX = 2**63 - 1
 def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result]:
     """The first name stays. INCONSISTENT_CLUSTER_ID for another one."""
     if tables.cluster_id not in ("", command.cluster_id):
-        return _refused(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"This is the cluster {tables.cluster_id}, not {command.cluster_id}.",
+        raise InconsistentClusterId(
+            f"This is the cluster {tables.cluster_id}, not {command.cluster_id}."
         )
     if tables.cluster_id != command.cluster_id:
         tables.put_cluster_id(command.cluster_id)
@@ -66,12 +72,11 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
         or len(command.incarnation) != INCARNATION_BYTES
         or not 0 <= command.port <= 65535
     ):
-        return _refused(ErrorCode.INVALID_REGISTRATION, "The registration is malformed.")
+        raise InvalidRegistration("The registration is malformed.")
     if command.cluster_id and tables.cluster_id not in ("", command.cluster_id):
-        return _refused(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
+        raise InconsistentClusterId(
             f"Broker {command.node_id} belongs to the cluster {command.cluster_id}; "
-            f"this is {tables.cluster_id}.",
+            f"this is {tables.cluster_id}."
         )
     known = tables.brokers.get(command.node_id)
     if known is not None and known.incarnation == command.incarnation:
@@ -85,7 +90,7 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
             broker_epoch=current_epoch,
         )
     tables.put_broker(
-        Broker(
+        BrokerRegistration(
             node_id=command.node_id,
             broker_epoch=index,
             incarnation=command.incarnation,
@@ -98,7 +103,7 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
     )
     boot_id, directory_id = _boot_and_directory(command)
     known_boot_id, known_directory_id = _boot_and_directory(known or command)
-    yield from _withdraw(
+    yield from _shrink_isrs(
         tables,
         command.node_id,
         lost_power=boot_id != known_boot_id,
@@ -107,7 +112,7 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
     return Result(broker_epoch=index)
 
 
-def _boot_and_directory(registration: Broker | RegisterBroker) -> tuple[str, str]:
+def _boot_and_directory(registration: BrokerRegistration | RegisterBroker) -> tuple[str, str]:
     """Old releases had both in the boot id; "" where the directory is not known."""
     boot_id, _, directory_id = registration.boot_id.partition("/")
     return boot_id, registration.directory_id.hex() or directory_id
@@ -115,9 +120,7 @@ def _boot_and_directory(registration: Broker | RegisterBroker) -> tuple[str, str
 
 def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Result]:
     """Let the broker lead and follow; partitions that waited for it get their leader."""
-    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
-    if broker is None:
-        return refusal
+    broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=False))
         yield from settle_each(tables, tables.leaderless_partitions())
@@ -126,12 +129,10 @@ def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Resul
 
 def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
     """The broker is gone: out of every ISR, and others lead."""
-    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
-    if broker is None:
-        return refusal
+    broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if not broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=True, is_shutting_down=False))
-        yield from _withdraw(tables, command.node_id)
+        yield from _shrink_isrs(tables, command.node_id)
     return Result()
 
 
@@ -139,12 +140,10 @@ def begin_controlled_shutdown(
     tables: ClusterTables, command: BeginControlledShutdown
 ) -> Steps[Result]:
     """As a death, but the broker is still there and knows: clients are sent on, not cut off."""
-    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
-    if broker is None:
-        return refusal
+    broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if broker.is_active:
         tables.put_broker(replace(broker, is_shutting_down=True))
-        yield from _withdraw(tables, command.node_id)
+        yield from _shrink_isrs(tables, command.node_id)
     return Result()
 
 
@@ -153,9 +152,7 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]
 
     Not out of the ELR either, where it may be without being in the ISR any more.
     """
-    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
-    if broker is None:
-        return refusal
+    _current_broker(tables, command.node_id, command.broker_epoch)
     keys = [
         (topic.name, index)
         for topic_id, index in command.partitions
@@ -173,38 +170,31 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]
 
 def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -> Result:
     """The next block of ids. A block that is lost on the way is never given out again."""
-    broker, refusal = current_broker(tables, command.node_id, command.broker_epoch)
-    if broker is None:
-        return refusal
+    _current_broker(tables, command.node_id, command.broker_epoch)
     if tables.next_producer_id > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_COUNT:
-        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out.")
+        raise UnknownServerError("All producer ids have been given out.")
     return Result(
         first_producer_id=tables.take_producer_ids(PRODUCER_ID_BLOCK_COUNT),
         producer_id_count=PRODUCER_ID_BLOCK_COUNT,
     )
 
 
-def current_broker(
-    tables: ClusterTables, node_id: int, broker_epoch: int
-) -> tuple[Broker | None, Result]:
-    """The registration with this epoch; else None and why."""
+def _current_broker(tables: ClusterTables, node_id: int, broker_epoch: int) -> BrokerRegistration:
+    """The registration with this epoch. Raises BrokerIdNotRegistered, StaleBrokerEpoch."""
     broker = tables.brokers.get(node_id)
     if broker is None:
-        return None, _refused(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {node_id} is not registered."
-        )
+        raise BrokerIdNotRegistered(f"Broker {node_id} is not registered.")
     if broker.broker_epoch != broker_epoch:
-        return None, _refused(
-            ErrorCode.STALE_BROKER_EPOCH,
-            f"Broker {node_id} has the epoch {broker.broker_epoch}, not {broker_epoch}.",
+        raise StaleBrokerEpoch(
+            f"Broker {node_id} has the epoch {broker.broker_epoch}, not {broker_epoch}."
         )
-    return broker, Result()
+    return broker
 
 
-def _withdraw(
+def _shrink_isrs(
     tables: ClusterTables, node_id: int, *, lost_power: bool = False, lost_directory: bool = False
 ) -> Steps[None]:
-    """Take the node, which is no longer active, out of every ISR; and out of every ELR when it
+    """Shrink every ISR by the node, which is no longer active; and out of every ELR when it
     may have lost data."""
     keys = dict.fromkeys(tables.partitions_in_sync_on(node_id))
     if lost_power or lost_directory:
@@ -216,7 +206,3 @@ def _withdraw(
         untrusted=node_id if lost_power and not lost_directory else NO_BROKER,
         emptied=node_id if lost_directory else NO_BROKER,
     )
-
-
-def _refused(error: ErrorCode, message: str) -> Result:
-    return Result(error=error, message=message)

@@ -10,7 +10,14 @@ allowed, partitions without a leader get one.
 from collections import Counter
 
 from ....replication.sliced_work import Steps
-from ....wire.errors import ErrorCode
+from ....wire.errors import (
+    BrokerIdNotRegistered,
+    InvalidConfig,
+    InvalidRequest,
+    KafkaError,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from ..cluster_tables import WHOLE_CLUSTER, ClusterTables
 from ..commands import (
     APPEND,
@@ -38,54 +45,40 @@ def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Steps[Result]
     items: list[Item] = []
     for resource in command.resources:
         yield
-        if named[resource.resource_type, resource.name] > 1:
-            error, message = (
-                ErrorCode.INVALID_REQUEST,
-                f"The resource {resource.name!r} is asked for twice.",
-            )
-        else:
-            error, message = yield from _alter(tables, resource, command.validate_only)
-        items.append(
-            Item(
-                name=resource.name,
-                resource_type=resource.resource_type,
-                error=error,
-                message=message,
-            )
-        )
+        item = Item(name=resource.name, resource_type=resource.resource_type)
+        try:
+            if named[resource.resource_type, resource.name] > 1:
+                raise InvalidRequest(f"The resource {resource.name!r} is asked for twice.")
+            yield from _alter(tables, resource, command.validate_only)
+        except KafkaError as error:
+            item = item.refused(error)
+        items.append(item)
     return Result(items=tuple(items))
 
 
-def _alter(
-    tables: ClusterTables, resource: ResourceConfigs, validate_only: bool
-) -> Steps[tuple[ErrorCode, str | None]]:
+def _alter(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool) -> Steps[None]:
     if resource.resource_type == TOPIC_RESOURCE:
         topic = tables.topics.get(resource.name)
         if topic is None:
-            return (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no topic {resource.name!r}.",
-            )
+            raise UnknownTopicOrPartition(f"There is no topic {resource.name!r}.")
         configs = changed_configs(topic.configs, resource)
         if not validate_only and configs != topic.configs:
             tables.put_topic_configs(topic.name, configs)
             yield from settle_each(tables, partitions_of(topic))
-        return ErrorCode.NONE, None
-    if resource.resource_type == BROKER_RESOURCE:
-        error, message = _check_broker(tables, resource)
+    elif resource.resource_type == BROKER_RESOURCE:
+        _check_broker(tables, resource)
         before = tables.broker_configs.get(resource.name, {})
         configs = changed_configs(before, resource)
-        if error is ErrorCode.NONE and not validate_only and configs != before:
+        if not validate_only and configs != before:
             tables.put_broker_configs(resource.name, configs)
             if resource.name == WHOLE_CLUSTER:
                 for topic in tables.topics.values():
                     yield from settle_each(tables, partitions_of(topic))
                     yield
-        return error, message
-    return (
-        ErrorCode.UNSUPPORTED_VERSION,
-        f"There are no configs for the resource type {resource.resource_type}.",
-    )
+    else:
+        raise UnsupportedVersion(
+            f"There are no configs for the resource type {resource.resource_type}."
+        )
 
 
 def changed_configs(before: dict[str, str], resource: ResourceConfigs) -> dict[str, str]:
@@ -114,21 +107,16 @@ def _value_after(before: str | None, operation: ConfigOperation) -> str | None:
     return ",".join(member for member in members if member)
 
 
-def _check_broker(tables: ClusterTables, resource: ResourceConfigs) -> tuple[ErrorCode, str | None]:
+def _check_broker(tables: ClusterTables, resource: ResourceConfigs) -> None:
     if resource.name == WHOLE_CLUSTER:
-        return ErrorCode.NONE, None
+        return
     if not (resource.name.isascii() and resource.name.isdigit()) or len(resource.name) > 10:
-        return ErrorCode.INVALID_REQUEST, f"{resource.name!r} is no broker id."
+        raise InvalidRequest(f"{resource.name!r} is no broker id.")
     if int(resource.name) not in tables.brokers or str(int(resource.name)) != resource.name:
-        return (
-            ErrorCode.BROKER_ID_NOT_REGISTERED,
-            f"Broker {resource.name} is not registered.",
-        )
+        raise BrokerIdNotRegistered(f"Broker {resource.name} is not registered.")
     for operation in resource.operations:
         if operation.key in CLUSTER_WIDE_ONLY and operation.operation != DELETE:
-            return (
-                ErrorCode.INVALID_CONFIG,
+            raise InvalidConfig(
                 f"{operation.key} can be set for topics and for the whole cluster, not for "
-                f"a single broker.",
+                f"a single broker."
             )
-    return ErrorCode.NONE, None

@@ -10,12 +10,24 @@ from dataclasses import replace
 
 from ....replication.isr_change import UNKNOWN_BROKER_EPOCH
 from ....replication.sliced_work import Steps
-from ....wire.errors import ErrorCode
+from ....wire.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    ErrorCode,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    KafkaError,
+    PreferredLeaderNotAvailable,
+    StaleBrokerEpoch,
+    UnknownTopicOrPartition,
+)
 from ....wire.identifiers import TopicPartition
-from ..cluster_model import NO_LEADER, Partition, Topic
+from ..cluster_model import NO_LEADER, PartitionRegistration, Topic
 from ..cluster_tables import ClusterTables
 from ..commands import UNCLEAN, AlterPartition, ElectLeaders, IsrProposal
-from ..elections import NO_BROKER, Election, settle
+from ..elections import NO_BROKER, Election, ElectionRules, settle
 from ..results import Item, Result
 
 PARTITIONS_A_STEP = 32  # less than half a millisecond
@@ -33,32 +45,33 @@ def settle_each(
 
     without: a node that leaves the ISRs. untrusted, emptied: one that leaves the ELRs, too.
     """
-    settings: dict[str, tuple[int, Election]] = {}
+    rules: dict[str, ElectionRules] = {}
     for number, key in enumerate(list(keys), 1):
         if number % PARTITIONS_A_STEP == 0:
             yield
         name, index = key
         topic = tables.topics[name]
-        if name not in settings:
-            settings[name] = (tables.min_insync_replicas(topic), default_election(tables, topic))
-        min_insync_replicas, election = settings[name]
+        if name not in rules:
+            rules[name] = election_rules(tables, topic)
         before = topic.partitions[index]
         after = settle(
             before,
-            active=tables.live_brokers,
-            min_insync_replicas=min_insync_replicas,
-            election=election,
+            rules[name],
             isr=tuple(node for node in before.isr if node != without),
             untrusted=untrusted,
             emptied=emptied,
         )
-        if after is not before:
-            tables.put_partition(key, after)
+        tables.put_partition(key, after)
 
 
-def default_election(tables: ClusterTables, topic: Topic) -> Election:
-    """How a topic elects when it must: unclean only where that has been allowed."""
-    return Election.UNCLEAN if tables.allows_unclean_election(topic) else Election.ONLINE
+def election_rules(
+    tables: ClusterTables, topic: Topic, election: Election | None = None
+) -> ElectionRules:
+    """As the topic is configured: unless another election is asked for, unclean only if allowed."""
+    if election is None:
+        is_unclean = tables.allows_unclean_election(topic)
+        election = Election.UNCLEAN if is_unclean else Election.ONLINE
+    return ElectionRules(tables.live_brokers, tables.min_insync_replicas(topic), election)
 
 
 def partitions_of(topic: Topic) -> list[TopicPartition]:
@@ -75,9 +88,8 @@ def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Res
     """
     broker = tables.brokers.get(command.node_id)
     if broker is None or broker.broker_epoch != command.broker_epoch:
-        return Result(
-            error=ErrorCode.STALE_BROKER_EPOCH,
-            message=f"{command.broker_epoch} is not the current epoch of broker {command.node_id}.",
+        raise StaleBrokerEpoch(
+            f"{command.broker_epoch} is not the current epoch of broker {command.node_id}."
         )
     items: list[Item] = []
     for change in command.changes:
@@ -88,42 +100,29 @@ def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Res
 
 
 def _alter(tables: ClusterTables, command: AlterPartition, change: IsrProposal) -> Item:
+    item = Item(topic_id=change.topic_id, partition=change.partition)
     topic = tables.topic_by_id(change.topic_id)
     if topic is None:
-        return Item(
-            topic_id=change.topic_id, partition=change.partition, error=ErrorCode.UNKNOWN_TOPIC_ID
-        )
-    before = tables.partition(topic.name, change.partition)
-    if before is None:
-        return Item(
-            name=topic.name,
-            topic_id=change.topic_id,
-            partition=change.partition,
-            error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        )
-    error, message = _validate(tables, command.node_id, before, change)
-    after = before
-    if error is ErrorCode.INELIGIBLE_REPLICA:
-        after = _outdate(tables, (topic.name, change.partition), before)
-    if error is ErrorCode.NONE:
-        after = settle(
-            before,
-            active=tables.live_brokers,
-            min_insync_replicas=tables.min_insync_replicas(topic),
-            election=default_election(tables, topic),
-            isr=tuple(node for node, _ in change.isr),
-        )
-        if after is not before:
-            tables.put_partition((topic.name, change.partition), after)
+        return replace(item, error=ErrorCode.UNKNOWN_TOPIC_ID)
+    item = replace(item, name=topic.name)
+    before = after = tables.partition(topic.name, change.partition)
+    if before is None or after is None:
+        return replace(item, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        _validate(tables, command.node_id, before, change)
+        isr = tuple(node for node, _ in change.isr)
+        after = settle(before, election_rules(tables, topic), isr=isr)
+        tables.put_partition((topic.name, change.partition), after)
+    except KafkaError as error:
+        item = item.refused(error)
+        if isinstance(error, IneligibleReplica):
+            after = _outdate(tables, (topic.name, change.partition), before)
+    else:
         if after.leader != command.node_id:
-            error = ErrorCode.NEW_LEADER_ELECTED
             message = "The reassignment is complete, and the leader is another."
-    return Item(
-        name=topic.name,
-        topic_id=change.topic_id,
-        partition=change.partition,
-        error=error,
-        message=message,
+            item = replace(item, error=ErrorCode.NEW_LEADER_ELECTED, message=message)
+    return replace(
+        item,
         leader=after.leader,
         leader_epoch=after.leader_epoch,
         isr=after.isr,
@@ -132,7 +131,9 @@ def _alter(tables: ClusterTables, command: AlterPartition, change: IsrProposal) 
     )
 
 
-def _outdate(tables: ClusterTables, key: TopicPartition, before: Partition) -> Partition:
+def _outdate(
+    tables: ClusterTables, key: TopicPartition, before: PartitionRegistration
+) -> PartitionRegistration:
     """Make sure that no other copy of a refused proposal is accepted later.
 
     The leader stops counting the refused member as soon as it hears of the refusal. A copy that
@@ -145,19 +146,17 @@ def _outdate(tables: ClusterTables, key: TopicPartition, before: Partition) -> P
 
 
 def _validate(
-    tables: ClusterTables, sender: int, partition: Partition, change: IsrProposal
-) -> tuple[ErrorCode, str | None]:
+    tables: ClusterTables, sender: int, partition: PartitionRegistration, change: IsrProposal
+) -> None:
     if change.leader_epoch != partition.leader_epoch:
-        return (
-            ErrorCode.FENCED_LEADER_EPOCH,
-            f"The leader epoch is {partition.leader_epoch}, not {change.leader_epoch}.",
+        raise FencedLeaderEpoch(
+            f"The leader epoch is {partition.leader_epoch}, not {change.leader_epoch}."
         )
     if partition.leader != sender:
-        return ErrorCode.INVALID_REQUEST, f"Broker {sender} does not lead this partition."
+        raise InvalidRequest(f"Broker {sender} does not lead this partition.")
     if change.partition_epoch != partition.partition_epoch:
-        return (
-            ErrorCode.INVALID_UPDATE_VERSION,
-            f"The partition epoch is {partition.partition_epoch}, not {change.partition_epoch}.",
+        raise InvalidUpdateVersion(
+            f"The partition epoch is {partition.partition_epoch}, not {change.partition_epoch}."
         )
     members = [node for node, _ in change.isr]
     if (
@@ -165,17 +164,15 @@ def _validate(
         or len(set(members)) != len(members)
         or any(node not in partition.replicas for node in members)
     ):
-        return (
-            ErrorCode.INVALID_REQUEST,
-            f"{members} is no ISR of the replicas {list(partition.replicas)} led by {sender}.",
+        raise InvalidRequest(
+            f"{members} is no ISR of the replicas {list(partition.replicas)} led by {sender}."
         )
     for node, broker_epoch in change.isr:
         # A member that has not fetched from this leader yet. It is the incarnation that entered:
         # its death would have taken it out, and raised the partition epoch.
         is_known_by_being_in = broker_epoch == UNKNOWN_BROKER_EPOCH and node in partition.isr
         if reason := _why_ineligible(tables, node, None if is_known_by_being_in else broker_epoch):
-            return ErrorCode.INELIGIBLE_REPLICA, f"Broker {node} {reason}."
-    return ErrorCode.NONE, None
+            raise IneligibleReplica(f"Broker {node} {reason}.")
 
 
 def _why_ineligible(tables: ClusterTables, node: int, broker_epoch: int | None) -> str | None:
@@ -199,62 +196,42 @@ def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Steps[Result]
     asked for, those that need no election are left out of the answer, as in Kafka.
     """
     if command.election_type not in (0, UNCLEAN):
-        return Result(
-            error=ErrorCode.INVALID_REQUEST,
-            message=f"There is no election type {command.election_type}.",
-        )
+        raise InvalidRequest(f"There is no election type {command.election_type}.")
     keys: Iterable[TopicPartition] | None = command.partitions
     if keys is None:
         topics = [tables.topics[name] for name in sorted(tables.topics)]
         keys = (key for topic in topics for key in partitions_of(topic))
     items: list[Item] = []
     for number, (name, index) in enumerate(keys, 1):
-        item = _elect_leader(tables, name, index, command.election_type)
-        if command.partitions is not None or item.error != int(ErrorCode.ELECTION_NOT_NEEDED):
-            items.append(item)
+        item = Item(name=name, partition=index)
+        try:
+            items.append(
+                replace(item, leader=_elect_leader(tables, name, index, command.election_type))
+            )
+        except KafkaError as error:
+            if command.partitions is not None or not isinstance(error, ElectionNotNeeded):
+                items.append(item.refused(error))
         if number % PARTITIONS_A_STEP == 0:
             yield
     return Result(items=tuple(items))
 
 
-def _elect_leader(tables: ClusterTables, name: str, index: int, election_type: int) -> Item:
+def _elect_leader(tables: ClusterTables, name: str, index: int, election_type: int) -> int:
     topic = tables.topics.get(name)
     before = tables.partition(name, index)
     if topic is None or before is None:
-        return Item(
-            name=name,
-            partition=index,
-            error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            message=f"There is no partition {name}-{index}.",
-        )
+        raise UnknownTopicOrPartition(f"There is no partition {name}-{index}.")
     is_unclean = election_type == UNCLEAN
     if before.leader == before.replicas[0] or (is_unclean and before.leader != NO_LEADER):
-        return Item(
-            name=name,
-            partition=index,
-            error=ErrorCode.ELECTION_NOT_NEEDED,
-            message=f"Broker {before.leader} leads {name}-{index} already.",
-        )
-    after = settle(
-        before,
-        active=tables.live_brokers,
-        min_insync_replicas=tables.min_insync_replicas(topic),
-        election=Election.UNCLEAN if is_unclean else Election.PREFERRED,
-    )
+        raise ElectionNotNeeded(f"Broker {before.leader} leads {name}-{index} already.")
+    election = Election.UNCLEAN if is_unclean else Election.PREFERRED
+    after = settle(before, election_rules(tables, topic, election))
     if after is not before:
         tables.put_partition((name, index), after)
-        return Item(name=name, partition=index, leader=after.leader)
+        return after.leader
     if is_unclean:
-        return Item(
-            name=name,
-            partition=index,
-            error=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            message=f"No replica of {name}-{index} is alive.",
-        )
-    return Item(
-        name=name,
-        partition=index,
-        error=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        message=f"Broker {before.replicas[0]}, the preferred leader of {name}-{index}, "
-        f"is not in the ISR or not alive.",
+        raise EligibleLeadersNotAvailable(f"No replica of {name}-{index} is alive.")
+    raise PreferredLeaderNotAvailable(
+        f"Broker {before.replicas[0]}, the preferred leader of {name}-{index}, "
+        f"is not in the ISR or not alive."
     )

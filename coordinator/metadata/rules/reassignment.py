@@ -10,13 +10,20 @@ will not be there when it ends; a replica of an earlier plan that was replaced i
 from collections import Counter
 
 from ....replication.sliced_work import Steps
-from ....wire.errors import ErrorCode, InvalidReplicaAssignment
-from ..cluster_model import Partition, Topic
+from ....wire.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    KafkaError,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+)
+from ..cluster_model import PartitionRegistration, Topic
 from ..cluster_tables import ClusterTables
 from ..commands import AlterPartitionReassignments, Reassignment
 from ..elections import Election, settle
 from ..results import Item, Result
-from .partitions import PARTITIONS_A_STEP, default_election
+from .partitions import PARTITIONS_A_STEP, election_rules
 from .topics import check_assignment
 
 
@@ -29,95 +36,67 @@ def alter_reassignments(
     times = Counter((wanted.topic, wanted.partition) for wanted in command.partitions)
     items: list[Item] = []
     for wanted in command.partitions:
-        if times[wanted.topic, wanted.partition] > 1:
-            error, message = (
-                ErrorCode.INVALID_REQUEST,
-                f"The partition {wanted.topic}-{wanted.partition} is asked for twice.",
-            )
-        else:
-            error, message = _alter(tables, wanted, command.allow_replication_factor_change)
-        items.append(
-            Item(name=wanted.topic, partition=wanted.partition, error=error, message=message)
-        )
+        item = Item(name=wanted.topic, partition=wanted.partition)
+        try:
+            if times[wanted.topic, wanted.partition] > 1:
+                raise InvalidRequest(
+                    f"The partition {wanted.topic}-{wanted.partition} is asked for twice."
+                )
+            _alter(tables, wanted, command.allow_replication_factor_change)
+        except KafkaError as error:
+            item = item.refused(error)
+        items.append(item)
         if len(items) % PARTITIONS_A_STEP == 0:
             yield
     return Result(items=tuple(items))
 
 
-def _alter(
-    tables: ClusterTables, wanted: Reassignment, may_change_factor: bool
-) -> tuple[ErrorCode, str | None]:
+def _alter(tables: ClusterTables, wanted: Reassignment, may_change_factor: bool) -> None:
     topic = tables.topics.get(wanted.topic)
     before = tables.partition(wanted.topic, wanted.partition)
     if topic is None or before is None:
-        return (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"There is no partition {wanted.topic}-{wanted.partition}.",
-        )
+        raise UnknownTopicOrPartition(f"There is no partition {wanted.topic}-{wanted.partition}.")
     if wanted.replicas is None:
-        return _take_back(tables, topic, wanted.partition, before)
-    try:
-        check_assignment(tables, wanted.replicas)
-    except InvalidReplicaAssignment as error:
-        return error.code, str(error)
+        _cancel(tables, topic, wanted.partition, before)
+        return
+    check_assignment(tables, wanted.replicas)
     original = tuple(node for node in before.replicas if node not in before.adding)
     if not may_change_factor and len(wanted.replicas) != len(original):
-        return (
-            ErrorCode.INVALID_REPLICATION_FACTOR,
+        raise InvalidReplicationFactor(
             f"{wanted.topic}-{wanted.partition} has {len(original)} replicas, and this request "
-            f"forbids to change that to {len(wanted.replicas)}.",
+            f"forbids to change that to {len(wanted.replicas)}."
         )
     removing = tuple(sorted(node for node in before.replicas if node not in wanted.replicas))
     replicas = wanted.replicas + removing
     after = settle(
         before,
-        active=tables.live_brokers,
-        min_insync_replicas=tables.min_insync_replicas(topic),
-        election=default_election(tables, topic),
+        election_rules(tables, topic),
         replicas=replicas,
         adding=tuple(sorted(node for node in replicas if node not in original)),
         removing=removing,
     )
-    if after is not before:
-        tables.put_partition((topic.name, wanted.partition), after)
-    return ErrorCode.NONE, None
+    tables.put_partition((topic.name, wanted.partition), after)
 
 
-def _take_back(
-    tables: ClusterTables, topic: Topic, index: int, before: Partition
-) -> tuple[ErrorCode, str | None]:
+def _cancel(tables: ClusterTables, topic: Topic, index: int, before: PartitionRegistration) -> None:
     if not before.is_reassigning:
-        return (
-            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
-            f"{topic.name}-{index} is not being reassigned.",
-        )
-    election = default_election(tables, topic)
+        raise NoReassignmentInProgress(f"{topic.name}-{index} is not being reassigned.")
+    rules = election_rules(tables, topic)
     replicas = tuple(node for node in before.replicas if node not in before.adding)
     isr = tuple(node for node in before.isr if node in replicas)
-    min_isr = min(tables.min_insync_replicas(topic), len(replicas))
+    min_isr = min(rules.min_insync_replicas, len(replicas))
     # Replicas that hold all that is committed are dropped only if enough others do. Kafka asks
     # for one; but that one may have lost power a moment ago, and nobody knows yet.
     holders = (*before.isr, *before.elr) or before.last_known_elr
     drops_holders = any(node not in replicas for node in holders)
     drops_too_much = drops_holders and len(isr) < min_isr
     if drops_too_much and not (
-        election is Election.UNCLEAN and any(tables.is_active(node) for node in replicas)
+        rules.election is Election.UNCLEAN and any(tables.is_active(node) for node in replicas)
     ):
-        return (
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        raise InvalidReplicaAssignment(
             f"The reassignment of {topic.name}-{index} cannot be taken back now: of the replicas "
             f"{list(replicas)}, {len(isr)} are in sync, where {min_isr} are needed to drop one "
-            f"that is.",
+            f"that is."
         )
-    after = settle(
-        before,
-        active=tables.live_brokers,
-        min_insync_replicas=tables.min_insync_replicas(topic),
-        election=election,
-        isr=isr,
-        replicas=replicas,
-        adding=(),
-        removing=(),
-    )
+    after = settle(before, rules, isr=isr, replicas=replicas, adding=(), removing=())
     tables.put_partition((topic.name, index), after)
-    return ErrorCode.NONE, None

@@ -6,14 +6,33 @@ outcome is worked out and nothing is kept.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ....replication.sliced_work import Steps
-from ....wire.errors import ErrorCode, InvalidReplicaAssignment, KafkaError
-from ..cluster_model import TOPIC_ID_BYTES, Partition, Topic
+from ....wire.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ..cluster_model import TOPIC_ID_BYTES, PartitionRegistration, Topic
 from ..cluster_tables import ClusterTables
-from ..commands import CreatePartitions, CreateTopics, DeleteTopics, MorePartitions, NewTopic
-from ..placement import Place, place
+from ..commands import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    MorePartitions,
+    NewTopic,
+    TopicReference,
+)
+from ..placement import UsableBroker, place
 from ..results import Item, Result
 from ..topic_names import why_invalid
 from .partitions import PARTITIONS_A_STEP
@@ -24,78 +43,66 @@ NEVER_CREATED = "__cluster_metadata"
 _NO_TOPIC_ID = bytes(TOPIC_ID_BYTES)
 
 
-class _Refusal(Exception):
-    """Why a topic is left as it is."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
+Wanted = TypeVar("Wanted", NewTopic, MorePartitions)
 
 
 def create_topics(tables: ClusterTables, command: CreateTopics) -> Steps[Result]:
     """Per topic: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION.
     """
-    times = Counter(topic.name for topic in command.topics)
-    items: dict[str, Item] = {}
-    budget = PARTITIONS_MAX
-    for wanted in command.topics:
-        try:
-            if times[wanted.name] > 1:
-                raise _Refusal(
-                    ErrorCode.INVALID_REQUEST, f"The topic {wanted.name!r} is asked for twice."
-                )
-            topic = yield from _new_topic(tables, wanted, budget)
-        except _Refusal as refusal:
-            items[wanted.name] = Item(
-                name=wanted.name, error=refusal.error, message=refusal.message
-            )
-            continue
+
+    def create(wanted: NewTopic, budget: int) -> Steps[tuple[int, Item]]:
+        topic = yield from _new_topic(tables, wanted, budget)
         yield
         count = len(topic.partitions)
-        budget -= count
         if not command.validate_only:
             tables.put_topic(topic)
             if not wanted.assignments:
                 tables.advance_placement(count)
-        items[wanted.name] = Item(
+        return count, Item(
             name=wanted.name,
             topic_id=topic.topic_id,
             partition_count=count,
             replication_factor=len(topic.partitions[0].replicas),
         )
-    return Result(items=tuple(items.values()))
+
+    return (yield from _create_each(command.topics, create))
 
 
 def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Steps[Result]:
     """Per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR, INVALID_REQUEST, POLICY_VIOLATION.
     """
-    times = Counter(topic.name for topic in command.topics)
-    items: dict[str, Item] = {}
-    budget = PARTITIONS_MAX
-    for wanted in command.topics:
-        try:
-            if times[wanted.name] > 1:
-                raise _Refusal(
-                    ErrorCode.INVALID_REQUEST, f"The topic {wanted.name!r} is asked for twice."
-                )
-            added = yield from _more_partitions(tables, wanted, budget)
-        except _Refusal as refusal:
-            items[wanted.name] = Item(
-                name=wanted.name, error=refusal.error, message=refusal.message
-            )
-            continue
+
+    def create(wanted: MorePartitions, budget: int) -> Steps[tuple[int, Item]]:
+        added = yield from _more_partitions(tables, wanted, budget)
         yield
-        budget -= len(added)
         if not command.validate_only:
             have = len(tables.topics[wanted.name].partitions)
             for offset, partition in enumerate(added):
                 tables.put_partition((wanted.name, have + offset), partition)
             if wanted.assignments is None:
                 tables.advance_placement(len(added))
-        items[wanted.name] = Item(name=wanted.name, partition_count=wanted.total_count)
+        return len(added), Item(name=wanted.name, partition_count=wanted.total_count)
+
+    return (yield from _create_each(command.topics, create))
+
+
+def _create_each(
+    topics: tuple[Wanted, ...], create: Callable[[Wanted, int], Steps[tuple[int, Item]]]
+) -> Steps[Result]:
+    """Each gets what is left of the budget, and returns how many partitions it took of it."""
+    times = Counter(topic.name for topic in topics)
+    items: dict[str, Item] = {}
+    budget = PARTITIONS_MAX
+    for wanted in topics:
+        try:
+            if times[wanted.name] > 1:
+                raise InvalidRequest(f"The topic {wanted.name!r} is asked for twice.")
+            count, items[wanted.name] = yield from create(wanted, budget)
+            budget -= count
+        except KafkaError as error:
+            items[wanted.name] = Item(name=wanted.name).refused(error)
     return Result(items=tuple(items.values()))
 
 
@@ -111,35 +118,30 @@ def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Steps[Result]
     times = Counter(name for name in found if name is not None)
     items: list[Item] = []
     for reference, name in zip(command.topics, found, strict=True):
-        error, message = ErrorCode.NONE, None
-        if (reference.name is None) == (reference.topic_id in (b"", _NO_TOPIC_ID)):
-            error = ErrorCode.INVALID_REQUEST
-            message = "Give either the name or the id of a topic."
-        elif name is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID
-            message = f"There is no topic with the id {reference.topic_id.hex()}."
-        elif times[name] > 1:
-            error = ErrorCode.INVALID_REQUEST
-            message = f"The topic {name!r} is asked for twice."
-        elif name not in tables.topics:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            message = f"There is no topic {name!r}."
-        if error is not ErrorCode.NONE:
-            items.append(
-                Item(
-                    name=reference.name or "",
-                    topic_id=reference.topic_id,
-                    error=error,
-                    message=message,
-                )
-            )
+        try:
+            topic = _to_delete(tables, reference, name, times)
+        except KafkaError as error:
+            item = Item(name=reference.name or "", topic_id=reference.topic_id)
+            items.append(item.refused(error))
             continue
-        assert name is not None
-        topic = tables.topics[name]
-        items.append(Item(name=name, topic_id=topic.topic_id))
-        tables.remove_topic(name)
+        items.append(Item(name=topic.name, topic_id=topic.topic_id))
+        tables.remove_topic(topic.name)
         yield
     return Result(items=tuple(items))
+
+
+def _to_delete(
+    tables: ClusterTables, reference: TopicReference, name: str | None, times: Counter[str]
+) -> Topic:
+    if (reference.name is None) == (reference.topic_id in (b"", _NO_TOPIC_ID)):
+        raise InvalidRequest("Give either the name or the id of a topic.")
+    if name is None:
+        raise UnknownTopicId(f"There is no topic with the id {reference.topic_id.hex()}.")
+    if times[name] > 1:
+        raise InvalidRequest(f"The topic {name!r} is asked for twice.")
+    if name not in tables.topics:
+        raise UnknownTopicOrPartition(f"There is no topic {name!r}.")
+    return tables.topics[name]
 
 
 def check_assignment(
@@ -169,17 +171,15 @@ def _name_of(tables: ClusterTables, topic_id: bytes) -> str | None:
 
 def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[Topic]:
     if wanted.name == NEVER_CREATED:
-        raise _Refusal(
-            ErrorCode.INVALID_REQUEST,
+        raise InvalidRequest(
             f"{NEVER_CREATED} is the cluster's own log and cannot be a topic.",
         )
     if wanted.name in tables.topics:
-        raise _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+        raise TopicAlreadyExists(f"Topic '{wanted.name}' already exists.")
     if reason := why_invalid(wanted.name):
-        raise _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+        raise InvalidTopicException(reason)
     if other := tables.colliding_topic(wanted.name):
-        raise _Refusal(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        raise InvalidTopicException(
             f"The topic {wanted.name!r} would collide with {other!r} in the names of metrics, "
             f"where '.' and '_' are the same.",
         )
@@ -188,7 +188,7 @@ def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[To
         or wanted.topic_id == _NO_TOPIC_ID
         or tables.topic_by_id(wanted.topic_id) is not None
     ):
-        raise _Refusal(ErrorCode.INVALID_REQUEST, "The topic id is missing or taken.")
+        raise InvalidRequest("The topic id is missing or taken.")
     if wanted.assignments:
         partitions = yield from _as_assigned(tables, wanted, budget)
     else:
@@ -196,40 +196,38 @@ def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[To
     return Topic(wanted.name, wanted.topic_id, partitions, dict(wanted.configs))
 
 
-def _as_assigned(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[list[Partition]]:
+def _as_assigned(
+    tables: ClusterTables, wanted: NewTopic, budget: int
+) -> Steps[list[PartitionRegistration]]:
     if wanted.replication_factor != -1 or wanted.partition_count != -1:
-        raise _Refusal(
-            ErrorCode.INVALID_REQUEST,
+        raise InvalidRequest(
             "With an assignment, partition count and replication factor must both be -1.",
         )
     _check_budget(len(wanted.assignments), budget)
     by_index: dict[int, tuple[int, ...]] = {}
     for index, replicas in wanted.assignments:
         if index in by_index:
-            raise _Refusal(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} is assigned twice."
-            )
+            raise InvalidReplicaAssignment(f"Partition {index} is assigned twice.")
         by_index[index] = replicas
     if sorted(by_index) != list(range(len(by_index))):
-        raise _Refusal(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        raise InvalidReplicaAssignment(
             "The assigned partitions must be numbered from 0 without a gap.",
         )
     assignments = [by_index[index] for index in range(len(by_index))]
     return (yield from _assigned(tables, assignments, None))
 
 
-def _as_placed(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[list[Partition]]:
+def _as_placed(
+    tables: ClusterTables, wanted: NewTopic, budget: int
+) -> Steps[list[PartitionRegistration]]:
     if not (
         wanted.replication_factor == -1 or 1 <= wanted.replication_factor <= REPLICATION_FACTOR_MAX
     ):
-        raise _Refusal(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
+        raise InvalidReplicationFactor(
             "The replication factor must be 1 or more, or -1 for the default.",
         )
     if wanted.partition_count != -1 and wanted.partition_count < 1:
-        raise _Refusal(
-            ErrorCode.INVALID_PARTITIONS,
+        raise InvalidPartitions(
             "The number of partitions must be 1 or more, or -1 for the default.",
         )
     count, factor = wanted.partition_count, wanted.replication_factor
@@ -242,15 +240,14 @@ def _as_placed(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[li
 
 def _more_partitions(
     tables: ClusterTables, wanted: MorePartitions, budget: int
-) -> Steps[list[Partition]]:
+) -> Steps[list[PartitionRegistration]]:
     topic = tables.topics.get(wanted.name)
     if topic is None:
-        raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {wanted.name!r}.")
+        raise UnknownTopicOrPartition(f"There is no topic {wanted.name!r}.")
     have = len(topic.partitions)
     added = wanted.total_count - have
     if added <= 0:
-        raise _Refusal(
-            ErrorCode.INVALID_PARTITIONS,
+        raise InvalidPartitions(
             f"The topic {wanted.name!r} has {have} partitions; {wanted.total_count} would be "
             f"no increase.",
         )
@@ -258,32 +255,30 @@ def _more_partitions(
     if wanted.assignments is None:
         return (yield from _placed(tables, added, factor, budget))
     if len(wanted.assignments) != added:
-        raise _Refusal(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        raise InvalidReplicaAssignment(
             f"{added} partitions are to be added, but {len(wanted.assignments)} are assigned.",
         )
     _check_budget(added, budget)
     return (yield from _assigned(tables, wanted.assignments, factor))
 
 
-def _placed(tables: ClusterTables, count: int, factor: int, budget: int) -> Steps[list[Partition]]:
+def _placed(
+    tables: ClusterTables, count: int, factor: int, budget: int
+) -> Steps[list[PartitionRegistration]]:
     _check_budget(count, budget)
     brokers = [
-        Place(broker.node_id, broker.rack, broker.is_fenced)
+        UsableBroker(broker.node_id, broker.rack, broker.is_fenced)
         for broker in tables.brokers.values()
         if not broker.is_shutting_down
     ]
-    partitions: list[Partition] = []
+    partitions: list[PartitionRegistration] = []
     while len(partitions) < count:
-        try:
-            placed = place(
-                brokers,
-                partition_count=min(count - len(partitions), PARTITIONS_A_STEP),
-                replication_factor=factor,
-                start=tables.placement_counter + len(partitions),
-            )
-        except KafkaError as error:
-            raise _Refusal(error.code, str(error)) from None
+        placed = place(
+            brokers,
+            partition_count=min(count - len(partitions), PARTITIONS_A_STEP),
+            replication_factor=factor,
+            start=tables.placement_counter + len(partitions),
+        )
         partitions += [_partition(tables, replicas) for replicas in placed]
         yield
     return partitions
@@ -291,16 +286,12 @@ def _placed(tables: ClusterTables, count: int, factor: int, budget: int) -> Step
 
 def _assigned(
     tables: ClusterTables, assignments: Iterable[tuple[int, ...]], factor: int | None
-) -> Steps[list[Partition]]:
-    partitions: list[Partition] = []
+) -> Steps[list[PartitionRegistration]]:
+    partitions: list[PartitionRegistration] = []
     for replicas in assignments:
-        try:
-            check_assignment(tables, replicas, factor)
-        except InvalidReplicaAssignment as error:
-            raise _Refusal(error.code, str(error)) from None
+        check_assignment(tables, replicas, factor)
         if not any(tables.is_active(node) for node in replicas):
-            raise _Refusal(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            raise InvalidReplicaAssignment(
                 f"All brokers of the assignment {list(replicas)} are fenced or shutting down.",
             )
         factor = len(replicas)
@@ -310,17 +301,16 @@ def _assigned(
     return partitions
 
 
-def _partition(tables: ClusterTables, replicas: tuple[int, ...]) -> Partition:
+def _partition(tables: ClusterTables, replicas: tuple[int, ...]) -> PartitionRegistration:
     """A new partition: empty logs are in sync, so every live replica is in the ISR."""
     isr = tuple(node for node in replicas if tables.is_active(node))
     # Equal tuples are one: a cluster has many partitions in few different places.
     isr = replicas if isr == replicas else isr
-    return Partition(replicas=replicas, isr=isr, leader=isr[0])
+    return PartitionRegistration(replicas=replicas, isr=isr, leader=isr[0])
 
 
 def _check_budget(count: int, budget: int) -> None:
     if count > budget:
-        raise _Refusal(
-            ErrorCode.POLICY_VIOLATION,
+        raise PolicyViolation(
             f"No more than {PARTITIONS_MAX} partitions can be created at once.",
         )

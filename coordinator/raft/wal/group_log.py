@@ -83,15 +83,10 @@ class GroupLog(LibraryJournal):
         for command, entry_index, term in self.read(self.base_index + 1, index):
             self._journal.append_entry(self.group_id, entry_index, term, command)
 
-    def become_voter(self) -> None:
-        """Remember that this node may vote."""
-        self.is_voter = True
-        self._journal.append_voter(self.group_id)
-
-    def become_non_voter(self) -> None:
-        """Remember that this node may not vote until it has its memory back."""
-        self.is_voter = False
-        self._journal.append_non_voter(self.group_id)
+    def set_voter(self, is_voter: bool) -> None:
+        """Remember that this node may vote, or may not until it has its memory back."""
+        self.is_voter = is_voter
+        self._journal.append_voter(self.group_id, is_voter=is_voter)
 
     # What PySyncObj calls, under its names. `entryFrom` and `[...]` count from the base tuple.
 

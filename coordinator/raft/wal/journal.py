@@ -22,6 +22,7 @@ from .records import (
     encode_frame,
     encode_record,
     encode_state,
+    state_after,
 )
 from .recovery import RecoveredJournal
 
@@ -33,7 +34,7 @@ class _Frame(NamedTuple):
     records: list[bytes]
 
 
-class Batch(NamedTuple):
+class GroupCommit(NamedTuple):
     """What one group commit makes durable."""
 
     frames: list[_Frame]
@@ -82,22 +83,16 @@ class Journal:
     def append_entry(self, group_id: int, index: int, term: int, command: bytes) -> None:
         """Add an entry behind the group's last, or repeat one that lies in an old segment."""
         self._append(RecordKind.ENTRY, group_id, index, term, command)
-        state = self._groups[group_id]
-        if index > state.end_index:
-            self._groups[group_id] = state._replace(end_index=index)
-        ends = self._segments[self._segment]
-        ends[group_id] = max(index, ends.get(group_id, 0))
-        self._log_ends[group_id] = max(index, self._log_ends.get(group_id, 0))
+        for ends in (self._segments[self._segment], self._log_ends):
+            ends[group_id] = max(index, ends.get(group_id, 0))
 
     def append_term(self, group_id: int, term: int, voted_for: int) -> None:
         """Remember the term, and the vote given in it (-1 for none)."""
         self._append(RecordKind.TERM, group_id, term, voted_for + 1)
-        self._groups[group_id] = self._groups[group_id]._replace(term=term, voted_for=voted_for)
 
     def append_truncate(self, group_id: int, first_index: int) -> None:
         """Take back the entries from `first_index` on."""
         self._append(RecordKind.TRUNCATE, group_id, first_index, 0)
-        self._groups[group_id] = self._groups[group_id]._replace(end_index=first_index - 1)
         for ends in (*self._segments.values(), self._log_ends, self._log_ends_under_way):
             if ends.get(group_id, 0) >= first_index:
                 ends[group_id] = first_index - 1
@@ -105,49 +100,38 @@ class Journal:
     def append_base(self, group_id: int, index: int, term: int) -> None:
         """Drop the entries up to `index`; a durable snapshot holds them."""
         self._append(RecordKind.BASE, group_id, index, term)
-        state = self._groups[group_id]
-        self._groups[group_id] = state._replace(base_index=index, base_term=term)
 
     def append_reset(self, group_id: int, index: int, term: int) -> None:
         """Drop the whole log; a durable snapshot from the leader takes its place."""
         self._append(RecordKind.RESET, group_id, index, term)
-        self._groups[group_id] = self._groups[group_id]._replace(
-            base_index=index, base_term=term, end_index=index
-        )
         for ends in (*self._segments.values(), self._log_ends, self._log_ends_under_way):
             ends.pop(group_id, None)
 
-    def append_voter(self, group_id: int) -> None:
-        """Remember that this node may vote in the group."""
-        self._append(RecordKind.VOTER, group_id, 0, 0)
-        self._groups[group_id] = self._groups[group_id]._replace(is_voter=True)
-
-    def append_non_voter(self, group_id: int) -> None:
-        """Remember that this node may not vote in the group until it has its memory back."""
-        self._append(RecordKind.NON_VOTER, group_id, 0, 0)
-        self._groups[group_id] = self._groups[group_id]._replace(is_voter=False)
+    def append_voter(self, group_id: int, *, is_voter: bool = True) -> None:
+        """Remember that this node may vote in the group, or not until it has its memory back."""
+        self._append(RecordKind.VOTER if is_voter else RecordKind.NON_VOTER, group_id, 0, 0)
 
     def seal(self) -> None:
         """Prove, on a log at rest, that its last frame was synced; once until the next record."""
         if not self._sealed and self._segment:
-            self._append(RecordKind.SEAL, 0, 0, 0)
+            self._write_record(RecordKind.SEAL, 0, 0, 0, b"")
             self._sealed = True
 
     def add_group(self, group_id: int) -> None:
         """Make a group known that has no record yet."""
         self._groups.setdefault(group_id, NO_STATE)
 
-    def take(self) -> Batch | None:
+    def take(self) -> GroupCommit | None:
         """Everything that waits, as the next batch to write; None if nothing does."""
         self._close_frame()
         if not self._frames:
             return None
-        batch = Batch(self._frames, self.sequence, self._log_ends)
+        batch = GroupCommit(self._frames, self.sequence, self._log_ends)
         self._frames, self._log_ends = [], {}
         self._log_ends_under_way = batch.log_ends
         return batch
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: GroupCommit) -> None:
         """Write and sync a batch (blocking). Frame n is durable before frame n+1 is written."""
         for i, (segment, position, number, records) in enumerate(batch.frames):
             if position == 0:
@@ -156,7 +140,7 @@ class Journal:
             if i == len(batch.frames) - 1 or batch.frames[i + 1].segment != segment:
                 self._disk.sync(segment)
 
-    def finish(self, batch: Batch) -> None:
+    def finish(self, batch: GroupCommit) -> None:
         """Note that a batch is durable."""
         self.durable_sequence = batch.sequence
 
@@ -171,25 +155,20 @@ class Journal:
     def pinned_by(self) -> list[int]:
         """Groups whose entries keep the oldest segment from being deleted."""
         oldest = min(self._segments)
-        if oldest == self._segment:
-            return []
-        return [g for g, end in self._segments[oldest].items() if end > self._groups[g].base_index]
+        return [] if oldest == self._segment else self._groups_with_live_entries(oldest)
 
     def unpin(self, group_id: int) -> int:
-        """Forget a group's hold on the oldest segment, since the caller repeats its entries.
+        """Remove a group's hold on the oldest segment, since the caller repeats its entries.
 
         Returns the highest index that has to be repeated.
         """
         return self._segments[min(self._segments)].pop(group_id, 0)
 
     def deletable(self) -> list[int]:
-        """Segments without a live entry; forgets them. Only when all BASE records are durable."""
+        """Segments without a live entry, removed from memory: once all BASE records are durable."""
         numbers: list[int] = []
         for number in sorted(self._segments):
-            ends = self._segments[number]
-            if number == self._segment or any(
-                end > self._groups[group_id].base_index for group_id, end in ends.items()
-            ):
+            if number == self._segment or self._groups_with_live_entries(number):
                 break
             numbers.append(number)
         for number in numbers:
@@ -201,15 +180,25 @@ class Journal:
         for number in numbers:
             self._disk.delete_segment(number)
 
+    def _groups_with_live_entries(self, segment: int) -> list[int]:
+        ends = self._segments[segment]
+        return [g for g, end in ends.items() if end > self._groups[g].base_index]
+
     def _append(
         self, kind: int, group_id: int, first: int, second: int, payload: bytes = b""
+    ) -> None:
+        self._write_record(kind, group_id, first, second, payload)
+        self._groups[group_id] = state_after(self._groups[group_id], kind, first, second)
+        self._sealed = False
+
+    def _write_record(
+        self, kind: int, group_id: int, first: int, second: int, payload: bytes
     ) -> None:
         record = encode_record(kind, group_id, first, second, payload)
         head = FRAME.size if self._open is None else 0
         if not self._segment or self._position + head + len(record) > self._segment_bytes:
             self._begin_segment()
         self._put(record)
-        self._sealed = False
 
     def _put(self, record: bytes) -> None:
         if self._open is None:

@@ -42,7 +42,7 @@ class RecordKind(IntEnum):
     NON_VOTER = 10  # the group may not vote here any more: this disk has forgotten what it promised
 
 
-class Record(NamedTuple):
+class WalRecord(NamedTuple):
     kind: int
     group_id: int
     first: int
@@ -50,7 +50,7 @@ class Record(NamedTuple):
     payload: bytes
 
 
-class GroupState(NamedTuple):
+class RaftGroupState(NamedTuple):
     """What a segment's head says of a group, so that older segments may be deleted."""
 
     term: int
@@ -61,7 +61,29 @@ class GroupState(NamedTuple):
     is_voter: bool
 
 
-NO_STATE = GroupState(0, -1, 0, 0, 0, False)
+NO_STATE = RaftGroupState(0, -1, 0, 0, 0, False)
+
+
+def state_after(state: RaftGroupState, kind: int, first: int, second: int) -> RaftGroupState:
+    """What a record makes of its group, when it is written and when it is read back.
+
+    Raises ValueError for a kind that is not known.
+    """
+    match kind:
+        case RecordKind.ENTRY:
+            return state._replace(end_index=max(first, state.end_index))
+        case RecordKind.TERM:
+            return state._replace(term=first, voted_for=second - 1)
+        case RecordKind.TRUNCATE:
+            return state._replace(end_index=first - 1)
+        case RecordKind.BASE:
+            return state._replace(base_index=first, base_term=second)
+        case RecordKind.RESET:
+            return state._replace(base_index=first, base_term=second, end_index=first)
+        case RecordKind.VOTER | RecordKind.NON_VOTER:
+            return state._replace(is_voter=kind == RecordKind.VOTER)
+        case _:
+            raise ValueError(f"record kind {kind} is of a newer version")
 
 
 class Frame(NamedTuple):
@@ -75,14 +97,14 @@ def encode_record(kind: int, group_id: int, first: int, second: int, payload: by
     return RECORD.pack(kind, group_id, first, second, len(payload)) + payload
 
 
-def encode_state(state: GroupState) -> bytes:
+def encode_state(state: RaftGroupState) -> bytes:
     """The payload of a STATE record."""
     return _STATE.pack(*state)
 
 
-def decode_state(payload: bytes) -> GroupState:
+def decode_state(payload: bytes) -> RaftGroupState:
     """The payload of a STATE record."""
-    return GroupState(*_STATE.unpack(payload))
+    return RaftGroupState(*_STATE.unpack(payload))
 
 
 def encode_frame(number: int, records: Sequence[bytes]) -> bytes:
@@ -106,13 +128,13 @@ def decode_frame(segment: bytes, position: int) -> Frame | None:
     return Frame(number, records, start + length)
 
 
-def decode_records(records: bytes) -> Iterator[Record]:
+def decode_records(records: bytes) -> Iterator[WalRecord]:
     """The records of an intact frame."""
     position = 0
     while position < len(records):
         kind, group_id, first, second, length = RECORD.unpack_from(records, position)
         position += RECORD.size
-        yield Record(kind, group_id, first, second, records[position : position + length])
+        yield WalRecord(kind, group_id, first, second, records[position : position + length])
         position += length
 
 
@@ -127,7 +149,7 @@ def find_frame_after(data: bytes, number: int) -> int | None:
     return None
 
 
-class Snapshot(NamedTuple):
+class RaftSnapshot(NamedTuple):
     """A state machine's state with everything up to `last_index` applied."""
 
     last_index: int
@@ -135,7 +157,7 @@ class Snapshot(NamedTuple):
     payload: bytes | memoryview
 
 
-def encode_snapshot(group_id: int, snapshot: Snapshot) -> bytes:
+def encode_snapshot(group_id: int, snapshot: RaftSnapshot) -> bytes:
     """The bytes of a snapshot file, which are also what travels to a follower.
 
     For an executor, as `decode_snapshot`: checksum and join of a large one release the GIL.
@@ -146,7 +168,7 @@ def encode_snapshot(group_id: int, snapshot: Snapshot) -> bytes:
     return b"".join((head, snapshot.payload))
 
 
-def decode_snapshot(group_id: int, data: bytes) -> Snapshot | None:
+def decode_snapshot(group_id: int, data: bytes) -> RaftSnapshot | None:
     """The snapshot in a file, or None if the bytes are damaged or of another group."""
     if len(data) < _SNAPSHOT.size:
         return None
@@ -156,4 +178,4 @@ def decode_snapshot(group_id: int, data: bytes) -> Snapshot | None:
         return None
     if crc32c(payload, crc32c(data[8 : _SNAPSHOT.size])) != checksum:
         return None
-    return Snapshot(index, term, payload)
+    return RaftSnapshot(index, term, payload)

@@ -14,13 +14,14 @@ from .records import (
     FORMAT_VERSION,
     NO_STATE,
     Frame,
-    GroupState,
-    Record,
+    RaftGroupState,
     RecordKind,
+    WalRecord,
     decode_frame,
     decode_records,
     decode_state,
     find_frame_after,
+    state_after,
 )
 
 Entry = tuple[bytes, int, int]  # command, index, term
@@ -30,7 +31,7 @@ Entry = tuple[bytes, int, int]  # command, index, term
 class RecoveredGroup:
     """One group as the log tells it."""
 
-    state: GroupState = NO_STATE
+    state: RaftGroupState = NO_STATE
     # index -> command, term
     entries: dict[int, tuple[bytes, int]] = field(default_factory=dict[int, tuple[bytes, int]])
 
@@ -123,41 +124,32 @@ def _clamp(journal: RecoveredJournal, group_id: int, last_index: int) -> None:
             ends[group_id] = last_index
 
 
-def _replay_group(group: RecoveredGroup, record: Record) -> None:
+def _replay_group(group: RecoveredGroup, record: WalRecord) -> None:
     state, entries = group.state, group.entries
+    index, term = record.first, record.second
     match record.kind:
         case RecordKind.STATE:
             group.state = decode_state(record.payload)
+            return
         case RecordKind.ENTRY:
-            index, term = record.first, record.second
             if index > state.end_index + 1 or (index in entries and entries[index][1] != term):
                 raise ValueError(f"entry {index} does not follow entry {state.end_index}")
             entries[index] = record.payload, term
-            group.state = state._replace(end_index=max(index, state.end_index))
-        case RecordKind.TERM:
-            group.state = state._replace(term=record.first, voted_for=record.second - 1)
         case RecordKind.TRUNCATE:
-            for index in range(record.first, state.end_index + 1):
-                entries.pop(index, None)
-            group.state = state._replace(end_index=record.first - 1)
+            for taken_back in range(index, state.end_index + 1):
+                entries.pop(taken_back, None)
         case RecordKind.BASE:
-            for index in range(state.base_index, record.first + 1):
-                entries.pop(index, None)
-            group.state = state._replace(base_index=record.first, base_term=record.second)
+            for covered in range(state.base_index, index + 1):
+                entries.pop(covered, None)
         case RecordKind.RESET:
             entries.clear()
-            index, term = record.first, record.second
-            group.state = state._replace(base_index=index, base_term=term, end_index=index)
-        case RecordKind.VOTER:
-            group.state = state._replace(is_voter=True)
-        case RecordKind.NON_VOTER:
-            group.state = state._replace(is_voter=False)
         case _:
-            raise ValueError(f"record kind {record.kind} is of a newer version")
+            pass
+    group.state = state_after(state, record.kind, index, term)
 
 
 def _check_owner(
-    disk: Disk, segment: int, record: Record, owner: tuple[int, tuple[int, ...]]
+    disk: Disk, segment: int, record: WalRecord, owner: tuple[int, tuple[int, ...]]
 ) -> None:
     node_id, voters = owner
     payload = record.payload

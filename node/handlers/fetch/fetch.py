@@ -166,7 +166,7 @@ class _Read:
         if read.data:
             if self._read_committed:
                 try:
-                    aborted = log.aborted_transactions(offset, read.next_offset)
+                    aborted = log.aborted_transactions.between(offset, read.next_offset)
                 except KafkaStorageError:
                     self._replicas.written.add(partition)  # where an index is mended
                     raise

@@ -1,39 +1,34 @@
-"""ListOffsets 1-11, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2.
+"""ListOffsets 1-11, OffsetForLeaderEpoch 2-4.
 
 KIP-79 (offsets by time) · KIP-98 (isolation) · KIP-207 (not before the new leader knows its
 high watermark) · KIP-320 (leader epochs) · KIP-734 (-3, largest timestamp) · KIP-405 and
-KIP-1005 (-4, -5: of a log without tiers) · KIP-107 (DeleteRecords, which waits for the
-followers).
+KIP-1005 (-4, -5: of a log without tiers).
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
 from ....wire.errors import (
     ErrorCode,
     InvalidRequest,
-    InvalidTopicException,
     KafkaError,
-    KafkaStorageError,
     LeaderNotAvailable,
-    OffsetOutOfRange,
-    PolicyViolation,
-    RequestTimedOut,
     UnsupportedVersion,
 )
 from ....wire.framing import RequestHeader
 from ....wire.identifiers import TopicPartition
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
-from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from .time_search import find_by_time
 
-LIST_OFFSETS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 21, 23
+if TYPE_CHECKING:
+    _AskedEpoch = requests.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 EARLIEST_PENDING_UPLOAD = -6
 _SINCE_VERSION = {
@@ -45,9 +40,6 @@ _SINCE_VERSION = {
 DEBUGGING_REPLICA = -2
 READ_COMMITTED = 1
 ENTRIES_PER_STEP = 100  # about 0.4 ms
-_POLL_S = 0.01
-DELETION_WAIT_MS_MAX = 10 * 60 * 1000  # as for other administration
-_Moved = tuple[HostedPartition, int, dict[str, Any]]  # to which offset, and where the answer goes
 Found = tuple[int, int, int]  # offset, timestamp, leader epoch; -1 where unknown
 _NOTHING: Found = (-1, -1, -1)
 
@@ -56,8 +48,8 @@ _NOTHING: Found = (-1, -1, -1)
 
 
 def list_offsets(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Steps[Values] | Coroutine[Any, Any, Values]:
+    context: RequestContext, header: RequestHeader, request: "requests.ListOffsetsRequest"
+) -> "Steps[responses.ListOffsets.Response] | Coroutine[Any, Any, responses.ListOffsets.Response]":
     """An offset for each asked timestamp."""
     searches: list[_Search] = []
     answers = _answers(context, header.api_version, request, searches)
@@ -67,7 +59,7 @@ def list_offsets(
     return answers
 
 
-def _has_search(topic: Any) -> bool:
+def _has_search(topic: "requests.ListOffsetsRequest.ListOffsetsTopic") -> bool:
     """Whether it may have one: of many partitions not all are looked at."""
     partitions = topic.partitions
     return len(partitions) > ENTRIES_PER_STEP or any(_is_searched(p.timestamp) for p in partitions)
@@ -76,7 +68,7 @@ def _has_search(topic: Any) -> bool:
 class _Search(NamedTuple):
     """A partition whose records must be looked at, and where the answer goes."""
 
-    answer: dict[str, Any]
+    answer: "responses.ListOffsets.ListOffsetsPartitionResponse"
     partition: HostedPartition
     timestamp: int
     read_committed: bool
@@ -89,10 +81,13 @@ def _is_searched(timestamp: int) -> bool:
 
 
 def _answers(
-    context: RequestContext, version: int, request: Any, searches: list[_Search]
-) -> Steps[Values]:
+    context: RequestContext,
+    version: int,
+    request: "requests.ListOffsetsRequest",
+    searches: list[_Search],
+) -> "Steps[responses.ListOffsets.Response]":
     times: Counter[TopicPartition] = Counter()
-    topics: list[dict[str, Any]] = []
+    topics: list[responses.ListOffsets.ListOffsetsTopicResponse] = []
     counter = StepCounter(ENTRIES_PER_STEP)
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -102,14 +97,15 @@ def _answers(
         if counter.ends_step():
             yield
     for topic in request.topics:
-        partitions: list[dict[str, Any]] = []
+        partitions: list[responses.ListOffsets.ListOffsetsPartitionResponse] = []
         topics.append({"name": topic.name, "partitions": partitions})
         if counter.ends_step():
             yield
         for wanted in topic.partitions:
             if counter.ends_step():
                 yield
-            answer: dict[str, Any] = {"partition_index": wanted.partition_index}
+            answer: responses.ListOffsets.ListOffsetsPartitionResponse
+            answer = {"partition_index": wanted.partition_index}
             partitions.append(answer)
             try:
                 if times[topic.name, wanted.partition_index] > 1:
@@ -125,8 +121,11 @@ def _answers(
 
 
 async def _with_searches(
-    context: RequestContext, version: int, answers: Steps[Values], searches: list[_Search]
-) -> Values:
+    context: RequestContext,
+    version: int,
+    answers: "Steps[responses.ListOffsets.Response]",
+    searches: list[_Search],
+) -> "responses.ListOffsets.Response":
     values = await context.broker.work.run("ListOffsets", answers)
     for search in searches:
         try:
@@ -137,7 +136,12 @@ async def _with_searches(
 
 
 def _begin(
-    context: RequestContext, version: int, request: Any, name: str, wanted: Any, answer: Any
+    context: RequestContext,
+    version: int,
+    request: "requests.ListOffsetsRequest",
+    name: str,
+    wanted: "requests.ListOffsetsRequest.ListOffsetsPartition",
+    answer: "responses.ListOffsets.ListOffsetsPartitionResponse",
 ) -> _Search:
     timestamp = wanted.timestamp
     if version < _SINCE_VERSION.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
@@ -185,7 +189,7 @@ async def _searched(context: RequestContext, search: _Search) -> Found:
     return found.offset, found.timestamp, found.leader_epoch
 
 
-def _found(found: Found) -> dict[str, Any]:
+def _found(found: Found) -> "responses.ListOffsets.ListOffsetsPartitionResponse":
     offset, timestamp, leader_epoch = found
     return {
         "error_code": ErrorCode.NONE,
@@ -195,31 +199,40 @@ def _found(found: Found) -> dict[str, Any]:
     }
 
 
-def _refused(version: int, error: KafkaError) -> dict[str, Any]:
+def _refused(
+    version: int, error: KafkaError
+) -> "responses.ListOffsets.ListOffsetsPartitionResponse":
     code = error.number
     if version < 5 and code == ErrorCode.OFFSET_NOT_AVAILABLE:
         code = LeaderNotAvailable.code
     return {"error_code": code}
 
 
-def _list_offsets_error(request: Any, error: KafkaError) -> Values:
-    def failed(wanted: Any) -> dict[str, Any]:
+def _list_offsets_error(
+    request: "requests.ListOffsetsRequest", error: KafkaError
+) -> "responses.ListOffsets.Response":
+    def of_topic(
+        topic: "requests.ListOffsetsRequest.ListOffsetsTopic",
+    ) -> "responses.ListOffsets.ListOffsetsTopicResponse":
+        return {"name": topic.name, "partitions": Each(failed, topic.partitions)}
+
+    def failed(
+        wanted: "requests.ListOffsetsRequest.ListOffsetsPartition",
+    ) -> "responses.ListOffsets.ListOffsetsPartitionResponse":
         return {"partition_index": wanted.partition_index, "error_code": error.number}
 
-    return {"topics": Each(partial(_topic, failed), request.topics)}
-
-
-def _topic(answer: Callable[[Any], dict[str, Any]], topic: Any) -> dict[str, Any]:
-    return {"name": topic.name, "partitions": Each(answer, topic.partitions)}
+    return {"topics": Each(of_topic, request.topics)}
 
 
 # -- OffsetForLeaderEpoch
 
 
-def offset_for_leader_epoch(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def offset_for_leader_epoch(
+    context: RequestContext, header: RequestHeader, request: "requests.OffsetForLeaderEpochRequest"
+) -> "responses.OffsetForLeaderEpoch.Response":
     """Where an epoch ends: the largest one known up to the asked, and its end offset."""
 
-    def one(name: str, wanted: Any) -> dict[str, Any]:
+    def one(name: str, wanted: "_AskedEpoch") -> "responses.OffsetForLeaderEpoch.EpochEndOffset":
         try:
             partition = context.broker.replicas.partition(name, wanted.partition)
             leader = partition.leading(getattr(wanted, "current_leader_epoch", -1))
@@ -239,122 +252,27 @@ def offset_for_leader_epoch(context: RequestContext, header: RequestHeader, requ
     return {"topics": Each(partial(_epochs, one), request.topics)}
 
 
-def _epochs(one: Callable[[str, Any], dict[str, Any]], topic: Any) -> dict[str, Any]:
+def _epochs(
+    one: "Callable[[str, _AskedEpoch], responses.OffsetForLeaderEpoch.EpochEndOffset]",
+    topic: "requests.OffsetForLeaderEpochRequest.OffsetForLeaderTopic",
+) -> "responses.OffsetForLeaderEpoch.OffsetForLeaderTopicResult":
     return {"topic": topic.topic, "partitions": Each(partial(one, topic.topic), topic.partitions)}
 
 
-def _epoch_error(request: Any, error: KafkaError) -> Values:
-    def failed(_: str, wanted: Any) -> dict[str, Any]:
+def _epoch_error(
+    request: "requests.OffsetForLeaderEpochRequest", error: KafkaError
+) -> "responses.OffsetForLeaderEpoch.Response":
+    def failed(_: str, wanted: "_AskedEpoch") -> "responses.OffsetForLeaderEpoch.EpochEndOffset":
         return {"partition": wanted.partition, "error_code": error.number}
 
     return {"topics": Each(partial(_epochs, failed), request.topics)}
 
 
-# -- DeleteRecords
-
-
-async def delete_records(context: RequestContext, header: RequestHeader, request: Any) -> Values:
-    """Move log starts, and wait until every live replica has moved its own."""
-    broker = context.broker
-    timeout_ms = max(0, min(request.timeout, DELETION_WAIT_MS_MAX))
-    deadline_ms = broker.clock.monotonic_ms() + timeout_ms
-    waiting: list[_Moved] = []
-    topics = await broker.work.finish("DeleteRecords", _move_all(context, request, waiting))
-    while waiting and not context.is_closed:
-        waiting = await broker.work.finish("DeleteRecords", _unsettled(waiting))
-        if not waiting:
-            break
-        if broker.clock.monotonic_ms() >= deadline_ms:
-            for _, _, answer in waiting:
-                answer |= {"low_watermark": -1, "error_code": RequestTimedOut.code}
-            break
-        await asyncio.sleep(_POLL_S)
-    return {"topics": topics}
-
-
-def _move_all(
-    context: RequestContext, request: Any, moved: list[_Moved]
-) -> Steps[list[dict[str, Any]]]:
-    results = []
-    counter = StepCounter()
-    for topic in request.topics:
-        partitions = []
-        results.append({"name": topic.name, "partitions": partitions})
-        if counter.ends_step():
-            yield
-        for wanted in topic.partitions:
-            answer: dict[str, Any] = {"partition_index": wanted.partition_index}
-            partitions.append(answer)
-            try:
-                partition, offset = _move_start(context, topic.name, wanted)
-                moved.append((partition, offset, answer))
-            except KafkaError as error:
-                answer |= {"low_watermark": -1, "error_code": error.number}
-            if counter.ends_step():
-                yield
-    return results
-
-
-def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
-    """Those that some replica has not moved; the others are answered."""
-    left = []
-    for number, entry in enumerate(waiting, 1):
-        if not _is_settled(*entry):
-            left.append(entry)
-        if number % ENTRIES_PER_STEP == 0:
-            yield
-    return left
-
-
-def _move_start(context: RequestContext, name: str, wanted: Any) -> tuple[HostedPartition, int]:
-    replicas = context.broker.replicas
-    partition = replicas.partition(name, wanted.partition_index)
-    partition.leading()
-    log = partition.log
-    if name in INTERNAL_TOPICS:
-        raise InvalidTopicException(f"No client may delete records of {name}.")
-    if log.config.is_compacted and not log.config.is_deleted_by_retention:
-        raise PolicyViolation("records of a topic that is only compacted are not deleted")
-    offset = log.high_watermark if wanted.offset == -1 else wanted.offset
-    if offset < 0 or offset > log.high_watermark:
-        raise OffsetOutOfRange(f"offset {offset} is beyond the high watermark")
-    if offset > log.log_start_offset:
-        try:
-            log.advance_log_start_offset(offset)
-        except KafkaStorageError:
-            replicas.fail(partition)
-            raise
-        replicas.watermark_moved(partition)
-    return partition, offset
-
-
-def _is_settled(partition: HostedPartition, offset: int, answer: dict[str, Any]) -> bool:
-    leader = partition.leader
-    if leader is None:
-        answer |= {"low_watermark": -1, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER}
-        return True
-    low_watermark = leader.low_watermark(partition.log.log_start_offset)
-    if low_watermark < offset:
-        return False
-    answer |= {"low_watermark": low_watermark, "error_code": ErrorCode.NONE}
-    return True
-
-
-def _delete_records_error(request: Any, error: KafkaError) -> Values:
-    def failed(wanted: Any) -> dict[str, Any]:
-        return {
-            "partition_index": wanted.partition_index,
-            "low_watermark": -1,
-            "error_code": error.number,
-        }
-
-    return {"topics": Each(partial(_topic, failed), request.topics)}
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of the dispatch table."""
     return (
-        control_api(LIST_OFFSETS, (1, 11), list_offsets, _list_offsets_error),
-        control_api(DELETE_RECORDS, (0, 2), delete_records, _delete_records_error),
-        control_api(OFFSET_FOR_LEADER_EPOCH, (2, 4), offset_for_leader_epoch, _epoch_error),
+        control_api(api_keys.LIST_OFFSETS, (1, 11), list_offsets, _list_offsets_error),
+        control_api(
+            api_keys.OFFSET_FOR_LEADER_EPOCH, (2, 4), offset_for_leader_epoch, _epoch_error
+        ),
     )

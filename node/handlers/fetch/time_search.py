@@ -39,7 +39,7 @@ async def find_by_time(
         if batch is None:
             return None
         header, data = batch
-        found = said_by_header(header, offset)
+        found = from_header(header, offset)
         if found is None:
             async with broker.unfolded:
                 records = await contents(data, header)
@@ -51,7 +51,7 @@ async def find_by_time(
         offset = header.next_offset
 
 
-def said_by_header(header: BatchHeader, offset: int) -> tuple[int, int] | None:
+def from_header(header: BatchHeader, offset: int) -> tuple[int, int] | None:
     """(offset, timestamp) of the first record at or above `offset` in a batch that is young enough,
     where all of its records are as young, and none is missing.
     """

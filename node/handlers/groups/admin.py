@@ -8,7 +8,6 @@ DeleteGroups 0-2     KIP-229; empty groups only, with all their offsets.
 
 import asyncio
 from functools import partial
-from typing import Any
 
 from ....coordinator.groups.classic_group import ClassicGroup
 from ....coordinator.groups.group_states import GroupState
@@ -20,15 +19,15 @@ from ....wire.errors import (
     KafkaError,
 )
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import Steps, made
 from ...groups.removal import delete_group
 from ...groups.shard import ShardState
-from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
 from ..metadata.cluster import NOT_ASKED
 
-DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
 NOT_FOUND_FROM = 6
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 CLASSIC = "classic"
@@ -36,14 +35,16 @@ GROUPS_A_STEP = 200
 DELETED_AT_ONCE = 50
 
 
-def describe_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def describe_groups(
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeGroupsRequest"
+) -> "responses.DescribeGroups.Response":
     """Each group's state and members."""
     version = header.api_version
     operations = (
         GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
     )
 
-    def describe(group_id: str) -> dict[str, Any]:
+    def describe(group_id: str) -> "responses.DescribeGroups.DescribedGroup":
         return _describe(context.broker, group_id, version, operations)
 
     return {"groups": Each(describe, request.groups)}
@@ -51,10 +52,11 @@ def describe_groups(context: RequestContext, header: RequestHeader, request: Any
 
 def _describe(
     broker: BrokerServices, group_id: str, version: int, operations: int
-) -> dict[str, Any]:
+) -> "responses.DescribeGroups.DescribedGroup":
     try:
         group = broker.groups.shard_for(group_id).find(group_id)
     except GroupIdNotFound as error:
+        dead: responses.DescribeGroups.DescribedGroup
         dead = {"group_id": group_id, "group_state": GroupState.DEAD.value}
         if version < NOT_FOUND_FROM:
             return dead | {"authorized_operations": operations}
@@ -71,7 +73,7 @@ def _describe(
     }
 
 
-def _members(group: ClassicGroup) -> list[dict[str, Any]]:
+def _members(group: ClassicGroup) -> "list[responses.DescribeGroups.DescribedGroupMember]":
     is_stable = group.state is GroupState.STABLE
     return [
         {
@@ -86,7 +88,9 @@ def _members(group: ClassicGroup) -> list[dict[str, Any]]:
     ]
 
 
-def list_groups(context: RequestContext, header: RequestHeader, request: Any) -> Steps[Values]:
+def list_groups(
+    context: RequestContext, header: RequestHeader, request: "requests.ListGroupsRequest"
+) -> "Steps[responses.ListGroups.Response]":
     """The groups that this broker coordinates."""
     states = set((yield from made(_filter, getattr(request, "states_filter", ()))))
     types = set((yield from made(_filter, getattr(request, "types_filter", ()))))
@@ -97,7 +101,7 @@ def list_groups(context: RequestContext, header: RequestHeader, request: Any) ->
         raise CoordinatorLoadInProgress
     if types and CLASSIC not in types:
         return {"groups": []}
-    listed = []
+    listed: list[responses.ListGroups.ListedGroup] = []
     for shard in list(groups.shards):
         for count, group in enumerate(list(shard.groups.values()), 1):
             if count % GROUPS_A_STEP == 0:
@@ -120,10 +124,12 @@ def _filter(text: str) -> str:
     return text.strip().lower()
 
 
-async def delete_groups(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def delete_groups(
+    context: RequestContext, header: RequestHeader, request: "requests.DeleteGroupsRequest"
+) -> "responses.DeleteGroups.Response":
     """Per group: gone with all its offsets, or why not."""
     group_ids = list(dict.fromkeys(request.groups_names))
-    results: list[dict[str, Any]] = []
+    results: list[responses.DeleteGroups.DeletableGroupResult] = []
     for start in range(0, len(group_ids), DELETED_AT_ONCE):
         some = group_ids[start : start + DELETED_AT_ONCE]
         await context.broker.work.share.room()
@@ -131,7 +137,9 @@ async def delete_groups(context: RequestContext, header: RequestHeader, request:
     return {"results": results}
 
 
-async def _delete(broker: BrokerServices, group_id: str) -> dict[str, Any]:
+async def _delete(
+    broker: BrokerServices, group_id: str
+) -> "responses.DeleteGroups.DeletableGroupResult":
     try:
         await delete_group(broker.groups, broker.groups.shard_for(group_id), group_id)
     except KafkaError as error:
@@ -139,26 +147,36 @@ async def _delete(broker: BrokerServices, group_id: str) -> dict[str, Any]:
     return {"group_id": group_id, "error_code": ErrorCode.NONE}
 
 
-def _description_error(request: Any, error: KafkaError) -> Values:
-    return {"groups": Each(partial(_failed, error), request.groups)}
+def _description_error(
+    request: "requests.DescribeGroupsRequest", error: KafkaError
+) -> "responses.DescribeGroups.Response":
+    return {
+        "groups": Each(
+            lambda group_id: {"group_id": group_id, "error_code": error.number}, request.groups
+        )
+    }
 
 
-def _list_error(request: Any, error: KafkaError) -> Values:
+def _list_error(
+    request: "requests.ListGroupsRequest", error: KafkaError
+) -> "responses.ListGroups.Response":
     return {"error_code": error.number, "groups": []}
 
 
-def _deletion_error(request: Any, error: KafkaError) -> Values:
+def _deletion_error(
+    request: "requests.DeleteGroupsRequest", error: KafkaError
+) -> "responses.DeleteGroups.Response":
     return {"results": Each(partial(_failed, error), dict.fromkeys(request.groups_names))}
 
 
-def _failed(error: KafkaError, group_id: str) -> dict[str, Any]:
+def _failed(error: KafkaError, group_id: str) -> "responses.DeleteGroups.DeletableGroupResult":
     return {"group_id": group_id, "error_code": error.number}
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(DESCRIBE_GROUPS, (0, 6), describe_groups, _description_error),
-        control_api(LIST_GROUPS, (0, 5), list_groups, _list_error),
-        control_api(DELETE_GROUPS, (0, 2), delete_groups, _deletion_error),
+        control_api(api_keys.DESCRIBE_GROUPS, (0, 6), describe_groups, _description_error),
+        control_api(api_keys.LIST_GROUPS, (0, 5), list_groups, _list_error),
+        control_api(api_keys.DELETE_GROUPS, (0, 2), delete_groups, _deletion_error),
     )

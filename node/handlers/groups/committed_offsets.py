@@ -13,45 +13,56 @@ the same name counts as none (with Kafka only from version 10 on, and only of su
 import asyncio
 from collections.abc import Container
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from ....coordinator.groups.offset_table import OffsetTable
 from ....coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offset_key
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....wire.errors import ErrorCode, InvalidGroupId, KafkaError, NotCoordinator
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...groups.removal import append_tombstones, encoding_tombstones
 from ...groups.shard import GroupShard
-from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
 from .offset_commits import coordinator_error
 
 BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
+if TYPE_CHECKING:
+    _Topics = list[requests.OffsetFetchRequest.OffsetFetchRequestTopics]
+    _Group = responses.OffsetFetch.OffsetFetchResponseGroup
+    _OldTopic = responses.OffsetFetch.OffsetFetchResponseTopic
+    _Topic = responses.OffsetFetch.OffsetFetchResponseTopics
+    _Partition = responses.OffsetFetch.OffsetFetchResponsePartitions
 NO_OFFSET = NO_EPOCH = -1
 OFFSETS_A_STEP = 100
 
 
-async def offset_fetch(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def offset_fetch(
+    context: RequestContext, header: RequestHeader, request: "requests.OffsetFetchRequest"
+) -> "responses.OffsetFetch.Response":
     """The committed offsets of one group, or of many."""
     broker = context.broker
     version = header.api_version
     stable = getattr(request, "require_stable", False)
     if version >= BATCHED_FROM:
-        answers = []
+        answers: list[_Group] = []
         for group in request.groups:
             await broker.work.share.room()
-            answers.append(await _fetch(broker, group.group_id, group.topics, version, stable))
+            error, found = await _fetch(broker, group.group_id, group.topics, version, stable)
+            answers.append({"group_id": group.group_id, "error_code": error, "topics": found})
         return {"groups": answers}
-    values = await _fetch(broker, request.group_id, request.topics, version, stable)
-    return _single(request, version, values)
+    topics = cast("_Topics | None", request.topics)  # ids came with version 10
+    error, found = await _fetch(broker, request.group_id, topics, version, stable)
+    return _single(request, version, error, found)
 
 
 async def _fetch(
-    broker: BrokerServices, group_id: str, topics: Any, version: int, stable: bool
-) -> dict[str, Any]:
-    """The answer for one group, in the terms of version 8 and later."""
+    broker: BrokerServices, group_id: str, topics: "_Topics | None", version: int, stable: bool
+) -> "tuple[int, list[_Topic]]":
+    """The error and the topics of one group, in the terms of version 8 and later."""
     try:
         shard = broker.groups.shard_for(group_id)
         if stable:
@@ -65,29 +76,28 @@ async def _fetch(
         if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone
             raise NotCoordinator
     except KafkaError as error:
-        return {"group_id": group_id, "error_code": _fetch_error(error), "topics": []}
-    return {"group_id": group_id, "error_code": ErrorCode.NONE, "topics": answers}
+        return _fetch_error(error), []
+    return ErrorCode.NONE, answers
 
 
 def _asked_topics(
     state: ClusterState,
     offsets: OffsetTable | None,
     group_id: str,
-    topics: Any,
+    topics: "_Topics",
     version: int,
     stable: bool,
-) -> Steps[list[dict[str, Any]]]:
-    answers = []
+) -> "Steps[list[_Topic]]":
+    answers: list[_Topic] = []
     count = 0
     for topic in topics:
         indexes, first = topic.partition_indexes, topic.partition_indexes[:OFFSETS_A_STEP]
-        answer = _asked_topic(state, offsets, group_id, topic, first, version, stable)
+        answer, partitions = _asked_topic(state, offsets, group_id, topic, first, version, stable)
         answers.append(answer)
         for start in range(OFFSETS_A_STEP, len(indexes), OFFSETS_A_STEP):
             yield
             some = indexes[start : start + OFFSETS_A_STEP]
-            more = _asked_topic(state, offsets, group_id, topic, some, version, stable)
-            answer["partitions"] += more["partitions"]
+            partitions += _asked_topic(state, offsets, group_id, topic, some, version, stable)[1]
         count += 1 + len(first)
         if count >= OFFSETS_A_STEP:
             count = 0
@@ -99,22 +109,23 @@ def _asked_topic(
     state: ClusterState,
     offsets: OffsetTable | None,
     group_id: str,
-    asked: Any,
+    asked: "requests.OffsetFetchRequest.OffsetFetchRequestTopics",
     indexes: list[int],
     version: int,
     stable: bool,
-) -> dict[str, Any]:
+) -> "tuple[_Topic, list[_Partition]]":
+    """The answer, and the list in it that the topic's other partitions go into."""
     if version >= IDS_FROM:
         topic = state.topic_by_id(asked.topic_id)
         if topic is None:
             unknown = [_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
-            return {"topic_id": asked.topic_id, "partitions": unknown}
+            return {"topic_id": asked.topic_id, "partitions": unknown}, unknown
         name = topic.name
     else:
         name = asked.name
         topic = state.topics.get(name)
     topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-    partitions: list[dict[str, Any]] = []
+    partitions: list[_Partition] = []
     for index in indexes:
         if offsets is None:
             partitions.append(_partition(index, None))
@@ -125,14 +136,15 @@ def _asked_topic(
             if value is not None and _is_namesakes(value, topic_id):
                 value = None
             partitions.append(_partition(index, value))
-    return {"name": name, "topic_id": topic_id, "partitions": partitions}
+    return {"name": name, "topic_id": topic_id, "partitions": partitions}, partitions
 
 
 def _all_topics(
     state: ClusterState, offsets: OffsetTable | None, group_id: str, version: int, stable: bool
-) -> Steps[list[dict[str, Any]]]:
+) -> "Steps[list[_Topic]]":
     """All that is committed; from version 10 on not of deleted topics, which have no id."""
-    by_topic: dict[str, dict[str, Any]] = {}
+    answers: list[_Topic] = []
+    by_topic: dict[str, list[_Partition]] = {}
     committed = () if offsets is None else offsets.committed(group_id)
     for count, (name, index) in enumerate(committed, 1):
         if count % OFFSETS_A_STEP == 0:
@@ -150,9 +162,11 @@ def _all_topics(
             continue
         else:
             answer = _partition(index, value)
-        answers = by_topic.setdefault(name, {"name": name, "topic_id": topic_id, "partitions": []})
-        answers["partitions"].append(answer)
-    return list(by_topic.values())
+        if name not in by_topic:
+            by_topic[name] = []
+            answers.append({"name": name, "topic_id": topic_id, "partitions": by_topic[name]})
+        by_topic[name].append(answer)
+    return answers
 
 
 def _is_namesakes(value: OffsetValue, topic_id: bytes) -> bool:
@@ -160,9 +174,7 @@ def _is_namesakes(value: OffsetValue, topic_id: bytes) -> bool:
     return NO_TOPIC_ID not in (value.topic_id, topic_id) and value.topic_id != topic_id
 
 
-def _partition(
-    index: int, value: OffsetValue | None, error: int = ErrorCode.NONE
-) -> dict[str, Any]:
+def _partition(index: int, value: OffsetValue | None, error: int = ErrorCode.NONE) -> "_Partition":
     return {
         "partition_index": index,
         "committed_offset": NO_OFFSET if value is None else value.offset,
@@ -172,20 +184,22 @@ def _partition(
     }
 
 
-def _single(request: Any, version: int, values: dict[str, Any]) -> Values:
+def _single(
+    request: "requests.OffsetFetchRequest", version: int, error: int, found: "list[_Topic]"
+) -> "responses.OffsetFetch.Response":
     """Before version 8: one group at the top, and in version 1 no place for its error."""
-    error = values["error_code"]
     if not error or version >= GROUP_ERRORS_FROM:
-        return {"topics": values["topics"], "error_code": error}
+        topics = cast("list[_OldTopic]", found)  # they lack the id, which came with version 10
+        return {"topics": topics, "error_code": error}
 
-    def failed(topic: Any) -> dict[str, Any]:
+    def failed(topic: "requests.OffsetFetchRequest.OffsetFetchRequestTopic") -> "_OldTopic":
         partitions = Each(partial(_failed_partition, error), topic.partition_indexes)
         return {"name": topic.name, "partitions": partitions}
 
     return {"topics": Each(failed, request.topics or ())}
 
 
-def _failed_partition(error: int, index: int) -> dict[str, Any]:
+def _failed_partition(error: int, index: int) -> "_Partition":
     return _partition(index, None, error)
 
 
@@ -197,18 +211,21 @@ def _fetch_error(error: KafkaError) -> int:
     return number
 
 
-def _fetch_refusal(request: Any, error: KafkaError) -> Values:
+def _fetch_refusal(
+    request: "requests.OffsetFetchRequest", error: KafkaError
+) -> "responses.OffsetFetch.Response":
     if not hasattr(request, "groups"):
-        values = {"error_code": error.number, "topics": []}
-        return {**values, **_single(request, 1, values)}
+        return {"error_code": error.number, **_single(request, 1, error.number, [])}
 
-    def refused(group: Any) -> dict[str, Any]:
+    def refused(group: "requests.OffsetFetchRequest.OffsetFetchRequestGroup") -> "_Group":
         return {"group_id": group.group_id, "error_code": error.number, "topics": []}
 
     return {"groups": Each(refused, request.groups)}
 
 
-async def offset_delete(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def offset_delete(
+    context: RequestContext, header: RequestHeader, request: "requests.OffsetDeleteRequest"
+) -> "responses.OffsetDelete.Response":
     """Delete committed and pending offsets of a group."""
     broker = context.broker
     group_id = request.group_id
@@ -226,11 +243,14 @@ async def offset_delete(context: RequestContext, header: RequestHeader, request:
 
 
 def _delete_all(
-    broker: BrokerServices, shard: GroupShard, request: Any, removed: "list[asyncio.Future[None]]"
-) -> Steps[list[dict[str, Any]]]:
+    broker: BrokerServices,
+    shard: GroupShard,
+    request: "requests.OffsetDeleteRequest",
+    removed: "list[asyncio.Future[None]]",
+) -> "Steps[list[responses.OffsetDelete.OffsetDeleteResponseTopic]]":
     """All or nothing, and judged again if the subscriptions are others at the end."""
     subscribed, now_subscribed = None, shard.check_offset_delete(request.group_id)
-    topics: list[dict[str, Any]] = []
+    topics: list[responses.OffsetDelete.OffsetDeleteResponseTopic] = []
     batches: list[bytes] = []
     while subscribed != now_subscribed:
         subscribed, keys = now_subscribed, list[bytes]()
@@ -245,15 +265,15 @@ def _delete_all(
 def _judging(
     state: ClusterState,
     offsets: OffsetTable,
-    request: Any,
+    request: "requests.OffsetDeleteRequest",
     subscribed: Container[str],
     keys: list[bytes],
-) -> Steps[list[dict[str, Any]]]:
+) -> "Steps[list[responses.OffsetDelete.OffsetDeleteResponseTopic]]":
     """The answers; what is to be deleted goes into `keys`."""
-    topics: list[dict[str, Any]] = []
+    topics: list[responses.OffsetDelete.OffsetDeleteResponseTopic] = []
     counter = StepCounter(OFFSETS_A_STEP)
     for topic in request.topics:
-        answers: list[dict[str, Any]] = []
+        answers: list[responses.OffsetDelete.OffsetDeleteResponsePartition] = []
         topics.append({"name": topic.name, "partitions": answers})
         if counter.ends_step():
             yield
@@ -285,13 +305,15 @@ def _delete(
     return ErrorCode.NONE
 
 
-def _delete_refusal(request: Any, error: KafkaError) -> Values:
+def _delete_refusal(
+    request: "requests.OffsetDeleteRequest", error: KafkaError
+) -> "responses.OffsetDelete.Response":
     return {"error_code": coordinator_error(error), "topics": []}
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(9, (1, 10), offset_fetch, _fetch_refusal),
-        control_api(47, (0, 0), offset_delete, _delete_refusal),
+        control_api(api_keys.OFFSET_FETCH, (1, 10), offset_fetch, _fetch_refusal),
+        control_api(api_keys.OFFSET_DELETE, (0, 0), offset_delete, _delete_refusal),
     )

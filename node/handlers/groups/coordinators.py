@@ -11,22 +11,31 @@ Against Kafka: the question that makes the topic waits for it, a moment at most,
 consumer of a cluster need not come twice.
 """
 
-from typing import Any
+from typing import TypedDict
 
-from ....coordinator.metadata.cluster_model import Broker
+from ....coordinator.metadata.cluster_model import BrokerRegistration
 from ....coordinator.sharding import shard_for
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
-from ...listener.dispatch import Api, CloseConnection, RequestContext, Values, control_api
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
+from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
 from ...services import BrokerServices
 from ..metadata.auto_creation import OFFSETS_TOPIC, AutoCreation
+from ..metadata.cluster import code_and_message
 
-FIND_COORDINATOR = 10
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_FROM = 4
 KEYS_MAX = 10_000  # of one request; the answer is some 40 times as long
-NOBODY = {"node_id": -1, "host": "", "port": -1}
+
+
+class CoordinatorAddress(TypedDict):
+    node_id: int
+    host: str
+    port: int
+
+
+NOBODY: CoordinatorAddress = {"node_id": -1, "host": "", "port": -1}
 
 
 class CoordinatorSearch:
@@ -35,7 +44,12 @@ class CoordinatorSearch:
     def __init__(self, creation: AutoCreation) -> None:
         self._creation = creation
 
-    async def find(self, context: RequestContext, header: RequestHeader, request: Any) -> Values:
+    async def find(
+        self,
+        context: RequestContext,
+        header: RequestHeader,
+        request: "requests.FindCoordinatorRequest",
+    ) -> "responses.FindCoordinator.Response":
         """The coordinators of the keys."""
         broker = context.broker
         await broker.suspected_brokers.settled(context.age_ms)
@@ -52,14 +66,14 @@ class CoordinatorSearch:
         if len(request.coordinator_keys) > KEYS_MAX:
             raise InvalidRequest(f"At most {KEYS_MAX} keys can be asked for at once")
 
-        def find(key: str) -> Values:
+        def find(key: str) -> "responses.FindCoordinator.Coordinator":
             error, address = _coordinator(broker, key_type, key)
             return {"key": key, "error_code": error, **address}
 
         return {"coordinators": Each(find, request.coordinator_keys)}
 
 
-def _coordinator(broker: BrokerServices, key_type: int, key: str) -> tuple[int, Values]:
+def _coordinator(broker: BrokerServices, key_type: int, key: str) -> tuple[int, CoordinatorAddress]:
     """The error and the address for one key."""
     if key_type == GROUP:
         found = _of_group(broker, key)
@@ -73,7 +87,7 @@ def _coordinator(broker: BrokerServices, key_type: int, key: str) -> tuple[int, 
     return ErrorCode.NONE, {"node_id": found.node_id, "host": found.host, "port": found.port}
 
 
-def _of_group(broker: BrokerServices, group_id: str) -> Broker | None:
+def _of_group(broker: BrokerServices, group_id: str) -> BrokerRegistration | None:
     topic = broker.state.topics.get(OFFSETS_TOPIC)
     if topic is None:
         return None
@@ -86,14 +100,16 @@ def _message(error: int) -> str:
     return "NONE" if error == ErrorCode.NONE else ErrorCode(error).sentence
 
 
-def _refusal(request: Any, error: KafkaError) -> Values:
-    refused = {"error_code": error.number, "error_message": str(error), **NOBODY}
+def _refusal(
+    request: "requests.FindCoordinatorRequest", error: KafkaError
+) -> "responses.FindCoordinator.Response":
     if not hasattr(request, "coordinator_keys"):
-        return refused
+        return {**code_and_message(error), **NOBODY}
     keys = request.coordinator_keys[:KEYS_MAX]  # the first stand for all of too many
-    return {"coordinators": [{"key": key, **refused} for key in keys]}
+    return {"coordinators": [{"key": key, **code_and_message(error), **NOBODY} for key in keys]}
 
 
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
     """The rows of this file."""
-    return (control_api(FIND_COORDINATOR, (0, 6), CoordinatorSearch(creation).find, _refusal),)
+    find = CoordinatorSearch(creation).find
+    return (control_api(api_keys.FIND_COORDINATOR, (0, 6), find, _refusal),)

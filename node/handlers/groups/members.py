@@ -34,7 +34,7 @@ from ....wire.errors import (
     KafkaError,
 )
 from ....wire.framing import RequestHeader
-from ....wire.messages import control
+from ....wire.messages import api_keys, control, requests, responses
 from ....wire.messages.apis import API_NAMES
 from ....wire.steps import Steps
 from ...listener.dispatch import (
@@ -43,14 +43,13 @@ from ...listener.dispatch import (
     Buffer,
     Handler,
     PendingAnswer,
+    Request,
     RequestContext,
-    Values,
     control_api,
 )
 from ...listener.large_requests import LargeRequests
 from ...services import BrokerServices
 
-JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 ID_FIRST_FROM, NULL_NAME_FROM, SKIPPING_FROM = 4, 7, 9
 BATCHED_FROM = 3  # LeaveGroup
 NAMED_FROM = 5  # SyncGroup: from then on the member must say its protocol
@@ -59,10 +58,12 @@ METADATA_BYTES_MAX = 1024 * 1024
 PROTOCOLS_MAX = 1_000  # of one member
 ASSIGNMENTS_MAX = 10_000  # of one group
 LEAVING_A_STEP = 50
-_Proceed = Callable[[RequestContext, RequestHeader, Any], list[Buffer] | PendingAnswer]
+_Proceed = Callable[[RequestContext, RequestHeader, Request], list[Buffer] | PendingAnswer]
 
 
-def _decoding_in_slices(key: int, proceed: "_Proceed") -> Handler:
+def _decoding_in_slices(
+    key: "api_keys.ApiKey[Request, Any]", proceed: _Proceed[Request]
+) -> Handler:
     """A handler: requests with long arrays are decoded in slices, and then go on as others do."""
     large_requests = LargeRequests()
 
@@ -91,7 +92,7 @@ def _decoding_in_slices(key: int, proceed: "_Proceed") -> Handler:
 
 
 def join_group(
-    context: RequestContext, header: RequestHeader, request: Any
+    context: RequestContext, header: RequestHeader, request: "requests.JoinGroupRequest"
 ) -> list[Buffer] | PendingAnswer:
     """Wait for the next generation, or hear at once why not."""
     version = header.api_version
@@ -107,7 +108,9 @@ def join_group(
     return pending
 
 
-def _join_request(context: RequestContext, header: RequestHeader, request: Any) -> JoinRequest:
+def _join_request(
+    context: RequestContext, header: RequestHeader, request: "requests.JoinGroupRequest"
+) -> JoinRequest:
     version = header.api_version
     config = context.broker.config
     _check_group_id(request.group_id)
@@ -144,7 +147,7 @@ def _join_request(context: RequestContext, header: RequestHeader, request: Any) 
 def _join_answer(answer: JoinAnswer | SyncAnswer, version: int) -> Buffer:
     assert isinstance(answer, JoinAnswer)
     name = answer.protocol_name
-    values = {
+    values: responses.JoinGroup.Response = {
         "error_code": answer.error,
         "generation_id": answer.generation,
         "protocol_type": answer.protocol_type,
@@ -161,7 +164,7 @@ def _join_answer(answer: JoinAnswer | SyncAnswer, version: int) -> Buffer:
             for member in answer.members
         ],
     }
-    return control.encode_response(JOIN_GROUP, version, values)
+    return control.encode_response(api_keys.JOIN_GROUP, version, values)
 
 
 def _join_error(
@@ -171,7 +174,7 @@ def _join_error(
 
 
 def sync_group(
-    context: RequestContext, header: RequestHeader, request: Any
+    context: RequestContext, header: RequestHeader, request: "requests.SyncGroupRequest"
 ) -> list[Buffer] | PendingAnswer:
     """Wait for the leader's assignment, or bring it."""
     version = header.api_version
@@ -201,13 +204,13 @@ def sync_group(
 
 def _sync_answer(answer: JoinAnswer | SyncAnswer, version: int) -> Buffer:
     assert isinstance(answer, SyncAnswer)
-    values = {
+    values: responses.SyncGroup.Response = {
         "error_code": answer.error,
         "protocol_type": answer.protocol_type,
         "protocol_name": answer.protocol_name,
         "assignment": answer.assignment,
     }
-    return control.encode_response(SYNC_GROUP, version, values)
+    return control.encode_response(api_keys.SYNC_GROUP, version, values)
 
 
 def _sync_error(
@@ -216,7 +219,9 @@ def _sync_error(
     return [_sync_answer(SyncAnswer(error=error.number), header.api_version)]
 
 
-def heartbeat(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def heartbeat(
+    context: RequestContext, header: RequestHeader, request: "requests.HeartbeatRequest"
+) -> "responses.Heartbeat.Response":
     """The member lives; it hears of a rebalance."""
     _check_group_id(request.group_id)
     groups = context.broker.groups
@@ -236,12 +241,14 @@ def heartbeat(context: RequestContext, header: RequestHeader, request: Any) -> V
     return {"error_code": ErrorCode.NONE}
 
 
-def leave_group(context: RequestContext, header: RequestHeader, request: Any) -> Steps[Values]:
+def leave_group(
+    context: RequestContext, header: RequestHeader, request: "requests.LeaveGroupRequest"
+) -> "Steps[responses.LeaveGroup.Response]":
     """Members leave, each with an answer of its own."""
     if header.api_version < BATCHED_FROM:
         leaving = [LeavingMember(member_id=request.member_id)]
         return {"error_code": _leave(context.broker, request.group_id, leaving)[0]}
-    members: list[dict[str, Any]] = []
+    members: list[responses.LeaveGroup.MemberResponse] = []
     for start in range(0, max(1, len(request.members)), LEAVING_A_STEP):
         if start:
             yield
@@ -256,7 +263,7 @@ def leave_group(context: RequestContext, header: RequestHeader, request: Any) ->
     return {"error_code": ErrorCode.NONE, "members": members}
 
 
-def _leaving(member: Any) -> LeavingMember:
+def _leaving(member: "requests.LeaveGroupRequest.MemberIdentity") -> LeavingMember:
     return LeavingMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -264,7 +271,7 @@ def _leaving(member: Any) -> LeavingMember:
     )
 
 
-def _left(member: LeavingMember, error: int) -> dict[str, Any]:
+def _left(member: LeavingMember, error: int) -> "responses.LeaveGroup.MemberResponse":
     return {
         "member_id": member.member_id,
         "group_instance_id": member.group_instance_id,
@@ -286,15 +293,23 @@ def _check_group_id(group_id: str) -> None:
         raise InvalidGroupId
 
 
-def _error_code(request: Any, error: KafkaError) -> Values:
-    return {"error_code": error.number}
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
+    join = _decoding_in_slices(api_keys.JOIN_GROUP, join_group)
+    sync = _decoding_in_slices(api_keys.SYNC_GROUP, sync_group)
     return (
-        Api(JOIN_GROUP, 0, 9, _decoding_in_slices(JOIN_GROUP, join_group), _join_error),
-        control_api(HEARTBEAT, (0, 4), heartbeat, _error_code),
-        control_api(LEAVE_GROUP, (0, 5), leave_group, _error_code),
-        Api(SYNC_GROUP, 0, 5, _decoding_in_slices(SYNC_GROUP, sync_group), _sync_error),
+        Api(api_keys.JOIN_GROUP, 0, 9, join, _join_error),
+        control_api(
+            api_keys.HEARTBEAT,
+            (0, 4),
+            heartbeat,
+            lambda request, error: {"error_code": error.number},
+        ),
+        control_api(
+            api_keys.LEAVE_GROUP,
+            (0, 5),
+            leave_group,
+            lambda request, error: {"error_code": error.number},
+        ),
+        Api(api_keys.SYNC_GROUP, 0, 5, sync, _sync_error),
     )

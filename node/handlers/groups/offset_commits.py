@@ -16,7 +16,7 @@ Against Kafka: the topic's id is stored with every offset, not only with those o
 of a deleted topic never pass for those of its namesake.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ....coordinator.groups.offset_table import OffsetTable
 from ....coordinator.groups.records import (
@@ -37,14 +37,28 @@ from ....wire.errors import (
     error_for,
 )
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.records import Record, encoding_batch
 from ....wire.steps import Steps
-from ...listener.dispatch import Api, CloseConnection, RequestContext, Values, control_api
+from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from ...services import BrokerServices
 from ..metadata.auto_creation import OFFSETS_TOPIC
 
+if TYPE_CHECKING:
+    _Request = requests.OffsetCommitRequest | requests.TxnOffsetCommitRequest
+    _Topic = (
+        requests.OffsetCommitRequest.OffsetCommitRequestTopic
+        | requests.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    )
+    _Partition = (
+        requests.OffsetCommitRequest.OffsetCommitRequestPartition
+        | requests.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+    )
+    _Response = responses.OffsetCommit.Response
+    _TopicAnswer = responses.OffsetCommit.OffsetCommitResponseTopic
+    _Answer = responses.OffsetCommit.OffsetCommitResponsePartition
 OFFSETS_MAX = 1_000_000  # of one partition of __consumer_offsets, about 500 bytes each
 NO_SEQUENCE = NO_EPOCH = -1
 ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 5, 4, 2
@@ -71,7 +85,7 @@ def coordinator_error(error: KafkaError) -> int:
 class _Offset(NamedTuple):
     """One partition of a request that exists, with the fields of its answer."""
 
-    answer: dict[str, Any]
+    answer: "_Answer"
     topic: str
     partition: int
     value: OffsetValue
@@ -80,16 +94,24 @@ class _Offset(NamedTuple):
 class _Commit:
     """A request, sorted: `topics` is the answer, `offsets` what the coordinator is to decide."""
 
-    def __init__(self, broker: BrokerServices, request: Any) -> None:
+    def __init__(
+        self,
+        broker: BrokerServices,
+        request: "_Request",
+    ) -> None:
         self.group_id: str = request.group_id
         self.now_ms = broker.clock.wall_ms()
-        self.topics: list[dict[str, Any]] = []
+        self.topics: list[_TopicAnswer] = []
         self.offsets: list[_Offset] = []
         self._looked_at = 0
         retention_ms = getattr(request, "retention_time", -1)
         self._expire_ms = NO_TIMESTAMP if retention_ms == -1 else self.now_ms + retention_ms
 
-    def sorting(self, state: ClusterState, request: Any) -> Steps[None]:
+    def sorting(
+        self,
+        state: ClusterState,
+        request: "_Request",
+    ) -> Steps[None]:
         """Look at each topic, and each partition; to be done before anything else."""
         for asked in request.topics:
             yield from self._sorting(state, asked)
@@ -97,22 +119,27 @@ class _Commit:
             if self._looked_at % OFFSETS_A_STEP == 0:
                 yield
 
-    def _sorting(self, state: ClusterState, asked: Any) -> Steps[None]:
+    def _sorting(
+        self,
+        state: ClusterState,
+        asked: "_Topic",
+    ) -> Steps[None]:
         topic_id = getattr(asked, "topic_id", None)
         if topic_id is None:
             topic, unknown = state.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            named = {"name": asked.name}
+            entry: _TopicAnswer = {"name": asked.name}
         else:
             topic, unknown = state.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-            named = {"topic_id": topic_id}
-        answers: list[dict[str, Any]] = []
-        self.topics.append({**named, "partitions": answers})
+            entry = {"topic_id": topic_id}
+        answers: list[_Answer] = []
+        entry["partitions"] = answers
+        self.topics.append(entry)
         for each in asked.partitions:
             self._looked_at += 1
             if self._looked_at % OFFSETS_A_STEP == 0:
                 yield
             index = each.partition_index
-            answer = {"partition_index": index, "error_code": ErrorCode.NONE}
+            answer: _Answer = {"partition_index": index, "error_code": ErrorCode.NONE}
             answers.append(answer)
             if topic is None:
                 answer["error_code"] = unknown
@@ -154,17 +181,19 @@ class _Commit:
             if number % OFFSETS_A_STEP == 0:
                 yield
 
-    def fail(self, number: int) -> Values:
+    def fail(self, number: int) -> "_Response":
         """The same error of all partitions that exist."""
         for offset in self.offsets:
             offset.answer["error_code"] = number
         return self.answer()
 
-    def answer(self) -> Values:
+    def answer(self) -> "_Response":
         return {"topics": self.topics}
 
 
-async def offset_commit(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def offset_commit(
+    context: RequestContext, header: RequestHeader, request: "requests.OffsetCommitRequest"
+) -> "_Response":
     """Commit offsets of a group, by a member or by nobody in particular."""
     broker = context.broker
     commit = _Commit(broker, request)
@@ -192,7 +221,9 @@ async def offset_commit(context: RequestContext, header: RequestHeader, request:
     return commit.answer()
 
 
-async def txn_offset_commit(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def txn_offset_commit(
+    context: RequestContext, header: RequestHeader, request: "requests.TxnOffsetCommitRequest"
+) -> "responses.TxnOffsetCommit.Response":
     """Commit offsets of a group as part of a transaction; they count from its marker on."""
     broker = context.broker
     version = header.api_version
@@ -200,7 +231,7 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
     commit = _Commit(broker, request)
     await broker.work.finish("TxnOffsetCommit", commit.sorting(broker.state, request))
     if not commit.offsets:
-        return commit.answer()
+        return _transactional(commit.answer())
     encoding = commit.encoding(
         broker.config.offset_metadata_max_bytes,
         transactional=True,
@@ -229,18 +260,27 @@ async def txn_offset_commit(context: RequestContext, header: RequestHeader, requ
             partition.transactional_ids[request.producer_id] = request.transactional_id
             await broker.groups.append(shard, batch, guard=guard)
     except KafkaError as error:
-        return commit.fail(transactional_error(error, version))
-    return commit.answer()
+        return _transactional(commit.fail(transactional_error(error, version)))
+    return _transactional(commit.answer())
 
 
-def _check_connection(context: RequestContext, request: Any, version: int) -> None:
+def _transactional(answer: "_Response") -> "responses.TxnOffsetCommit.Response":
+    """The fields are the same, but for the topic's id, which such requests do not bring."""
+    return cast("responses.TxnOffsetCommit.Response", answer)
+
+
+def _check_connection(
+    context: RequestContext,
+    request: "requests.TxnOffsetCommitRequest",
+    version: int,
+) -> None:
     """Raise CloseConnection for what came on a connection older than the producer's newest."""
     broker = context.broker
     if version >= ADDS_FROM or not broker.config.transaction_connection_fence:
         return
     now_ms = broker.clock.monotonic_ms()
     producer_id, epoch = request.producer_id, request.producer_epoch
-    if not broker.offsets_fence.admits(producer_id, epoch, context.connection_id, now_ms):
+    if not broker.offset_commit_fence.admits(producer_id, epoch, context.connection_id, now_ms):
         raise CloseConnection(
             f"offsets of {request.transactional_id!r} (producer {producer_id}, epoch {epoch}) came "
             "on a connection older than that producer's newest"
@@ -248,7 +288,9 @@ def _check_connection(context: RequestContext, request: Any, version: int) -> No
 
 
 async def _verified(
-    broker: BrokerServices, request: Any, version: int
+    broker: BrokerServices,
+    request: "requests.TxnOffsetCommitRequest",
+    version: int,
 ) -> tuple[HostedPartition, int | None]:
     """The group's partition, and the guard to append with, once the coordinator has said yes.
 
@@ -261,7 +303,7 @@ async def _verified(
     if partition is None:
         raise NotCoordinator
     adds = version >= ADDS_FROM
-    said_yes_to: int | None = None
+    verified_guard: int | None = None
     for _ in range(QUESTIONS_MAX):
         partition.leading()
         producers = partition.log.producer_state
@@ -275,7 +317,7 @@ async def _verified(
             now_ms=broker.clock.wall_ms(),
             supports_epoch_bump=adds,
         )
-        if guard is None or guard == said_yes_to:
+        if guard is None or guard == verified_guard:
             return partition, guard
         (error,), ongoing_index = await broker.verifier.verify(
             request.transactional_id,
@@ -287,7 +329,7 @@ async def _verified(
         if error:
             raise error_for(error)
         producers.verified(request.producer_id, guard, ongoing_index)
-        said_yes_to = guard
+        verified_guard = guard
     raise CoordinatorNotAvailable("markers came in between, again and again")
 
 
@@ -306,15 +348,15 @@ def transactional_error(error: KafkaError, version: int) -> int:
     return number
 
 
-def _refusal(request: Any, error: KafkaError) -> Values:
-    def of_topic(topic: Any) -> dict[str, Any]:
-        is_named = hasattr(topic, "name")
-        return {
-            **({"name": topic.name} if is_named else {"topic_id": topic.topic_id}),
-            "partitions": Each(of_partition, topic.partitions),
-        }
+def _refusal(request: "_Request", error: KafkaError) -> "_Response":
+    def of_topic(topic: "_Topic") -> "_TopicAnswer":
+        partitions = Each(of_partition, topic.partitions)
+        topic_id = getattr(topic, "topic_id", None)
+        if topic_id is None:
+            return {"name": topic.name, "partitions": partitions}
+        return {"topic_id": topic_id, "partitions": partitions}
 
-    def of_partition(each: Any) -> dict[str, int]:
+    def of_partition(each: "_Partition") -> "_Answer":
         return {"partition_index": each.partition_index, "error_code": error.number}
 
     return {"topics": Each(of_topic, request.topics)}
@@ -323,6 +365,11 @@ def _refusal(request: Any, error: KafkaError) -> Values:
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(8, (2, 10), offset_commit, _refusal),
-        control_api(28, (0, 5), txn_offset_commit, _refusal),
+        control_api(api_keys.OFFSET_COMMIT, (2, 10), offset_commit, _refusal),
+        control_api(
+            api_keys.TXN_OFFSET_COMMIT,
+            (0, 5),
+            txn_offset_commit,
+            lambda request, error: _transactional(_refusal(request, error)),
+        ),
     )

@@ -24,7 +24,7 @@ from .topic_ids import new_topic_id
 # Kafka keeps these itself; transactions are decided elsewhere here, shares not at all.
 NEVER_AUTOMATIC = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
 NAMED = 100  # topics of one request in the log
-PATIENCE_MS = 1000  # how long a question waits for the topic that it creates
+CREATION_TIMEOUT_MS = 1000  # how long a question waits for the topic that it creates
 
 
 class AutoCreation:
@@ -48,7 +48,7 @@ class AutoCreation:
             self._under_way |= dict.fromkeys(new, task)
             task.add_done_callback(lambda _: self._settled(new))
         waiting = set(filter(None, map(self._under_way.get, names)))
-        done, _ = await asyncio.wait(waiting, timeout=PATIENCE_MS / 1000)
+        done, _ = await asyncio.wait(waiting, timeout=CREATION_TIMEOUT_MS / 1000)
         settled: set[asyncio.Task[None] | None] = {None, *done}
 
         def error_of(name: str) -> tuple[str, int]:
@@ -66,13 +66,13 @@ class AutoCreation:
                 command, timeout_ms=broker.config.request_timeout_ms
             )
         except KafkaError as error:
-            self._say(names[:NAMED], error)
+            self._log_limited(names[:NAMED], error)
             return
         for item in result.items[:NAMED]:
             if item.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self._say(item.name, item.message)
+                self._log_limited(item.name, item.message)
 
-    def _say(self, topics: object, reason: object) -> None:
+    def _log_limited(self, topics: object, reason: object) -> None:
         now_s = asyncio.get_running_loop().time()
         message = "cannot create %s: %s"
         self._log.log(logging.INFO, "auto-creation", now_s, message, topics, reason)

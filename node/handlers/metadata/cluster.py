@@ -13,14 +13,14 @@ them.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypedDict
 
-from ....coordinator.metadata.cluster_model import Broker
+from ....coordinator.metadata.cluster_model import BrokerRegistration
 from ....coordinator.metadata.commands import BROKER_RESOURCE, TOPIC_RESOURCE
 from ....wire.errors import ErrorCode, KafkaError
-from ....wire.framing import API_VERSIONS, RequestHeader
-from ....wire.messages import control
-from ...listener.dispatch import Api, Buffer, RequestContext, Values, control_api
+from ....wire.framing import RequestHeader
+from ....wire.messages import api_keys, control, requests, responses
+from ...listener.dispatch import Api, Buffer, RequestContext, control_api
 
 NOT_ASKED = -(2**31)
 # Bits of the operations that an all-allowing authorizer names (KIP-430).
@@ -31,7 +31,25 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 SOFTWARE_FROM = FEATURES_FROM = 3
 FEATURES_FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begins with 0
 TRANSACTION_VERSION = 2
-NO_AUTHORIZER = {
+
+
+class CodeAndMessage(TypedDict):
+    """The two fields that most answers have for an error."""
+
+    error_code: int
+    error_message: str | None
+
+
+class Address(TypedDict):
+    """Where clients find a broker; the field of its number is called differently here and there."""
+
+    host: str
+    port: int
+    rack: str | None
+
+
+NO_ERROR: CodeAndMessage = {"error_code": ErrorCode.NONE, "error_message": None}
+NO_AUTHORIZER: CodeAndMessage = {
     "error_code": ErrorCode.SECURITY_DISABLED,
     "error_message": "No Authorizer is configured.",
 }
@@ -46,22 +64,22 @@ def api_versions() -> Api:
 
     def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> list[Buffer]:
         version = header.api_version
-        request = control.decode_request(API_VERSIONS, version, body)
+        request = control.decode_request(api_keys.API_VERSIONS, version, body)
         if version >= SOFTWARE_FROM:
             software = (request.client_software_name, request.client_software_version)
             if not all(map(SOFTWARE.match, software)):
-                refusal = {"error_code": ErrorCode.INVALID_REQUEST}
-                return [control.encode_response(API_VERSIONS, version, refusal)]
+                refusal: responses.ApiVersions.Response = {"error_code": ErrorCode.INVALID_REQUEST}
+                return [control.encode_response(api_keys.API_VERSIONS, version, refusal)]
             context.client_software = software
         if version not in encoded:
             values = _versions(context.table, version)
-            encoded[version] = control.encode_response(API_VERSIONS, version, values)
+            encoded[version] = control.encode_response(api_keys.API_VERSIONS, version, values)
         return [encoded[version]]
 
-    return Api(API_VERSIONS, 0, 4, handle)
+    return Api(api_keys.API_VERSIONS, 0, 4, handle)
 
 
-def _versions(table: Mapping[int, Api], version: int) -> Values:
+def _versions(table: Mapping[int, Api], version: int) -> "responses.ApiVersions.Response":
     return {
         "api_keys": [
             {
@@ -77,20 +95,29 @@ def _versions(table: Mapping[int, Api], version: int) -> Values:
     }
 
 
-def _features(version: int) -> Values:
+def _features(version: int) -> "responses.ApiVersions.Response":
     if version < FEATURES_FROM:
         return {}
-    name = {"name": "transaction.version"}
-    supported = {**name, "min_version": 0, "max_version": TRANSACTION_VERSION}
-    levels = {"min_version_level": TRANSACTION_VERSION, "max_version_level": TRANSACTION_VERSION}
+    supported: responses.ApiVersions.SupportedFeatureKey = {
+        "name": "transaction.version",
+        "min_version": 0,
+        "max_version": TRANSACTION_VERSION,
+    }
+    finalized: responses.ApiVersions.FinalizedFeatureKey = {
+        "name": "transaction.version",
+        "min_version_level": TRANSACTION_VERSION,
+        "max_version_level": TRANSACTION_VERSION,
+    }
     return {
         "supported_features": [supported] if version >= FEATURES_FROM_ZERO_FROM else [],
         "finalized_features_epoch": 0,
-        "finalized_features": [{**name, **levels}],
+        "finalized_features": [finalized],
     }
 
 
-def describe_cluster(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def describe_cluster(
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeClusterRequest"
+) -> "responses.DescribeCluster.Response":
     """Who is there, and whom to ask for administration."""
     endpoint_type = getattr(request, "endpoint_type", BROKER_ENDPOINT)
     if endpoint_type != BROKER_ENDPOINT:
@@ -114,7 +141,11 @@ def describe_cluster(context: RequestContext, header: RequestHeader, request: An
         "cluster_id": state.cluster_id,
         "controller_id": context.broker.controller_id,
         "brokers": [
-            {**address_of(broker, "broker_id"), "is_fenced": broker.is_fenced}
+            {
+                "broker_id": broker.node_id,
+                **address_of(broker),
+                "is_fenced": broker.is_fenced,
+            }
             for broker in in_order(state.brokers)
             if with_fenced or not broker.is_fenced
         ],
@@ -124,7 +155,9 @@ def describe_cluster(context: RequestContext, header: RequestHeader, request: An
     }
 
 
-def list_config_resources(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def list_config_resources(
+    context: RequestContext, header: RequestHeader, request: "requests.ListConfigResourcesRequest"
+) -> "responses.ListConfigResources.Response":
     """The names of what has configs."""
     if header.api_version == 0:
         return {"config_resources": []}
@@ -142,53 +175,69 @@ def list_config_resources(context: RequestContext, header: RequestHeader, reques
     }
 
 
-def in_order(brokers: Mapping[int, Broker]) -> Iterable[Broker]:
+def in_order(brokers: Mapping[int, BrokerRegistration]) -> Iterable[BrokerRegistration]:
     """The registered brokers by number."""
     return (brokers[node] for node in sorted(brokers))
 
 
-def address_of(broker: Broker, id_field: str) -> dict[str, Any]:
-    """Where clients find a broker; the field of its number is called differently here and there."""
-    return {
-        id_field: broker.node_id,
-        "host": broker.host,
-        "port": broker.port,
-        "rack": broker.rack or None,
-    }
+def address_of(broker: BrokerRegistration) -> Address:
+    return {"host": broker.host, "port": broker.port, "rack": broker.rack or None}
 
 
-def code_and_message(error: KafkaError) -> dict[str, Any]:
-    """The two fields that most answers have for an error."""
+def code_and_message(error: KafkaError) -> CodeAndMessage:
     return {"error_code": error.number, "error_message": str(error)}
 
 
-def _code_only(request: Any, error: KafkaError) -> Values:
-    return {"error_code": error.number}
+def _no_acls(
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeAclsRequest"
+) -> "responses.DescribeAcls.Response":
+    return {**NO_AUTHORIZER, "error_message": "No Authorizer is configured on the broker"}
 
 
-def _code_and_message(request: Any, error: KafkaError) -> Values:
-    return code_and_message(error)
+def _no_acls_created(
+    context: RequestContext, header: RequestHeader, request: "requests.CreateAclsRequest"
+) -> "responses.CreateAcls.Response":
+    return {"results": [{**NO_AUTHORIZER} for _ in request.creations]}
 
 
-def _no_acls(context: RequestContext, header: RequestHeader, request: Any) -> Values:
-    return NO_AUTHORIZER | {"error_message": "No Authorizer is configured on the broker"}
-
-
-def _no_acls_created(context: RequestContext, header: RequestHeader, request: Any) -> Values:
-    return {"results": [NO_AUTHORIZER for _ in request.creations]}
-
-
-def _no_acls_deleted(context: RequestContext, header: RequestHeader, request: Any) -> Values:
-    return {"filter_results": [NO_AUTHORIZER for _ in request.filters]}
+def _no_acls_deleted(
+    context: RequestContext, header: RequestHeader, request: "requests.DeleteAclsRequest"
+) -> "responses.DeleteAcls.Response":
+    return {"filter_results": [{**NO_AUTHORIZER} for _ in request.filters]}
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
         api_versions(),
-        control_api(29, (1, 3), _no_acls, _code_and_message),
-        control_api(30, (1, 3), _no_acls_created, lambda request, error: {"results": []}),
-        control_api(31, (1, 3), _no_acls_deleted, lambda request, error: {"filter_results": []}),
-        control_api(60, (0, 2), describe_cluster, _code_and_message),
-        control_api(74, (0, 1), list_config_resources, _code_only),
+        control_api(
+            api_keys.DESCRIBE_ACLS,
+            (1, 3),
+            _no_acls,
+            lambda request, error: {**code_and_message(error)},
+        ),
+        control_api(
+            api_keys.CREATE_ACLS,
+            (1, 3),
+            _no_acls_created,
+            lambda request, error: {"results": []},
+        ),
+        control_api(
+            api_keys.DELETE_ACLS,
+            (1, 3),
+            _no_acls_deleted,
+            lambda request, error: {"filter_results": []},
+        ),
+        control_api(
+            api_keys.DESCRIBE_CLUSTER,
+            (0, 2),
+            describe_cluster,
+            lambda request, error: {**code_and_message(error)},
+        ),
+        control_api(
+            api_keys.LIST_CONFIG_RESOURCES,
+            (0, 1),
+            list_config_resources,
+            lambda request, error: {"error_code": error.number},
+        ),
     )

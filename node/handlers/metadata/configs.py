@@ -13,7 +13,7 @@ nobody knows is an error, where Kafka stores it for brokers.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ....coordinator.metadata.cluster_tables import WHOLE_CLUSTER
 from ....coordinator.metadata.commands import (
@@ -39,16 +39,18 @@ from ....wire.errors import (
     error_for,
 )
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import made
 from ...config.broker_config import BROKER_KEYS
 from ...config.dynamic import topic_defaults_in_force
-from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
-from .cluster import code_and_message
+from .cluster import NO_ERROR, code_and_message
 from .config_entries import (
     CONFIGS_MAX,
     Entry,
+    Synonym,
     broker_entries,
     dynamic_cluster_entries,
     effective_topic_configs,
@@ -56,34 +58,42 @@ from .config_entries import (
 )
 
 OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
-Resource = Any  # a resource of one of the two requests: resource_type, resource_name, configs
+SORTED_A_STEP = 25  # of resources, each with some lookups and checks
+if TYPE_CHECKING:
+    _Described = requests.DescribeConfigsRequest.DescribeConfigsResource
+    _Incremental = requests.IncrementalAlterConfigsRequest.AlterConfigsResource
+    _Altered = requests.AlterConfigsRequest.AlterConfigsResource | _Incremental
+    _Alteration = requests.AlterConfigsRequest | requests.IncrementalAlterConfigsRequest
+Altered = TypeVar("Altered", bound="_Altered")
 
 
-def describe_configs(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def describe_configs(
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeConfigsRequest"
+) -> "responses.DescribeConfigs.Response":
     """Per resource: all configs, or those asked for."""
     with_docs = getattr(request, "include_documentation", False)
 
-    def describe(resource: Resource) -> dict[str, Any]:
-        named = {
-            "resource_type": resource.resource_type,
-            "resource_name": resource.resource_name,
-        }
+    def describe(resource: "_Described") -> "responses.DescribeConfigs.DescribeConfigsResult":
         try:
             entries = _entries_of(context.broker, resource)
         except KafkaError as error:
-            return named | code_and_message(error)
+            return _undescribed(resource, error)
         asked = set(resource.configuration_keys or ())
         configs = [
             _entry_values(entry, request.include_synonyms, with_docs)
             for entry in entries
             if not asked or entry.name in asked
         ]
-        return named | {"configs": configs}
+        return {
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+            "configs": configs,
+        }
 
     return {"results": Each(describe, request.resources)}
 
 
-def _entries_of(broker: BrokerServices, resource: Any) -> list[Entry]:
+def _entries_of(broker: BrokerServices, resource: "_Described") -> list[Entry]:
     name = resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
         if reason := why_invalid(name):
@@ -104,38 +114,48 @@ def _entries_of(broker: BrokerServices, resource: Any) -> list[Entry]:
     raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
 
 
-def _entry_values(entry: Entry, with_synonyms: bool, with_docs: bool) -> dict[str, Any]:
+def _entry_values(
+    entry: Entry, with_synonyms: bool, with_docs: bool
+) -> "responses.DescribeConfigs.DescribeConfigsResourceResult":
     return {
         "name": entry.name,
         "value": entry.value,
         "read_only": entry.is_read_only,
         "config_source": entry.source,
         "is_sensitive": False,
-        "synonyms": [s._asdict() for s in entry.synonyms] if with_synonyms else [],
+        "synonyms": [_synonym(each) for each in entry.synonyms] if with_synonyms else [],
         "config_type": entry.type,
         "documentation": entry.doc if with_docs else None,
     }
 
 
-async def alter_configs(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def _synonym(synonym: Synonym) -> "responses.DescribeConfigs.DescribeConfigsSynonym":
+    return {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+
+
+async def alter_configs(
+    context: RequestContext, header: RequestHeader, request: "requests.AlterConfigsRequest"
+) -> "responses.AlterConfigs.Response":
     """Per resource: its configs are these, and nothing else."""
 
-    def wanted(resource: Resource) -> ResourceConfigs:
+    def wanted(resource: "_Altered") -> ResourceConfigs:
         _check_count(resource)
         operations = [ConfigOperation(c.name, SET, c.value) for c in resource.configs]
         return _checked(context.broker, resource, operations, replaces_all=True)
 
-    return await _alter(context, request, wanted)
+    return await _alter(context, request.resources, request.validate_only, wanted)
 
 
 async def incremental_alter_configs(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Values:
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.IncrementalAlterConfigsRequest",
+) -> "responses.IncrementalAlterConfigs.Response":
     """Per resource: some keys change."""
 
     defaults_of = cache(partial(_list_defaults, context.broker))
 
-    def wanted(resource: Resource) -> ResourceConfigs:
+    def wanted(resource: "_Incremental") -> ResourceConfigs:
         _check_count(resource)
         defaults = defaults_of(resource.resource_type)
         operations = []
@@ -153,18 +173,21 @@ async def incremental_alter_configs(
             )
         return _checked(context.broker, resource, operations)
 
-    return await _alter(context, request, wanted)
+    return await _alter(context, request.resources, request.validate_only, wanted)
 
 
 async def _alter(
-    context: RequestContext, request: Any, wanted: Callable[[Resource], ResourceConfigs]
-) -> Values:
+    context: RequestContext,
+    resources: Sequence[Altered],
+    validate_only: bool,
+    wanted: Callable[[Altered], ResourceConfigs],
+) -> "responses.AlterConfigs.Response":
     """Check each resource here, have the rest decided, and answer in the order of the request."""
-    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    times = Counter((r.resource_type, r.resource_name) for r in resources)
     outcomes: dict[tuple[int, str], KafkaError | None] = {}
     changes: list[ResourceConfigs] = []
 
-    def sort(resource: Resource) -> None:
+    def sort(resource: Altered) -> None:
         key = (resource.resource_type, resource.resource_name)
         try:
             if times[key] > 1:
@@ -174,10 +197,10 @@ async def _alter(
             outcomes[key] = error
 
     broker = context.broker
-    await broker.work.finish("configurations", made(sort, request.resources))
+    await broker.work.finish("configurations", made(sort, resources, SORTED_A_STEP))
     if changes:
         result = await broker.controller.submit(
-            AlterConfigs(tuple(changes), request.validate_only),
+            AlterConfigs(tuple(changes), validate_only),
             timeout_ms=broker.config.request_timeout_ms,
         )
 
@@ -192,20 +215,20 @@ async def _alter(
         await broker.work.finish("configurations", made(settled, changes))
         await broker.work.finish("configurations", made(refused, result.items))
 
-    def outcome(resource: Resource) -> dict[str, Any]:
+    def outcome(resource: Altered) -> "responses.AlterConfigs.AlterConfigsResourceResponse":
         return _response(resource, outcomes[resource.resource_type, resource.resource_name])
 
-    return {"responses": Each(outcome, request.resources)}
+    return {"responses": Each(outcome, resources)}
 
 
-def _check_count(resource: Resource) -> None:
+def _check_count(resource: "_Altered") -> None:
     if len(resource.configs) > CONFIGS_MAX:
         raise InvalidRequest(f"At most {CONFIGS_MAX} configs of a resource can be changed at once.")
 
 
 def _checked(
     broker: BrokerServices,
-    resource: Resource,
+    resource: "_Altered",
     operations: Sequence[ConfigOperation],
     *,
     replaces_all: bool = False,
@@ -263,26 +286,47 @@ def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]
     }
 
 
-def _response(resource: Resource, error: KafkaError | None) -> dict[str, Any]:
+def _response(
+    resource: "_Altered", error: KafkaError | None
+) -> "responses.AlterConfigs.AlterConfigsResourceResponse":
     return {
         "resource_type": resource.resource_type,
         "resource_name": resource.resource_name,
-        **(code_and_message(error) if error else {"error_code": 0, "error_message": None}),
+        **(code_and_message(error) if error else NO_ERROR),
     }
 
 
-def _description_error(request: Any, error: KafkaError) -> Values:
-    return {"results": Each(partial(_response, error=error), request.resources)}
+def _undescribed(
+    resource: "_Described", error: KafkaError
+) -> "responses.DescribeConfigs.DescribeConfigsResult":
+    return {
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        **code_and_message(error),
+    }
 
 
-def _alteration_error(request: Any, error: KafkaError) -> Values:
+def _description_error(
+    request: "requests.DescribeConfigsRequest", error: KafkaError
+) -> "responses.DescribeConfigs.Response":
+    return {"results": Each(partial(_undescribed, error=error), request.resources)}
+
+
+def _alteration_error(
+    request: "_Alteration", error: KafkaError
+) -> "responses.AlterConfigs.Response":
     return {"responses": Each(partial(_response, error=error), request.resources)}
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(32, (1, 4), describe_configs, _description_error),
-        control_api(33, (0, 2), alter_configs, _alteration_error),
-        control_api(44, (0, 1), incremental_alter_configs, _alteration_error),
+        control_api(api_keys.DESCRIBE_CONFIGS, (1, 4), describe_configs, _description_error),
+        control_api(api_keys.ALTER_CONFIGS, (0, 2), alter_configs, _alteration_error),
+        control_api(
+            api_keys.INCREMENTAL_ALTER_CONFIGS,
+            (0, 1),
+            incremental_alter_configs,
+            _alteration_error,
+        ),
     )

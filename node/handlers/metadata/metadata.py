@@ -13,34 +13,40 @@ decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which al
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
-from ....coordinator.metadata.cluster_model import NO_LEADER, Partition, Topic
+from ....coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration, Topic
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....coordinator.metadata.topic_names import why_invalid
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
-from ....wire.messages import control
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, control, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made, run_to_end
 from ...listener.dispatch import (
     BODY_AT_ONCE_BYTES_MAX,
     Api,
     CloseConnection,
     RequestContext,
-    Values,
 )
 from ...listener.large_requests import LargeRequests
 from ...services import BrokerServices
 from .auto_creation import AutoCreation
 from .cluster import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, address_of, in_order
 
-METADATA = 3
 ZERO_ID = bytes(16)
 CACHED_QUESTION_BYTES_MAX = 4096
 CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
 PARTITIONS_AT_ONCE_MAX = 200  # about 2 ms
 PARTITIONS_PER_STEP = 50
+
+
+class MissingTopic(TypedDict):
+    """What is said of a topic that is not there."""
+
+    error_code: int
+    name: str
+    is_internal: bool
 
 
 class MetadataAnswers:
@@ -71,69 +77,55 @@ class MetadataAnswers:
     def _answer_now(
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
-        broker = context.broker
-        now_at = _moment(broker)
+        now_at, version = _moment(context.broker), header.api_version
         if now_at != self._cached_at:
             self._cached.clear()
             self._cached_bytes = 0
             self._cached_at = now_at
-        key = (header.api_version, bytes(body)) if len(body) <= CACHED_QUESTION_BYTES_MAX else None
+        key = (version, bytes(body)) if len(body) <= CACHED_QUESTION_BYTES_MAX else None
         if key in self._cached:
             return [self._cached[key]]
         if len(body) > BODY_AT_ONCE_BYTES_MAX:
-            return self._decode_and_answer(context, header, body)
-        request = control.decode_request(METADATA, header.api_version, body)
-        return self._answer(context, header.api_version, request, key)
+            return self._decode_and_answer(context, version, body)
+        request = control.decode_request(api_keys.METADATA, version, body)
+        return self._answer(run_to_end(_question(context, version, request)), key)
 
     async def _decode_and_answer(
-        self, context: RequestContext, header: RequestHeader, body: memoryview
-    ) -> list[Any]:
-        async with self._large_requests.turn(context, len(body)):
-            return await self._answer_large(context, header.api_version, body)
-
-    async def _answer_large(
         self, context: RequestContext, version: int, body: memoryview
     ) -> list[Any]:
         work = context.broker.work
-        decoding = control.decode_request_steps(METADATA, version, body)
-        request = await work.run("Metadata", decoding)
-        try:
-            asked = await work.run("Metadata", _asked(context.broker.state, request, version))
-        except KafkaError as error:
-            encoding = control.encode_response_steps(
-                METADATA, version, _refusal(request, version, error)
-            )
-            return [await work.run("Metadata", encoding)]
-        to_create = await work.run("Metadata", self._to_create(context, request, *asked))
-        if to_create:
-            return await self._create_and_answer(context, request, version, asked[0], to_create)
-        return await self._answer_in_slices(context, request, version, asked[0], None)
+        async with self._large_requests.turn(context, len(body)):
+            decoding = control.decode_request_steps(api_keys.METADATA, version, body)
+            request = await work.run("Metadata", decoding)
+            try:
+                question = await work.run("Metadata", _question(context, version, request))
+            except KafkaError as error:
+                refusal = _refusal(request, version, error)
+                encoding = control.encode_response_steps(api_keys.METADATA, version, refusal)
+                return [await work.run("Metadata", encoding)]
+            to_create = await work.run("Metadata", self._to_create(question))
+            if to_create:
+                return await self._create_and_answer(question, to_create)
+            return await self._answer_in_slices(question, None)
 
     def _answer(
-        self, context: RequestContext, version: int, request: Any, key: tuple[int, bytes] | None
+        self, question: "_Question", key: tuple[int, bytes] | None
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
-        broker = context.broker
-        names, by_id = run_to_end(_asked(broker.state, request, version))
-        to_create = run_to_end(self._to_create(context, request, names, by_id))
-        if to_create:
-            return self._create_and_answer(context, request, version, names, to_create)
-        if _has_many_partitions(broker.state, names):
-            return self._answer_in_slices(context, request, version, names, key)
-        answer = _encode(context, request, version, names, {})
+        if to_create := run_to_end(self._to_create(question)):
+            return self._create_and_answer(question, to_create)
+        if _has_many_partitions(question.state, question.names):
+            return self._answer_in_slices(question, key)
+        values = run_to_end(_values(question, {}))
+        answer = control.encode_response(api_keys.METADATA, question.version, values)
         self._keep(key, answer)
         return [answer]
 
     async def _answer_in_slices(
-        self,
-        context: RequestContext,
-        request: Any,
-        version: int,
-        names: Sequence[str | bytes] | None,
-        key: tuple[int, bytes] | None,
+        self, question: "_Question", key: tuple[int, bytes] | None
     ) -> list[Any]:
         asked_at = self._cached_at
-        (answer,) = await _encode_in_slices(context, request, version, names, {})
-        if asked_at == self._cached_at == _moment(context.broker):
+        (answer,) = await _encode_in_slices(question, {})
+        if asked_at == self._cached_at == _moment(question.context.broker):
             self._keep(key, answer)
         return [answer]
 
@@ -142,38 +134,38 @@ class MetadataAnswers:
             self._cached[key] = answer
             self._cached_bytes += len(answer)
 
-    def _to_create(
-        self,
-        context: RequestContext,
-        request: Any,
-        names: Sequence[str | bytes] | None,
-        by_id: bool,
-    ) -> Steps[list[str]]:
-        config = context.broker.config
+    def _to_create(self, question: "_Question") -> Steps[list[str]]:
         if (
-            names is None
-            or by_id
-            or not config.auto_create_topics_enable
-            or not getattr(request, "allow_auto_topic_creation", True)
+            question.names is None
+            or question.by_id
+            or not question.context.broker.config.auto_create_topics_enable
+            or not getattr(question.request, "allow_auto_topic_creation", True)
         ):
             return []
-        missing = (name for name in names if name not in context.broker.state.topics)
+        missing = (name for name in question.names if name not in question.state.topics)
         judged = yield from made(self._if_it_may_be, missing)
         return [name for name in judged if name is not None]
 
     def _if_it_may_be(self, name: str | bytes) -> str | None:
         return name if isinstance(name, str) and self._creation.may_create(name) else None
 
-    async def _create_and_answer(
-        self,
-        context: RequestContext,
-        request: Any,
-        version: int,
-        names: Sequence[str | bytes] | None,
-        to_create: list[str],
-    ) -> list[Any]:
-        errors = await self._creation.create(context.broker, to_create)
-        return await _encode_in_slices(context, request, version, names, errors)
+    async def _create_and_answer(self, question: "_Question", to_create: list[str]) -> list[Any]:
+        errors = await self._creation.create(question.context.broker, to_create)
+        return await _encode_in_slices(question, errors)
+
+
+class _Question(NamedTuple):
+    """A request with the topics asked for: names, or unknown ids as bytes; None for all."""
+
+    context: RequestContext
+    version: int
+    request: "requests.MetadataRequest"
+    names: Sequence[str | bytes] | None
+    by_id: bool = False
+
+    @property
+    def state(self) -> ClusterState:
+        return self.context.broker.state
 
 
 def _moment(broker: BrokerServices) -> tuple[int, int, int]:
@@ -181,12 +173,11 @@ def _moment(broker: BrokerServices) -> tuple[int, int, int]:
     return broker.state.revision, broker.controller_id, broker.recently_fenced_brokers.revision
 
 
-def _asked(
-    state: ClusterState, request: Any, version: int
-) -> Steps[tuple[Sequence[str | bytes] | None, bool]]:
-    """The topics asked for: names, or unknown ids as bytes; None for all. Whether by id."""
+def _question(
+    context: RequestContext, version: int, request: "requests.MetadataRequest"
+) -> Steps[_Question]:
     if request.topics is None or (version == 0 and not request.topics):
-        return None, False
+        return _Question(context, version, request, None)
     names: dict[str | bytes, None] = {}
     found: dict[str | bytes, None] = {}
     counter = StepCounter()
@@ -197,12 +188,12 @@ def _asked(
         if topic_id != ZERO_ID and version < 12:
             raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
         if topic_id != ZERO_ID:
-            known = state.topic_by_id(topic_id)
+            known = context.broker.state.topic_by_id(topic_id)
             found[topic_id if known is None else known.name] = None
         names[topic.name or ""] = None
         if counter.ends_step():
             yield
-    return (list(found), True) if found else (list(names), False)
+    return _Question(context, version, request, list(found or names), by_id=bool(found))
 
 
 def _has_many_partitions(state: ClusterState, names: Iterable[str | bytes] | None) -> bool:
@@ -215,57 +206,37 @@ def _has_many_partitions(state: ClusterState, names: Iterable[str | bytes] | Non
     return False
 
 
-def _encode(
-    context: RequestContext,
-    request: Any,
-    version: int,
-    names: Iterable[str | bytes] | None,
-    errors: dict[str, int],
-) -> bytes:
-    values = run_to_end(_values(context, request, version, names, errors))
-    return control.encode_response(METADATA, version, values)
-
-
-async def _encode_in_slices(
-    context: RequestContext,
-    request: Any,
-    version: int,
-    names: Iterable[str | bytes] | None,
-    errors: dict[str, int],
-) -> list[Any]:
+async def _encode_in_slices(question: _Question, errors: dict[str, int]) -> list[Any]:
     """Each partition is told as it is when its turn comes; a topic may go in the meantime."""
-    work = context.broker.work
-    values = await work.run("Metadata", _values(context, request, version, names, errors))
-    encoding = control.encode_response_steps(METADATA, version, values)
+    work = question.context.broker.work
+    values = await work.run("Metadata", _values(question, errors))
+    encoding = control.encode_response_steps(api_keys.METADATA, question.version, values)
     return [await work.run("Metadata", encoding)]
 
 
-def _values(
-    context: RequestContext,
-    request: Any,
-    version: int,
-    names: Iterable[str | bytes] | None,
-    errors: dict[str, int],
-) -> Steps[Values]:
+def _values(question: _Question, errors: dict[str, int]) -> "Steps[responses.Metadata.Response]":
+    context, version, request, names, _ = question
     broker = context.broker
     state = broker.state
     with_operations = getattr(request, "include_topic_authorized_operations", False)
-    extra = {"topic_authorized_operations": TOPIC_OPERATIONS} if with_operations else {}
-    topics = []
+    topics: list[responses.Metadata.MetadataResponseTopic] = []
     for name in list(state.topics) if names is None else names:
+        values: responses.Metadata.MetadataResponseTopic
         if isinstance(name, bytes):
             values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
         elif topic := state.topics.get(name):
             values = yield from topic_values(state, topic, version)
         else:
-            values = missing_topic(name, errors.get(name)) | extra
-        topics.append(values | extra if values.get("name") is not None else values)
+            values = {**missing_topic(name, errors.get(name))}
+        if with_operations and not isinstance(name, bytes):
+            values["topic_authorized_operations"] = TOPIC_OPERATIONS
+        topics.append(values)
         if len(topics) % PARTITIONS_PER_STEP == 0:
             yield
     with_cluster = getattr(request, "include_cluster_authorized_operations", False)
     return {
         "brokers": [
-            address_of(b, "node_id")
+            {"node_id": b.node_id, **address_of(b)}
             for b in in_order(state.brokers)
             if not b.is_fenced or b.node_id in broker.recently_fenced_brokers
         ],
@@ -276,9 +247,11 @@ def _values(
     }
 
 
-def topic_values(state: ClusterState, topic: Topic, version: int) -> Steps[dict[str, Any]]:
+def topic_values(
+    state: ClusterState, topic: Topic, version: int
+) -> "Steps[responses.Metadata.MetadataResponseTopic]":
     """A topic with all its partitions, in the terms of Metadata."""
-    partitions: list[dict[str, Any]] = []
+    partitions: list[responses.Metadata.MetadataResponsePartition] = []
     for index, partition in enumerate(topic.partitions):
         partitions.append(partition_values(state, index, partition, hides_dead=version == 0))
         if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
@@ -293,8 +266,8 @@ def topic_values(state: ClusterState, topic: Topic, version: int) -> Steps[dict[
 
 
 def partition_values(
-    state: ClusterState, index: int, partition: Partition, *, hides_dead: bool = False
-) -> dict[str, Any]:
+    state: ClusterState, index: int, partition: PartitionRegistration, *, hides_dead: bool = False
+) -> "responses.Metadata.MetadataResponsePartition":
     """One partition; hides_dead is the way of version 0."""
     offline = [
         node
@@ -320,7 +293,7 @@ def partition_values(
     }
 
 
-def missing_topic(name: str, error: int | None = None) -> dict[str, Any]:
+def missing_topic(name: str, error: int | None = None) -> MissingTopic:
     """A name that has no topic: wrong by itself, or just not there."""
     if error is None:
         error = (
@@ -341,12 +314,16 @@ def _metadata_error(
     version = header.api_version
     if len(body) > BODY_AT_ONCE_BYTES_MAX:  # a refusal is handled above
         raise CloseConnection(f"Metadata failed: {error}")
-    request = control.decode_request(METADATA, version, body)
-    return [control.encode_response(METADATA, version, _refusal(request, version, error))]
+    request = control.decode_request(api_keys.METADATA, version, body)
+    return [control.encode_response(api_keys.METADATA, version, _refusal(request, version, error))]
 
 
-def _refusal(request: Any, version: int, error: KafkaError) -> Values:
-    def failed(topic: Any) -> dict[str, Any]:
+def _refusal(
+    request: "requests.MetadataRequest", version: int, error: KafkaError
+) -> "responses.Metadata.Response":
+    def failed(
+        topic: "requests.MetadataRequest.MetadataRequestTopic",
+    ) -> "responses.Metadata.MetadataResponseTopic":
         return {
             "error_code": error.number,
             "name": topic.name if version >= 12 else topic.name or "",
@@ -358,4 +335,4 @@ def _refusal(request: Any, version: int, error: KafkaError) -> Values:
 
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
     """The rows of this file."""
-    return (Api(METADATA, 0, 13, MetadataAnswers(creation).handle, _metadata_error),)
+    return (Api(api_keys.METADATA, 0, 13, MetadataAnswers(creation).handle, _metadata_error),)

@@ -13,7 +13,6 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
 
 from ....coordinator.controller.quorum import UNKNOWN, Quorum
 from ....coordinator.metadata.commands import (
@@ -32,18 +31,21 @@ from ....wire.errors import (
     error_for,
 )
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made
-from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 from ..transactions.producers import named_partitions
-from .cluster import code_and_message
-from .topics import timeout_of
+from .cluster import NO_ERROR, CodeAndMessage, code_and_message
+from .topics import bounded_timeout_ms
 
 PARTITIONS_A_STEP = 100
 METADATA_TOPIC = "__cluster_metadata"
 
 
-async def elect_leaders(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def elect_leaders(
+    context: RequestContext, header: RequestHeader, request: "requests.ElectLeadersRequest"
+) -> "responses.ElectLeaders.Response":
     """Per partition: elected, not needed, or why not."""
     election_type = getattr(request, "election_type", PREFERRED)
     if election_type not in (PREFERRED, UNCLEAN):
@@ -57,7 +59,8 @@ async def elect_leaders(context: RequestContext, header: RequestHeader, request:
         state = context.broker.state
         partitions = sorted([*state.leaderless_partitions(), *state.imbalanced_partitions()])
     result = await context.broker.controller.submit(
-        ElectLeaders(election_type, tuple(partitions) or None), timeout_ms=timeout_of(request)
+        ElectLeaders(election_type, tuple(partitions) or None),
+        timeout_ms=bounded_timeout_ms(request.timeout),
     )
     if result.error:
         raise error_for(result.error, result.message)
@@ -71,7 +74,9 @@ def _was_needed(item: Item) -> bool:
     return item.error != ErrorCode.ELECTION_NOT_NEEDED
 
 
-def _election_results(items: Iterable[Item]) -> Steps[Each]:
+def _election_results(
+    items: Iterable[Item],
+) -> "Steps[Each[responses.ElectLeaders.ReplicaElectionResult]]":
     by_topic: dict[str, list[Item]] = defaultdict(list)
     counter = StepCounter()
     for item in items:
@@ -81,20 +86,26 @@ def _election_results(items: Iterable[Item]) -> Steps[Each]:
     return Each(_election_topic, by_topic.items())
 
 
-def _election_topic(outcome: tuple[str, list[Item]]) -> dict[str, Any]:
+def _election_topic(
+    outcome: tuple[str, list[Item]],
+) -> "responses.ElectLeaders.ReplicaElectionResult":
     topic, items = outcome
     return {"topic": topic, "partition_result": Each(_election_result, items)}
 
 
-def _election_result(item: Item) -> dict[str, Any]:
+def _election_result(item: Item) -> "responses.ElectLeaders.PartitionResult":
     return {"partition_id": item.partition, **_error_of(item)}
 
 
-def _election_error(request: Any, error: KafkaError) -> Values:
-    def of_topic(topic: Any) -> dict[str, Any]:
+def _election_error(
+    request: "requests.ElectLeadersRequest", error: KafkaError
+) -> "responses.ElectLeaders.Response":
+    def of_topic(
+        topic: "requests.ElectLeadersRequest.TopicPartitions",
+    ) -> "responses.ElectLeaders.ReplicaElectionResult":
         return {"topic": topic.topic, "partition_result": Each(refused, topic.partitions)}
 
-    def refused(index: int) -> dict[str, Any]:
+    def refused(index: int) -> "responses.ElectLeaders.PartitionResult":
         return {"partition_id": index, **code_and_message(error)}
 
     topics = Each(of_topic, request.topic_partitions or ())
@@ -102,8 +113,10 @@ def _election_error(request: Any, error: KafkaError) -> Values:
 
 
 async def alter_partition_reassignments(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Values:
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.AlterPartitionReassignmentsRequest",
+) -> "responses.AlterPartitionReassignments.Response":
     """Per partition: its move began, or was taken back, or why not."""
     making = made(_reassignment, ((t.name, p) for t in request.topics for p in t.partitions))
     wanted = await context.broker.work.finish("AlterPartitionReassignments", making)
@@ -112,14 +125,16 @@ async def alter_partition_reassignments(
     if wanted:
         result = await context.broker.controller.submit(
             AlterPartitionReassignments(tuple(wanted), may_change_factor),
-            timeout_ms=timeout_of(request),
+            timeout_ms=bounded_timeout_ms(request.timeout),
         )
         if result.error:
             raise error_for(result.error, result.message)
         items = result.items
     in_order = iter(items)
 
-    def answer(topic: Any) -> dict[str, Any]:
+    def answer(
+        topic: "requests.AlterPartitionReassignmentsRequest.ReassignableTopic",
+    ) -> "responses.AlterPartitionReassignments.ReassignableTopicResponse":
         outcomes = list(islice(in_order, len(topic.partitions)))
         return {"name": topic.name, "partitions": Each(_outcome, outcomes)}
 
@@ -131,19 +146,23 @@ async def alter_partition_reassignments(
     }
 
 
-def _reassignment(wanted: tuple[str, Any]) -> Reassignment:
+def _reassignment(
+    wanted: "tuple[str, requests.AlterPartitionReassignmentsRequest.ReassignablePartition]",
+) -> Reassignment:
     name, partition = wanted
     replicas = None if partition.replicas is None else tuple(partition.replicas)
     return Reassignment(name, partition.partition_index, replicas)
 
 
-def _outcome(item: Item) -> dict[str, Any]:
+def _outcome(item: Item) -> "responses.AlterPartitionReassignments.ReassignablePartitionResponse":
     return {"partition_index": item.partition, **_error_of(item)}
 
 
 def list_partition_reassignments(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Steps[Values]:
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.ListPartitionReassignmentsRequest",
+) -> "Steps[responses.ListPartitionReassignments.Response]":
     """The moves that are under way, as this broker knows them."""
     state = context.broker.state
     asked = (
@@ -151,7 +170,8 @@ def list_partition_reassignments(
         if request.topics is None
         else (yield from _asked((t.name, t.partition_indexes) for t in request.topics))
     )
-    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_topic: dict[str, list[responses.ListPartitionReassignments.OngoingPartitionReassignment]]
+    by_topic = defaultdict(list)
     for number, (name, index) in enumerate(sorted(state.reassigning_partitions()), 1):
         if number % PARTITIONS_A_STEP == 0:
             yield
@@ -184,15 +204,17 @@ def _asked(topics: Iterable[tuple[str, Iterable[int]]]) -> Steps[dict[str, set[i
 
 
 def describe_log_dirs(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Steps[Values]:
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeLogDirsRequest"
+) -> "Steps[responses.DescribeLogDirs.Response]":
     """The data directory: its partitions and their sizes, the volume's size and room."""
     asked = (
         None
         if request.topics is None
         else (yield from _asked((t.topic, t.partitions) for t in request.topics))
     )
-    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_topic: dict[str, list[responses.DescribeLogDirs.DescribeLogDirsPartition]] = defaultdict(
+        list
+    )
     for number, hosted in enumerate(context.broker.replicas, 1):
         if number % PARTITIONS_A_STEP == 0:
             yield
@@ -201,20 +223,20 @@ def describe_log_dirs(
             by_topic[hosted.topic].append(
                 {
                     "partition_index": hosted.index,
-                    "partition_size": log.size_bytes,
+                    "partition_size": log.segments.size_bytes,
                     "offset_lag": max(0, log.high_watermark - log.log_end_offset),
                 }
             )
     directory = context.broker.config.log_directory
-    volume = {"log_dir": str(directory.absolute())}
+    log_dir = str(directory.absolute())
     try:
         usage = shutil.disk_usage(directory)
     except OSError:
-        return {"results": [volume | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}]}
+        return {"results": [{"log_dir": log_dir, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}]}
     return {
         "results": [
-            volume
-            | {
+            {
+                "log_dir": log_dir,
                 "topics": [
                     {"name": name, "partitions": partitions}
                     for name, partitions in sorted(by_topic.items())
@@ -226,24 +248,32 @@ def describe_log_dirs(
     }
 
 
-async def describe_quorum(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def describe_quorum(
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeQuorumRequest"
+) -> "responses.DescribeQuorum.Response":
     """Who leads the metadata, and how far its voters are; only its leader knows, so it is asked."""
     broker = context.broker
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    quorum: Quorum | None = None
     if await broker.work.finish("DescribeQuorum", _names_quorum(request)):
         timeout_ms = broker.config.request_timeout_ms
         quorum = await broker.controller.describe_quorum(timeout_ms=timeout_ms)
-        rows[METADATA_TOPIC, 0] = _quorum_partition(quorum, broker.clock.wall_ms())
+    now_ms = broker.clock.wall_ms()
     unknown = code_and_message(UnknownTopicOrPartition())
 
-    def of_topic(topic: Any) -> dict[str, Any]:
-        def of_partition(partition: Any) -> dict[str, Any]:
+    def of_topic(
+        topic: "requests.DescribeQuorumRequest.TopicData",
+    ) -> "responses.DescribeQuorum.TopicData":
+        def of_partition(
+            partition: "requests.DescribeQuorumRequest.PartitionData",
+        ) -> "responses.DescribeQuorum.PartitionData":
             index = partition.partition_index
-            return {"partition_index": index} | rows.get((topic.topic_name, index), unknown)
+            if quorum is None or (topic.topic_name, index) != (METADATA_TOPIC, 0):
+                return {"partition_index": index, **unknown}
+            return _quorum_partition(quorum, now_ms)
 
         return {"topic_name": topic.topic_name, "partitions": Each(of_partition, topic.partitions)}
 
-    voters = {voter["replica_id"] for row in rows.values() for voter in row["current_voters"]}
+    voters = set() if quorum is None else {voter.node_id for voter in quorum.voters}
     brokers = broker.state.brokers
     return {
         "topics": Each(of_topic, request.topics),
@@ -264,7 +294,7 @@ async def describe_quorum(context: RequestContext, header: RequestHeader, reques
     }
 
 
-def _names_quorum(request: Any) -> Steps[bool]:
+def _names_quorum(request: "requests.DescribeQuorumRequest") -> Steps[bool]:
     counter = StepCounter()
     for topic in request.topics:
         for partition in topic.partitions:
@@ -277,11 +307,12 @@ def _names_quorum(request: Any) -> Steps[bool]:
     return False
 
 
-def _quorum_partition(quorum: Quorum, now_ms: int) -> dict[str, Any]:
+def _quorum_partition(quorum: Quorum, now_ms: int) -> "responses.DescribeQuorum.PartitionData":
     def wall_ms(age_ms: int) -> int:
         return UNKNOWN if age_ms == UNKNOWN else now_ms - age_ms
 
     return {
+        "partition_index": 0,
         "leader_id": quorum.leader_id,
         "leader_epoch": quorum.term,
         "high_watermark": quorum.commit_index + 1,
@@ -298,22 +329,38 @@ def _quorum_partition(quorum: Quorum, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _error_of(item: Item) -> dict[str, Any]:
+def _error_of(item: Item) -> CodeAndMessage:
     if not item.error:
-        return {"error_code": ErrorCode.NONE, "error_message": None}
+        return NO_ERROR
     return code_and_message(error_for(item.error, item.message))
-
-
-def _code_and_message(request: Any, error: KafkaError) -> Values:
-    return code_and_message(error)
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(35, (1, 5), describe_log_dirs, _code_and_message),
-        control_api(43, (0, 2), elect_leaders, _election_error),
-        control_api(45, (0, 1), alter_partition_reassignments, _code_and_message),
-        control_api(46, (0, 0), list_partition_reassignments, _code_and_message),
-        control_api(55, (0, 2), describe_quorum, _code_and_message),
+        control_api(
+            api_keys.DESCRIBE_LOG_DIRS,
+            (1, 5),
+            describe_log_dirs,
+            lambda request, error: {"error_code": error.number},
+        ),
+        control_api(api_keys.ELECT_LEADERS, (0, 2), elect_leaders, _election_error),
+        control_api(
+            api_keys.ALTER_PARTITION_REASSIGNMENTS,
+            (0, 1),
+            alter_partition_reassignments,
+            lambda request, error: {**code_and_message(error)},
+        ),
+        control_api(
+            api_keys.LIST_PARTITION_REASSIGNMENTS,
+            (0, 0),
+            list_partition_reassignments,
+            lambda request, error: {**code_and_message(error)},
+        ),
+        control_api(
+            api_keys.DESCRIBE_QUORUM,
+            (0, 2),
+            describe_quorum,
+            lambda request, error: {**code_and_message(error)},
+        ),
     )

@@ -3,20 +3,27 @@ page by page.
 """
 
 from bisect import bisect_left
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made
-from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 from .cluster import TOPIC_OPERATIONS
 from .metadata import PARTITIONS_PER_STEP, missing_topic, partition_values
 
+if TYPE_CHECKING:
+    _Topic = responses.DescribeTopicPartitions.DescribeTopicPartitionsResponseTopic
+    _Partition = responses.DescribeTopicPartitions.DescribeTopicPartitionsResponsePartition
+
 
 def describe_topic_partitions(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Steps[Values]:
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.DescribeTopicPartitionsRequest",
+) -> "Steps[responses.DescribeTopicPartitions.Response]":
     """Topics in the order of their names, from the cursor on, as many partitions as fit."""
     state, config = context.broker.state, context.broker.config
     cursor = request.cursor
@@ -36,7 +43,7 @@ def describe_topic_partitions(
             )
     limit = min(config.max_request_partition_size_limit, request.response_partition_limit)
     remaining = max(limit, 1)
-    topics: list[dict[str, Any]] = []
+    topics: list[_Topic] = []
     counter = StepCounter(PARTITIONS_PER_STEP)
     for name in names:
         if counter.ends_step():
@@ -45,18 +52,20 @@ def describe_topic_partitions(
             return _page(topics, name, 0)
         topic = state.topics.get(name)
         if topic is None:
-            topics.append(missing_topic(name) | {"topic_authorized_operations": TOPIC_OPERATIONS})
+            topics.append({**missing_topic(name), "topic_authorized_operations": TOPIC_OPERATIONS})
             continue
         start = cursor.partition_index if cursor and cursor.topic_name == name else 0
         end = min(len(topic.partitions), start + remaining)
-        partitions: list[dict[str, Any]] = []
+        partitions: list[_Partition] = []
         for index, partition in enumerate(topic.partitions[start:end], start):
-            elr = {
-                "eligible_leader_replicas": partition.elr,
-                "last_known_elr": partition.last_known_elr,
-            }
-            values = partition_values(state, index, partition)
-            partitions.append(values | {"error_code": ErrorCode.NONE, **elr})
+            partitions.append(
+                {
+                    **partition_values(state, index, partition),  # Metadata has no others
+                    "error_code": ErrorCode.NONE,
+                    "eligible_leader_replicas": partition.elr,
+                    "last_known_elr": partition.last_known_elr,
+                }
+            )
             if counter.ends_step():
                 yield
         topics.append(
@@ -74,19 +83,23 @@ def describe_topic_partitions(
     return {"topics": topics}
 
 
-def _name_of(topic: Any) -> str:
+def _name_of(topic: "requests.DescribeTopicPartitionsRequest.TopicRequest") -> str:
     return topic.name
 
 
-def _page(topics: list[dict[str, Any]], next_name: str, next_index: int) -> Values:
+def _page(
+    topics: "list[_Topic]", next_name: str, next_index: int
+) -> "responses.DescribeTopicPartitions.Response":
     return {
         "topics": topics,
         "next_cursor": {"topic_name": next_name, "partition_index": next_index},
     }
 
 
-def _description_error(request: Any, error: KafkaError) -> Values:
-    def failed(topic: Any) -> dict[str, Any]:
+def _description_error(
+    request: "requests.DescribeTopicPartitionsRequest", error: KafkaError
+) -> "responses.DescribeTopicPartitions.Response":
+    def failed(topic: "requests.DescribeTopicPartitionsRequest.TopicRequest") -> "_Topic":
         return {"error_code": error.number, "name": topic.name}
 
     return {"topics": Each(failed, request.topics)}
@@ -94,4 +107,11 @@ def _description_error(request: Any, error: KafkaError) -> Values:
 
 def apis() -> tuple[Api, ...]:
     """The row of this file."""
-    return (control_api(75, (0, 0), describe_topic_partitions, _description_error),)
+    return (
+        control_api(
+            api_keys.DESCRIBE_TOPIC_PARTITIONS,
+            (0, 0),
+            describe_topic_partitions,
+            _description_error,
+        ),
+    )

@@ -12,7 +12,6 @@ milliseconds. A request that timed out may still take effect.
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
 from ....coordinator.metadata.commands import (
@@ -26,31 +25,33 @@ from ....coordinator.metadata.commands import (
 from ....coordinator.metadata.results import Item, Result
 from ....wire.errors import ErrorCode, KafkaError, error_for
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import made
-from ...listener.dispatch import Api, RequestContext, Values, control_api
-from .cluster import code_and_message
+from ...listener.dispatch import Api, RequestContext, control_api
+from .cluster import NO_ERROR, CodeAndMessage, code_and_message
 from .config_entries import CONFIGS_MAX, effective_topic_configs
 from .topic_ids import new_topic_id
 
 ZERO_ID = bytes(16)
 ASSIGNMENTS_MAX = 10_000  # of one topic, as many as one command creates partitions
 TIMEOUT_MS_MIN = 100  # a shorter one would time out what has been done
-NO_ERROR = {"error_code": ErrorCode.NONE, "error_message": None}
 
 
-def timeout_of(request: Any) -> int:
+def bounded_timeout_ms(timeout_ms: int) -> int:
     """How long the client wants to wait, in bounds."""
-    return max(TIMEOUT_MS_MIN, min(request.timeout, 10 * 60 * 1000))
+    return max(TIMEOUT_MS_MIN, min(timeout_ms, 10 * 60 * 1000))
 
 
-async def create_topics(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def create_topics(
+    context: RequestContext, header: RequestHeader, request: "requests.CreateTopicsRequest"
+) -> "responses.CreateTopics.Response":
     """Per topic: what came of it."""
     times = Counter(topic.name for topic in request.topics)
     refused: dict[str, KafkaError] = {}
     wanted: list[NewTopic] = []
 
-    def sort(topic: Any) -> None:
+    def sort(topic: "requests.CreateTopicsRequest.CreatableTopic") -> None:
         if times[topic.name] > 1:
             refused[topic.name] = error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif len(topic.configs) > CONFIGS_MAX or len(topic.assignments) > ASSIGNMENTS_MAX:
@@ -71,12 +72,13 @@ async def create_topics(context: RequestContext, header: RequestHeader, request:
     items: dict[str, Item] = {}
     if wanted:
         result = await context.broker.controller.submit(
-            CreateTopics(tuple(wanted), request.validate_only), timeout_ms=timeout_of(request)
+            CreateTopics(tuple(wanted), request.validate_only),
+            timeout_ms=bounded_timeout_ms(request.timeout),
         )
         items = _by_name(result, [topic.name for topic in wanted])
     configs = {topic.name: topic.configs for topic in wanted}
 
-    def answer(name: str) -> dict[str, Any]:
+    def answer(name: str) -> "responses.CreateTopics.CreatableTopicResult":
         if name in refused:
             return _refused_topic(name, code_and_message(refused[name]))
         if items[name].error:
@@ -86,7 +88,7 @@ async def create_topics(context: RequestContext, header: RequestHeader, request:
     return {"topics": Each(answer, times)}
 
 
-def _wanted(topic: Any) -> NewTopic:
+def _wanted(topic: "requests.CreateTopicsRequest.CreatableTopic") -> NewTopic:
     return NewTopic(
         name=topic.name,
         topic_id=new_topic_id(),
@@ -96,11 +98,13 @@ def _wanted(topic: Any) -> NewTopic:
             (assignment.partition_index, tuple(assignment.broker_ids))
             for assignment in topic.assignments
         ),
-        configs={config.name: config.value for config in topic.configs},
+        configs={c.name: c.value for c in topic.configs if c.value is not None},
     )
 
 
-def _created(context: RequestContext, item: Item, configs: dict[str, str]) -> dict[str, Any]:
+def _created(
+    context: RequestContext, item: Item, configs: dict[str, str]
+) -> "responses.CreateTopics.CreatableTopicResult":
     return {
         "name": item.name,
         "topic_id": item.topic_id,
@@ -120,11 +124,15 @@ def _created(context: RequestContext, item: Item, configs: dict[str, str]) -> di
     }
 
 
-def _refused_topic(name: str, error: dict[str, Any]) -> dict[str, Any]:
+def _refused_topic(
+    name: str, error: CodeAndMessage
+) -> "responses.CreateTopics.CreatableTopicResult":
     return {"name": name, **error, "num_partitions": -1, "replication_factor": -1, "configs": []}
 
 
-async def delete_topics(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def delete_topics(
+    context: RequestContext, header: RequestHeader, request: "requests.DeleteTopicsRequest"
+) -> "responses.DeleteTopics.Response":
     """Per topic, asked for by name or by id."""
     if header.api_version < 6:
         making = made(TopicReference, request.topic_names)
@@ -142,11 +150,12 @@ async def delete_topics(context: RequestContext, header: RequestHeader, request:
     if not references:
         return {"responses": []}
     result = await context.broker.controller.submit(
-        DeleteTopics(tuple(references)), timeout_ms=timeout_of(request)
+        DeleteTopics(tuple(references)), timeout_ms=bounded_timeout_ms(request.timeout)
     )
     if result.error:
         error = code_and_message(error_for(result.error, result.message))
         return {"responses": Each(partial(_deleted, error), references)}
+    answers: dict[tuple[str | None, bytes], responses.DeleteTopics.DeletableTopicResult]
     answers = {}  # Kafka says once what is wrong with a topic that is asked for twice
 
     def answer(outcome: tuple[TopicReference, Item]) -> None:
@@ -160,15 +169,19 @@ async def delete_topics(context: RequestContext, header: RequestHeader, request:
     return {"responses": list(answers.values())}
 
 
-def _reference(topic: Any) -> TopicReference:
+def _reference(topic: "requests.DeleteTopicsRequest.DeleteTopicState") -> TopicReference:
     return TopicReference(topic.name, b"" if topic.topic_id == ZERO_ID else topic.topic_id)
 
 
-def _deleted(error: dict[str, Any], reference: TopicReference) -> dict[str, Any]:
+def _deleted(
+    error: CodeAndMessage, reference: TopicReference
+) -> "responses.DeleteTopics.DeletableTopicResult":
     return {"name": reference.name, "topic_id": reference.topic_id or ZERO_ID, **error}
 
 
-async def create_partitions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def create_partitions(
+    context: RequestContext, header: RequestHeader, request: "requests.CreatePartitionsRequest"
+) -> "responses.CreatePartitions.Response":
     """Per topic: more partitions, placed by the cluster or by the client.
 
     Against Kafka (KAFKA-14418): not of __consumer_offsets. Where a group's offsets are follows from
@@ -176,7 +189,7 @@ async def create_partitions(context: RequestContext, header: RequestHeader, requ
     """
     times = Counter(topic.name for topic in request.topics)
     wanted: list[MorePartitions] = []
-    refused: dict[str, dict[str, Any]] = {}
+    refused: dict[str, CodeAndMessage] = {}
     too_many = code_and_message(
         error_for(ErrorCode.INVALID_REQUEST, f"At most {ASSIGNMENTS_MAX} partitions are assigned.")
     )
@@ -188,7 +201,7 @@ async def create_partitions(context: RequestContext, header: RequestHeader, requ
         )
     )
 
-    def sort(topic: Any) -> None:
+    def sort(topic: "requests.CreatePartitionsRequest.CreatePartitionsTopic") -> None:
         if topic.name in INTERNAL_TOPICS:
             refused[topic.name] = fixed
         elif len(topic.assignments or ()) > ASSIGNMENTS_MAX:
@@ -200,12 +213,13 @@ async def create_partitions(context: RequestContext, header: RequestHeader, requ
     items: dict[str, Item] = {}
     if wanted:
         result = await context.broker.controller.submit(
-            CreatePartitions(tuple(wanted), request.validate_only), timeout_ms=timeout_of(request)
+            CreatePartitions(tuple(wanted), request.validate_only),
+            timeout_ms=bounded_timeout_ms(request.timeout),
         )
         items = _by_name(result, [topic.name for topic in wanted])
     duplicate = code_and_message(error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
 
-    def answer(name: str) -> dict[str, Any]:
+    def answer(name: str) -> "responses.CreatePartitions.CreatePartitionsTopicResult":
         if name in refused:
             return {"name": name, **refused[name]}
         return {"name": name, **(_error_of(items[name]) if name in items else duplicate)}
@@ -213,7 +227,7 @@ async def create_partitions(context: RequestContext, header: RequestHeader, requ
     return {"results": Each(answer, times)}
 
 
-def _more(topic: Any) -> MorePartitions:
+def _more(topic: "requests.CreatePartitionsRequest.CreatePartitionsTopic") -> MorePartitions:
     assignments = topic.assignments
     if assignments is not None:
         assignments = tuple(tuple(assignment.broker_ids) for assignment in assignments)
@@ -229,27 +243,31 @@ def _by_name(result: Result, names: Sequence[str]) -> dict[str, Item]:
     return items
 
 
-def _error_of(item: Item) -> dict[str, Any]:
+def _error_of(item: Item) -> CodeAndMessage:
     if not item.error:
         return NO_ERROR
     return code_and_message(error_for(item.error, item.message))
 
 
-def _creation_error(request: Any, error: KafkaError) -> Values:
+def _creation_error(
+    request: "requests.CreateTopicsRequest", error: KafkaError
+) -> "responses.CreateTopics.Response":
     refusal = code_and_message(error)
     return {"topics": Each(lambda topic: _refused_topic(topic.name, refusal), request.topics)}
 
 
-def _deletion_error(request: Any, error: KafkaError) -> Values:
-    topics: Sequence[Any] = getattr(request, "topics", ())
-    names: Sequence[str] = getattr(request, "topic_names", ())
+def _deletion_error(
+    request: "requests.DeleteTopicsRequest", error: KafkaError
+) -> "responses.DeleteTopics.Response":
     refusal = code_and_message(error)
-    if names:
-        return {"responses": Each(lambda name: {"name": name, **refusal}, names)}
-    return {"responses": Each(lambda topic: _deleted(refusal, _reference(topic)), topics)}
+    if not hasattr(request, "topics"):
+        return {"responses": Each(lambda name: {"name": name, **refusal}, request.topic_names)}
+    return {"responses": Each(lambda topic: _deleted(refusal, _reference(topic)), request.topics)}
 
 
-def _extension_error(request: Any, error: KafkaError) -> Values:
+def _extension_error(
+    request: "requests.CreatePartitionsRequest", error: KafkaError
+) -> "responses.CreatePartitions.Response":
     refusal = code_and_message(error)
     return {"results": Each(lambda topic: {"name": topic.name, **refusal}, request.topics)}
 
@@ -257,7 +275,7 @@ def _extension_error(request: Any, error: KafkaError) -> Values:
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(19, (2, 7), create_topics, _creation_error),
-        control_api(20, (1, 6), delete_topics, _deletion_error),
-        control_api(37, (0, 3), create_partitions, _extension_error),
+        control_api(api_keys.CREATE_TOPICS, (2, 7), create_topics, _creation_error),
+        control_api(api_keys.DELETE_TOPICS, (1, 6), delete_topics, _deletion_error),
+        control_api(api_keys.CREATE_PARTITIONS, (0, 3), create_partitions, _extension_error),
     )

@@ -1,73 +1,84 @@
 """A produce of many partitions: it is appended in parts, one after the other, and answered once.
 
-Each part stands in the line of its connection (`produce_line`) as a request of its own would. What
-is wrong with the request as a whole, transactional batches without an id say, is seen before.
+Each part stands in the queue of its connection as a request of its own would. What is wrong with
+the request as a whole, transactional batches without an id say, is seen before.
 """
 
 import asyncio
 from functools import partial
 from typing import Any
 
-from ....replication.sliced_work import SlicedWork
 from ....wire.errors import InvalidRequiredAcks, KafkaError
 from ....wire.messages.large_produce import decode_parts_steps, encode_parts_steps
 from ....wire.messages.produce import ProduceRequest, ProduceResponse
 from ....wire.primitives import MalformedFrame
 from ....wire.steps import made
-from ...listener.dispatch import Buffer, PendingAnswer
-from .append import refuse_all
-from .transactional_producer import Producer, check_one_producer, producer_of
+from ...listener.dispatch import Buffer, PendingAnswer, RequestContext
+from .operation import ProduceOperation
+from .verification import TransactionalProducer, check_one_producer, producer_of
 
 
 class LargeProduce:
-    def __init__(self, work: SlicedWork, body: memoryview, version: int) -> None:
-        self.version = version
+    def __init__(self, context: RequestContext, body: memoryview, version: int) -> None:
         self.pending = PendingAnswer(self._abandon)
-        self._work = work
+        self._context = context
+        self._version = version
+        self._work = context.broker.work
         self._body = body
         self._answers: list[PendingAnswer] = []
         self._unanswered = 0
         self._is_abandoned = False
 
-    async def parts(self) -> list[tuple[ProduceRequest, Producer | None, PendingAnswer]]:
-        """The parts, each with whose batches it carries, and where its answer goes.
+    async def parts(self) -> list[ProduceOperation]:
+        """The parts, each with where its answer goes.
 
         None of a request that is refused as a whole, or that nobody waits for any more.
         """
+        if self._is_abandoned:
+            return []
         run = partial(self._work.run, "Produce")
         try:
-            requests = await run(decode_parts_steps(self._body, self.version))
+            requests = await run(decode_parts_steps(self._body, self._version))
         except MalformedFrame as error:
             self.pending.abort(f"API 0: {error}")
             return []
-        self._answers = [PendingAnswer() for _ in requests]
         self._unanswered = len(requests)
-        for answer in self._answers:
-            answer.notify(partial(self._answered, answer))
+        parts = await run(made(self._part, requests, at_a_step=1))
         try:
-            producers = await run(made(self._producer_of, requests, at_a_step=1))
+            producers = await run(made(self._identify, parts, at_a_step=1))
             check_one_producer(set(filter(None, producers)))
         except KafkaError as error:
-            asked = zip(requests, self._answers, strict=True)
-            await run(made(partial(self._refuse, error), asked, at_a_step=1))
+            await run(made(partial(self._refuse, error), parts, at_a_step=1))
             return []
         if self._is_abandoned:
+            self._abandon()  # those made since: who waits for an answer is part of a cycle
             return []
-        return list(zip(requests, producers, self._answers, strict=True))
+        return parts
 
-    def _producer_of(self, request: ProduceRequest) -> Producer | None:
-        if request.acks not in (-1, 0, 1):
-            raise InvalidRequiredAcks
-        return producer_of(request, self.version)
-
-    def _refuse(self, error: KafkaError, asked: tuple[ProduceRequest, PendingAnswer]) -> None:
-        request, answer = asked
-        outcome = refuse_all(request, self.version, error, answer, self.keep)
-        if not isinstance(outcome, PendingAnswer):
-            answer.complete(outcome)
+    def _part(self, request: ProduceRequest) -> ProduceOperation:
+        answer = PendingAnswer()
+        answer.notify(partial(self._answered, answer))
+        self._answers.append(answer)
+        part = ProduceOperation(self._context, request, self._version)
+        part.queue_as_part(answer, self._keep)
+        return part
 
     @staticmethod
-    def keep(response: ProduceResponse, version: int) -> list[Any]:
+    def _identify(part: ProduceOperation) -> TransactionalProducer | None:
+        if part.acks not in (-1, 0, 1):
+            raise InvalidRequiredAcks
+        part.producer = producer_of(part.appends, part.transactional_id, part.version)
+        return part.producer
+
+    @staticmethod
+    def _refuse(error: KafkaError, part: ProduceOperation) -> None:
+        outcome = part.refuse(error)
+        if not isinstance(outcome, PendingAnswer):
+            assert part.pending is not None
+            part.pending.complete(outcome)
+
+    @staticmethod
+    def _keep(response: ProduceResponse, version: int) -> list[Any]:
         """What a part has instead of its encoded answer."""
         return [response]
 
@@ -82,7 +93,7 @@ class LargeProduce:
             if not responses:  # acks=0
                 self.pending.complete(None)
                 return
-            steps = encode_parts_steps(responses, self.version)
+            steps = encode_parts_steps(responses, self._version)
             self._work.run("Produce", steps).add_done_callback(self._encoded)
 
     def _encoded(self, encoding: "asyncio.Future[list[Buffer]]") -> None:
@@ -91,5 +102,6 @@ class LargeProduce:
 
     def _abandon(self) -> None:
         self._is_abandoned = True
+        self._body = memoryview(b"")
         for answer in self._answers:
             answer.abandon()

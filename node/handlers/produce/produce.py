@@ -1,16 +1,15 @@
-"""Produce (API 0), versions 3-12; advertised from 0 (KAFKA-18659), a real v0-2 closes.
+"""Produce (API 0), versions 3-13; advertised from 0 (KAFKA-18659), a real v0-2 closes.
 
 KIP-98 (idempotence, transactions) · KIP-467 (record errors) · KIP-890 (transactions are verified,
-from version 12 on partitions are added to them) · KIP-951 (the new leader in the answer).
-Version 13 names topics by id.
+from version 12 on partitions are added to them) · KIP-951 (the new leader in the answer) ·
+KIP-516 (version 13 names topics by id).
 
 acks=0 has no answer: an error closes the connection, so that the client looks again. acks=all is
 answered when the high watermark has passed the batch; a duplicate waits for the same.
 
-A transactional producer's requests go another way (`transactional_produce`), and so do requests
-whose many records must be looked at (`record_checks`), and what comes behind one that waits on its
-connection, and so do those of many partitions (`large_produce`); everything else is appended here
-and now.
+What need not wait is decoded, checked and appended in one pass, here and now. Requests that wait
+first (to be verified, with many records to be looked at, of many partitions), and all behind one of
+these on its connection, stand in a queue (`queue`).
 """
 
 from ....wire.errors import InvalidRequiredAcks, KafkaError
@@ -18,37 +17,48 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import produce
 from ....wire.messages.large_produce import PARTITIONS_MAX
 from ....wire.messages.produce import TooManyElements
-from ...listener.dispatch import Api, Buffer, PendingAnswer, RequestContext
-from . import transactional_produce
-from .append import append_all, refuse_all
+from ...listener.dispatch import Api, CloseConnection, RequestContext
+from .operation import Outcome, ProduceOperation
+from .queue import ProduceQueue
 from .record_checks import check_at_once
+from .verification import producer_of, staleness
 
 PRODUCE = 0
 ELEMENTS_AT_ONCE_MAX = PARTITIONS_MAX + 3  # a topic, and compact arrays count one more
 
 
-def handle(
-    context: RequestContext, header: RequestHeader, body: memoryview
-) -> list[Buffer] | PendingAnswer | None:
-    """Append every batch, then answer at once or when the replicas have them."""
-    version = header.api_version
+def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Outcome:
+    """Append every batch, then answer at once or when the replicas have them.
+
+    Raises TransactionalIdAuthorizationFailed for a transactional batch without transactional id,
+    InvalidProducerIdMapping for batches of several producers, CloseConnection for a produce that
+    is late (`connection_fence`).
+    """
+    queue, version = context.produce_queue, header.api_version
     try:
         request = produce.decode_request(body, version, ELEMENTS_AT_ONCE_MAX)
     except TooManyElements:
-        return transactional_produce.handle_large(context, body, version)
+        return (queue or ProduceQueue(context)).put_large(body, version)
+    operation = ProduceOperation(context, request, version)
     if request.acks not in (-1, 0, 1):
-        return refuse_all(request, version, InvalidRequiredAcks())
-    verdicts = check_at_once(context.broker.replicas, request)
-    if request.transactional_id is not None or context.produce_line is not None or verdicts is None:
-        return transactional_produce.handle(context, request, version, verdicts)
-    return append_all(context, request, version, verdicts)
+        return operation.refuse(InvalidRequiredAcks())
+    producer = operation.producer = producer_of(
+        operation.appends, request.transactional_id, version
+    )
+    if producer is not None and (stale := staleness(context, producer)):
+        raise CloseConnection(stale)
+    operation.records_checked = check_at_once(operation.appends)
+    is_next = queue is None and operation.records_checked
+    if is_next and (producer is None or not operation.unverified()):
+        return operation.append()
+    return (queue or ProduceQueue(context)).put(operation)
 
 
 def _on_error(
     context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
-) -> list[Buffer] | PendingAnswer | None:
+) -> Outcome:
     request = produce.decode_request(body, header.api_version)
-    return refuse_all(request, header.api_version, error)
+    return ProduceOperation(context, request, header.api_version).refuse(error)
 
 
 def apis() -> tuple[Api, ...]:

@@ -10,17 +10,16 @@ two open-ended quantifiers, references, and looking around.
 """
 
 import re
-from typing import Any
 
 from ....coordinator.transactions.answers import TransactionDescription
 from ....coordinator.transactions.states import BY_NAME
 from ....wire.errors import ErrorCode, InvalidRegularExpression, KafkaError
 from ....wire.framing import RequestHeader
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import Steps
-from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 
-DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 65, 66
 IDS_MAX = 10_000  # of one DescribeTransactions
 PATTERN_LENGTH_MAX = 256
 MATCHED_LENGTH_MAX = 1_024  # a longer id matches no expression
@@ -30,7 +29,9 @@ _SLOW = re.compile(r"\)[*+?{]|\(\?(?!:)|\\[1-9]")
 _LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 
 
-def describe(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+def describe(
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeTransactionsRequest"
+) -> "responses.DescribeTransactions.Response":
     """The state of each id."""
     transactions = context.broker.transactions
     ids = request.transactional_ids[:IDS_MAX]
@@ -38,11 +39,11 @@ def describe(context: RequestContext, header: RequestHeader, request: Any) -> Va
 
 
 def list_transactions(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Steps[Values]:
+    context: RequestContext, header: RequestHeader, request: "requests.ListTransactionsRequest"
+) -> "Steps[responses.ListTransactions.Response]":
     """The ids that this broker coordinates and that pass all filters."""
     broker = context.broker
-    if broker.transactions.is_loading:
+    if broker.transactions.leaders.is_loading:
         return {"error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     producer_ids = frozenset(request.producer_id_filters)
     states = {name for name in request.state_filters if name in BY_NAME}
@@ -51,7 +52,7 @@ def list_transactions(
     text = getattr(request, "transactional_id_pattern", None)
     pattern = compile_pattern(text) if text else None
     now_ms = broker.clock.wall_ms()
-    found: list[Values] = []
+    found: list[responses.ListTransactions.TransactionState] = []
     for number, each in enumerate(broker.transactions.descriptions()):
         if number % IDS_PER_STEP == IDS_PER_STEP - 1:
             yield
@@ -94,7 +95,9 @@ def _matches(pattern: re.Pattern[str], transactional_id: str) -> bool:
     )
 
 
-def _state(description: TransactionDescription) -> Values:
+def _state(
+    description: TransactionDescription,
+) -> "responses.DescribeTransactions.TransactionState":
     if description.error:
         return {
             "error_code": description.error,
@@ -119,20 +122,23 @@ def _state(description: TransactionDescription) -> Values:
     }
 
 
-def _refuse_description(request: Any, error: KafkaError) -> Values:
-    def refused(transactional_id: str) -> Values:
+def _refuse_description(
+    request: "requests.DescribeTransactionsRequest", error: KafkaError
+) -> "responses.DescribeTransactions.Response":
+    def refused(transactional_id: str) -> "responses.DescribeTransactions.TransactionState":
         return _state(TransactionDescription(transactional_id=transactional_id, error=error.number))
 
     return {"transaction_states": Each(refused, request.transactional_ids)}
 
 
-def _refuse_list(request: Any, error: KafkaError) -> Values:
-    return {"error_code": error.number}
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(DESCRIBE_TRANSACTIONS, (0, 0), describe, _refuse_description),
-        control_api(LIST_TRANSACTIONS, (0, 2), list_transactions, _refuse_list),
+        control_api(api_keys.DESCRIBE_TRANSACTIONS, (0, 0), describe, _refuse_description),
+        control_api(
+            api_keys.LIST_TRANSACTIONS,
+            (0, 2),
+            list_transactions,
+            lambda request, error: {"error_code": error.number},
+        ),
     )

@@ -8,18 +8,17 @@ WriteTxnMarkers tells the transaction version (KIP-1228).
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any
 
 from ....coordinator.metadata.topic_names import why_invalid
 from ....coordinator.transactions.messages import TransactionMarker, WriteMarkers
 from ....wire.errors import ErrorCode, InvalidTopicException, KafkaError, UnknownTopicOrPartition
 from ....wire.framing import RequestHeader
 from ....wire.identifiers import TopicPartition
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
-from ...listener.dispatch import Api, RequestContext, Values, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 
-WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
 PRODUCERS_PER_STEP = 200
 PARTITIONS_PER_STEP = 100
 # Errors by producer id, topic, and partition: a producer's markers are told together.
@@ -29,24 +28,26 @@ _Answers = dict[int, dict[str, dict[int, int]]]
 # -- WriteTxnMarkers
 
 
-async def write_txn_markers(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def write_txn_markers(
+    context: RequestContext, header: RequestHeader, request: "requests.WriteTxnMarkersRequest"
+) -> "responses.WriteTxnMarkers.Response":
     """Write each marker; answered when all of them are committed, or have failed."""
     broker = context.broker
     assert broker.markers is not None
     work = broker.work
     markers = await work.finish("WriteTxnMarkers", _markers(request))
-    reply = await broker.markers.write(
+    reply = await broker.markers.write_txn_markers(
         WriteMarkers(tuple(marker for marker in markers if _has_producer(marker))),
         wait_ms=broker.config.request_timeout_ms,
     )
     return await work.finish("WriteTxnMarkers", _outcomes(markers, reply.errors))
 
 
-def _has_producer(wanted: Any) -> bool:
-    return wanted.producer_id >= 0 and wanted.producer_epoch >= 0
+def _has_producer(marker: TransactionMarker) -> bool:
+    return marker.producer_id >= 0 and marker.producer_epoch >= 0
 
 
-def _markers(request: Any) -> Steps[list[TransactionMarker]]:
+def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[TransactionMarker]]:
     markers: list[TransactionMarker] = []
     counter = StepCounter()
     for wanted in request.markers:
@@ -75,7 +76,7 @@ def _markers(request: Any) -> Steps[list[TransactionMarker]]:
 
 def _outcomes(
     markers: Sequence[TransactionMarker], errors: Iterable[Sequence[int]]
-) -> Steps[Values]:
+) -> "Steps[responses.WriteTxnMarkers.Response]":
     """`errors` are those of the markers with a producer."""
     written = iter(errors)
     answers: _Answers = {}
@@ -92,30 +93,42 @@ def _outcomes(
     return _answer(answers)
 
 
-def _answer(answers: _Answers) -> Values:
+def _answer(answers: _Answers) -> "responses.WriteTxnMarkers.Response":
     return {"markers": Each(_of_producer, answers.items())}
 
 
-def _of_producer(answer: tuple[int, dict[str, dict[int, int]]]) -> dict[str, Any]:
+def _of_producer(
+    answer: tuple[int, dict[str, dict[int, int]]],
+) -> "responses.WriteTxnMarkers.WritableTxnMarkerResult":
     producer_id, topics = answer
     return {"producer_id": producer_id, "topics": Each(_of_topic, topics.items())}
 
 
-def _of_topic(answer: tuple[str, dict[int, int]]) -> dict[str, Any]:
+def _of_topic(
+    answer: tuple[str, dict[int, int]],
+) -> "responses.WriteTxnMarkers.WritableTxnMarkerTopicResult":
     topic, partitions = answer
     return {"name": topic, "partitions": Each(_of_partition, partitions.items())}
 
 
-def _of_partition(answer: tuple[int, int]) -> dict[str, int]:
+def _of_partition(
+    answer: tuple[int, int],
+) -> "responses.WriteTxnMarkers.WritableTxnMarkerPartitionResult":
     return {"partition_index": answer[0], "error_code": answer[1]}
 
 
-def _markers_error(request: Any, error: KafkaError) -> Values:
-    def of_topic(topic: Any) -> dict[str, Any]:
+def _markers_error(
+    request: "requests.WriteTxnMarkersRequest", error: KafkaError
+) -> "responses.WriteTxnMarkers.Response":
+    def of_topic(
+        topic: "requests.WriteTxnMarkersRequest.WritableTxnMarkerTopic",
+    ) -> "responses.WriteTxnMarkers.WritableTxnMarkerTopicResult":
         errors = ((index, error.number) for index in topic.partition_indexes)
         return _of_topic((topic.name, dict(errors)))
 
-    def of_marker(wanted: Any) -> dict[str, Any]:
+    def of_marker(
+        wanted: "requests.WriteTxnMarkersRequest.WritableTxnMarker",
+    ) -> "responses.WriteTxnMarkers.WritableTxnMarkerResult":
         return {"producer_id": wanted.producer_id, "topics": Each(of_topic, wanted.topics)}
 
     return {"markers": Each(of_marker, request.markers)}
@@ -125,17 +138,18 @@ def _markers_error(request: Any, error: KafkaError) -> Values:
 
 
 def describe_producers(
-    context: RequestContext, header: RequestHeader, request: Any
-) -> Steps[Values]:
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeProducersRequest"
+) -> "Steps[responses.DescribeProducers.Response]":
     """What each asked partition knows of its producers; any replica may be asked."""
-    topics: list[dict[str, Any]] = []
+    topics: list[responses.DescribeProducers.TopicResponse] = []
     counter = StepCounter(PARTITIONS_PER_STEP)
     for topic in request.topics:
-        partitions: list[dict[str, Any]] = []
+        partitions: list[responses.DescribeProducers.PartitionResponse] = []
         topics.append({"name": topic.name, "partitions": partitions})
         if counter.ends_step():
             yield
         for index in topic.partition_indexes:
+            answer: responses.DescribeProducers.PartitionResponse
             try:
                 found = yield from _producers(context, topic.name, index)
                 answer = {"partition_index": index, "error_code": 0, "active_producers": found}
@@ -147,13 +161,15 @@ def describe_producers(
     return {"topics": topics}
 
 
-def _producers(context: RequestContext, topic: str, index: int) -> Steps[list[dict[str, Any]]]:
+def _producers(
+    context: RequestContext, topic: str, index: int
+) -> "Steps[list[responses.DescribeProducers.ProducerState]]":
     if reason := why_invalid(topic):
         raise InvalidTopicException(reason)
     if topic not in context.broker.state.topics:
         raise UnknownTopicOrPartition
     partition = context.broker.replicas.partition(topic, index)
-    producers: list[dict[str, Any]] = []
+    producers: list[responses.DescribeProducers.ProducerState] = []
     for entry in partition.log.producer_state.entries():
         producers.append(
             {
@@ -170,7 +186,7 @@ def _producers(context: RequestContext, topic: str, index: int) -> Steps[list[di
     return producers
 
 
-def _failed(index: int, error: KafkaError) -> dict[str, Any]:
+def _failed(index: int, error: KafkaError) -> "responses.DescribeProducers.PartitionResponse":
     message = str(error) if str(error) != error.code.sentence else None
     return {
         "partition_index": index,
@@ -180,8 +196,12 @@ def _failed(index: int, error: KafkaError) -> dict[str, Any]:
     }
 
 
-def _describe_error(request: Any, error: KafkaError) -> Values:
-    def of_topic(topic: Any) -> dict[str, Any]:
+def _describe_error(
+    request: "requests.DescribeProducersRequest", error: KafkaError
+) -> "responses.DescribeProducers.Response":
+    def of_topic(
+        topic: "requests.DescribeProducersRequest.TopicRequest",
+    ) -> "responses.DescribeProducers.TopicResponse":
         failed = partial(_failed, error=error)
         return {"name": topic.name, "partitions": Each(failed, topic.partition_indexes)}
 
@@ -191,6 +211,6 @@ def _describe_error(request: Any, error: KafkaError) -> Values:
 def apis() -> tuple[Api, ...]:
     """The rows of the dispatch table."""
     return (
-        control_api(WRITE_TXN_MARKERS, (1, 2), write_txn_markers, _markers_error),
-        control_api(DESCRIBE_PRODUCERS, (0, 0), describe_producers, _describe_error),
+        control_api(api_keys.WRITE_TXN_MARKERS, (1, 2), write_txn_markers, _markers_error),
+        control_api(api_keys.DESCRIBE_PRODUCERS, (0, 0), describe_producers, _describe_error),
     )

@@ -14,7 +14,7 @@ producer had before, as in Kafka. A request that is late (KAFKA-17754) closes it
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ....coordinator.sharding import shard_for
 from ....coordinator.transactions.connection_fence import StaleConnection
@@ -22,23 +22,41 @@ from ....coordinator.transactions.messages import VerifyTransaction
 from ....wire.errors import CoordinatorLoadInProgress, ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.identifiers import TopicPartition
-from ....wire.messages.control import Each
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made
 from ...groups.coordinator import OFFSETS_TOPIC
-from ...listener.dispatch import Api, CloseConnection, RequestContext, Values, control_api
+from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
 from ...services import BrokerServices
 
-INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TRANSACTION = 22, 24, 25, 26
-PATIENCE_MS = 1000  # then the client is told to come again: no block of ids could be had
+PRODUCER_IDS_TIMEOUT_MS = 1000  # then the client is to retry: no block of ids could be had
 NONE = -1
 BROKERS_ASK_FROM = 4  # AddPartitionsToTxn
 TRANSACTIONS_A_TURN = 20
 EPOCH_RAISED_FROM = 5  # EndTxn
 # Clients before these versions know no PRODUCER_FENCED.
-FENCED_KNOWN_FROM = {INIT_PRODUCER_ID: 4, ADD_PARTITIONS: 2, ADD_OFFSETS: 2, END_TRANSACTION: 2}
+FENCED_KNOWN_FROM: dict[int, int] = {
+    api_keys.INIT_PRODUCER_ID: 4,
+    api_keys.ADD_PARTITIONS_TO_TXN: 2,
+    api_keys.ADD_OFFSETS_TO_TXN: 2,
+    api_keys.END_TXN: 2,
+}
+if TYPE_CHECKING:
+    _Topic = requests.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    _TopicResult = responses.AddPartitionsToTxn.AddPartitionsToTxnTopicResult
 
 
-async def init_producer_id(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+class _Producer(TypedDict):
+    producer_id: int
+    producer_epoch: int
+
+
+NOBODY: _Producer = {"producer_id": NONE, "producer_epoch": NONE}
+
+
+async def init_producer_id(
+    context: RequestContext, header: RequestHeader, request: "requests.InitProducerIdRequest"
+) -> "responses.InitProducerId.Response":
     """A producer id and epoch for a new session."""
     producer_id = getattr(request, "producer_id", NONE)
     producer_epoch = getattr(request, "producer_epoch", NONE)
@@ -67,11 +85,13 @@ async def init_producer_id(context: RequestContext, header: RequestHeader, reque
     }
 
 
-async def add_partitions(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def add_partitions(
+    context: RequestContext, header: RequestHeader, request: "requests.AddPartitionsToTxnRequest"
+) -> "responses.AddPartitionsToTxn.Response":
     """Make partitions part of a transaction, or say whether they are."""
     work, name = context.broker.work, "AddPartitionsToTxn"
     if header.api_version >= BROKERS_ASK_FROM:
-        results: list[Values] = []
+        results: list[responses.AddPartitionsToTxn.AddPartitionsToTxnResult] = []
         for each in request.transactions:
             errors = await _errors_for_broker(context, header, each)
             topics = await work.finish(name, _results(each.topics, errors))
@@ -93,11 +113,13 @@ async def add_partitions(context: RequestContext, header: RequestHeader, request
         except StaleConnection as reason:
             raise CloseConnection(str(reason)) from reason
         errors = [_known(error, header)] * len(partitions)
-    results = await work.finish(name, _results(request.v3_and_below_topics, errors))
-    return {"results_by_topic_v3_and_below": results}
+    topics = await work.finish(name, _results(request.v3_and_below_topics, errors))
+    return {"results_by_topic_v3_and_below": topics}
 
 
-async def add_offsets(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def add_offsets(
+    context: RequestContext, header: RequestHeader, request: "requests.AddOffsetsToTxnRequest"
+) -> "responses.AddOffsetsToTxn.Response":
     """Make a group's committed offsets part of a transaction."""
     broker = context.broker
     topic = broker.state.topics.get(OFFSETS_TOPIC)
@@ -115,7 +137,9 @@ async def add_offsets(context: RequestContext, header: RequestHeader, request: A
     return {"error_code": _known(error, header)}
 
 
-async def end_transaction(context: RequestContext, header: RequestHeader, request: Any) -> Values:
+async def end_transaction(
+    context: RequestContext, header: RequestHeader, request: "requests.EndTxnRequest"
+) -> "responses.EndTxn.Response":
     """Commit or abort; answered as soon as that is decided for good."""
     try:
         answer = await context.broker.transactions.end_transaction(
@@ -123,7 +147,7 @@ async def end_transaction(context: RequestContext, header: RequestHeader, reques
             request.producer_id,
             request.producer_epoch,
             is_commit=request.committed,
-            raises_epoch=header.api_version >= EPOCH_RAISED_FROM,
+            bumps_epoch=header.api_version >= EPOCH_RAISED_FROM,
             connection_id=context.connection_id,
             waited_ms=context.waited_ms(),
         )
@@ -138,13 +162,17 @@ async def end_transaction(context: RequestContext, header: RequestHeader, reques
 
 async def _fresh_producer_id(broker: BrokerServices) -> int:
     try:
-        return await broker.controller.next_producer_id(broker.broker_epoch, timeout_ms=PATIENCE_MS)
+        return await broker.controller.next_producer_id(
+            broker.broker_epoch, timeout_ms=PRODUCER_IDS_TIMEOUT_MS
+        )
     except KafkaError as error:
         raise CoordinatorLoadInProgress(f"No producer id yet: {error}") from error
 
 
 async def _errors_for_broker(
-    context: RequestContext, header: RequestHeader, transaction: Any
+    context: RequestContext,
+    header: RequestHeader,
+    transaction: "requests.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction",
 ) -> list[int]:
     """As Kafka's brokers ask one another; ours use their own link (`TransactionVerifier`)."""
     work, name = context.broker.work, "AddPartitionsToTxn"
@@ -166,7 +194,7 @@ async def _errors_for_broker(
     return list(reply.errors)
 
 
-def _partitions(topics: Iterable[Any]) -> Steps[list[TopicPartition]]:
+def _partitions(topics: "Iterable[_Topic]") -> Steps[list[TopicPartition]]:
     return named_partitions((topic.name, topic.partitions) for topic in topics)
 
 
@@ -206,10 +234,10 @@ def _own_error(broker: BrokerServices, partition: TopicPartition, is_client: boo
     return ErrorCode.NONE
 
 
-def _results(topics: Iterable[Any], errors: Iterable[int]) -> Steps[list[Values]]:
+def _results(topics: "Iterable[_Topic]", errors: Iterable[int]) -> "Steps[list[_TopicResult]]":
     remaining = iter(errors)
 
-    def answer(topic: Any) -> Values:
+    def answer(topic: "_Topic") -> "_TopicResult":
         of_topic = list(
             zip(topic.partitions, islice(remaining, len(topic.partitions)), strict=True)
         )
@@ -218,7 +246,9 @@ def _results(topics: Iterable[Any], errors: Iterable[int]) -> Steps[list[Values]
     return (yield from made(answer, topics))
 
 
-def _result(outcome: tuple[int, int]) -> dict[str, int]:
+def _result(
+    outcome: tuple[int, int],
+) -> "responses.AddPartitionsToTxn.AddPartitionsToTxnPartitionResult":
     return {"partition_index": outcome[0], "partition_error_code": outcome[1]}
 
 
@@ -230,31 +260,40 @@ def _known(error: int, header: RequestHeader) -> int:
     return error
 
 
-def _refuse_identity(request: Any, error: KafkaError) -> Values:
-    return {"error_code": error.number, "producer_id": NONE, "producer_epoch": NONE}
-
-
-def _refuse_partitions(request: Any, error: KafkaError) -> Values:
+def _refuse_partitions(
+    request: "requests.AddPartitionsToTxnRequest", error: KafkaError
+) -> "responses.AddPartitionsToTxn.Response":
     if hasattr(request, "transactions"):
         return {"error_code": error.number}
     topics = request.v3_and_below_topics
 
-    def failed(topic: Any) -> Values:
+    def failed(topic: "_Topic") -> "_TopicResult":
         of_topic = [(index, error.number) for index in topic.partitions]
         return {"name": topic.name, "results_by_partition": Each(_result, of_topic)}
 
     return {"results_by_topic_v3_and_below": Each(failed, topics)}
 
 
-def _refuse(request: Any, error: KafkaError) -> Values:
-    return {"error_code": error.number}
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(INIT_PRODUCER_ID, (0, 6), init_producer_id, _refuse_identity),
-        control_api(ADD_PARTITIONS, (0, 5), add_partitions, _refuse_partitions),
-        control_api(ADD_OFFSETS, (0, 4), add_offsets, _refuse),
-        control_api(END_TRANSACTION, (0, 5), end_transaction, _refuse_identity),
+        control_api(
+            api_keys.INIT_PRODUCER_ID,
+            (0, 6),
+            init_producer_id,
+            lambda request, error: {"error_code": error.number, **NOBODY},
+        ),
+        control_api(api_keys.ADD_PARTITIONS_TO_TXN, (0, 5), add_partitions, _refuse_partitions),
+        control_api(
+            api_keys.ADD_OFFSETS_TO_TXN,
+            (0, 4),
+            add_offsets,
+            lambda request, error: {"error_code": error.number},
+        ),
+        control_api(
+            api_keys.END_TXN,
+            (0, 5),
+            end_transaction,
+            lambda request, error: {"error_code": error.number, **NOBODY},
+        ),
     )

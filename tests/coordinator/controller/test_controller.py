@@ -116,7 +116,8 @@ def test_a_reply_of_an_earlier_controller_is_no_sign_of_hearing_this_one(watch: 
     watch.deaf.add(3)
     watch.seen[3] = HeartbeatReply(term=watch.term, stamp_ms=1 << 40)
     watch.controller.elected(watch.now_ms, watch.term + 1)
-    watch.seen.pop(1), watch.seen.pop(2)
+    watch.seen.pop(1)
+    watch.seen.pop(2)
     assert watch.run(2 * SESSION_MS, 1, 2, 3) == []
     assert watch.run(2 * TICK_MS, 1, 2, 3) == [FenceBroker(3, watch.cluster.epoch(3))]
 
@@ -206,7 +207,7 @@ def test_controlled_shutdown_hands_over_and_waits_until_all_know(watch: Watch) -
     assert begin == BeginControlledShutdown(1, cluster.epoch(1))
     watch.settle(begin)
     assert cluster.partition().leader == 2
-    assert watch.tick() == [], "2 and 3 have not said that they know"
+    assert watch.tick() == [], "2 and 3 have not applied it"
     watch.beat(2)
     assert watch.tick() == []
     watch.beat(3)

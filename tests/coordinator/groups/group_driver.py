@@ -182,7 +182,8 @@ class Groups:
 
     def release(self, error: int = ErrorCode.NOT_COORDINATOR) -> None:
         turn = self.turn()
-        self.table.release(error, turn)
+        for group_id in list(self.table.groups):
+            self.table.remove(group_id, turn, error)
         self.execute(turn)
 
     def fail_over(self) -> None:
@@ -193,23 +194,27 @@ class Groups:
         for group_id, value in self.log.items():
             self.table.replay(group_id, value)
         turn = self.turn()
-        self.table.on_loaded(turn)
+        self.table.on_loaded(turn, self.table.groups.values())
         self.execute(turn)
 
     # -- shorthand
 
     def new_member(self, **options: Any) -> tuple[str, Ticket]:
-        """A dynamic member that has been told its id and waits in the group."""
+        """A dynamic member that has its id and waits in the group."""
         first = self.join(**options)
         assert first.error == ErrorCode.MEMBER_ID_REQUIRED
         return first.answer.member_id, self.join(first.answer.member_id, **options)
 
-    def stable(self, count: int = 2, **options: Any) -> list[str]:
-        """A stable group of dynamic members; the first leads."""
+    def joined(self, count: int, **options: Any) -> list[str]:
+        """Dynamic members that have been answered and ask for their assignment next."""
         members = [self.new_member(**options) for _ in range(count)]
         self.pass_time(self.settings.initial_rebalance_delay_ms)
-        ids = [member_id for member_id, _ in members]
         assert [ticket.error for _, ticket in members] == [0] * count
+        return [member_id for member_id, _ in members]
+
+    def stable(self, count: int = 2, **options: Any) -> list[str]:
+        """A stable group of dynamic members; the first leads."""
+        ids = self.joined(count, **options)
         self.sync_all(ids)
         return ids
 

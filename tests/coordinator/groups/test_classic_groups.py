@@ -12,8 +12,12 @@ from .group_driver import GROUP, REBALANCE_MS, SESSION_MS, Groups
 CHANGED = (("range", b"changed"), ("sticky", b"changed"))
 
 
-def test_the_first_generation_has_a_leader_who_hears_of_all() -> None:
-    groups = Groups()
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
+def test_the_first_generation_has_a_leader_who_hears_of_all(groups: Groups) -> None:
     first, one = groups.new_member()
     second, two = groups.new_member()
     groups.pass_time(0)
@@ -24,11 +28,8 @@ def test_the_first_generation_has_a_leader_who_hears_of_all() -> None:
     assert one.answer.protocol_name == "range"
 
 
-def test_sync_group_is_answered_only_when_the_assignment_is_in_the_log() -> None:
-    groups = Groups()
-    first, _ = groups.new_member()
-    second, _ = groups.new_member()
-    groups.pass_time(0)
+def test_sync_group_is_answered_only_when_the_assignment_is_in_the_log(groups: Groups) -> None:
+    first, second = groups.joined(2)
     groups.holds_stores = True
     follower = groups.sync(second)
     leader = groups.sync(first, assignments={second: b"all", "nobody": b"x"})
@@ -40,10 +41,8 @@ def test_sync_group_is_answered_only_when_the_assignment_is_in_the_log() -> None
     assert [(m.member_id, m.assignment) for m in stored.members] == [(first, b""), (second, b"all")]
 
 
-def test_sync_group_fails_when_the_assignment_cannot_be_stored() -> None:
-    groups = Groups()
-    first, _ = groups.new_member()
-    groups.pass_time(0)
+def test_sync_group_fails_when_the_assignment_cannot_be_stored(groups: Groups) -> None:
+    (first,) = groups.joined(1)
     groups.holds_stores = True
     leader = groups.sync(first, assignments={first: b"all"})
     groups.settle_store(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -51,10 +50,8 @@ def test_sync_group_fails_when_the_assignment_cannot_be_stored() -> None:
     assert groups.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_an_assignment_of_a_generation_that_is_over_changes_nothing() -> None:
-    groups = Groups()
-    first, _ = groups.new_member()
-    groups.pass_time(0)
+def test_an_assignment_of_a_generation_that_is_over_changes_nothing(groups: Groups) -> None:
+    (first,) = groups.joined(1)
     groups.holds_stores = True
     leader = groups.sync(first, assignments={first: b"all"})
     groups.new_member()
@@ -63,304 +60,316 @@ def test_an_assignment_of_a_generation_that_is_over_changes_nothing() -> None:
     assert groups.group.state is GroupState.PREPARING_REBALANCE
 
 
-class TestTheInitialDelay:
-    """KIP-134."""
+# -- the initial delay (KIP-134)
 
-    def test_members_that_come_in_time_share_the_first_generation(self) -> None:
-        groups = Groups(initial_rebalance_delay_ms=3000)
-        _, one = groups.new_member()
-        groups.pass_time(2000)
-        _, two = groups.new_member()
-        groups.pass_time(3999)
-        assert one.is_waiting, "the second one has prolonged the wait"
-        groups.pass_time(1)
-        assert one.answer.generation == two.answer.generation == 1
 
-    def test_it_is_not_prolonged_beyond_the_rebalance_timeout(self) -> None:
-        groups = Groups(initial_rebalance_delay_ms=3000)
-        _, one = groups.new_member(rebalance_ms=5000)
-        for _ in range(4):
-            groups.pass_time(1000)
-            groups.new_member(rebalance_ms=5000)
-        assert one.is_waiting
+def test_members_that_come_in_time_share_the_first_generation() -> None:
+    groups = Groups(initial_rebalance_delay_ms=3000)
+    _, one = groups.new_member()
+    groups.pass_time(2000)
+    _, two = groups.new_member()
+    groups.pass_time(3999)
+    assert one.is_waiting, "the second one has prolonged the wait"
+    groups.pass_time(1)
+    assert one.answer.generation == two.answer.generation == 1
+
+
+def test_it_is_not_prolonged_beyond_the_rebalance_timeout() -> None:
+    groups = Groups(initial_rebalance_delay_ms=3000)
+    _, one = groups.new_member(rebalance_ms=5000)
+    for _ in range(4):
         groups.pass_time(1000)
-        assert one.answer.generation == 1
-
-    def test_a_group_whose_first_member_leaves_at_once_is_empty_again(self) -> None:
-        groups = Groups(initial_rebalance_delay_ms=3000)
-        member, ticket = groups.new_member()
-        assert groups.leave((member, None)) == [0]
-        assert ticket.error == ErrorCode.UNKNOWN_MEMBER_ID
-        groups.pass_time(3000)
-        assert (groups.group.state, groups.group.generation) == (GroupState.EMPTY, 1)
+        groups.new_member(rebalance_ms=5000)
+    assert one.is_waiting
+    groups.pass_time(1000)
+    assert one.answer.generation == 1
 
 
-class TestTimeouts:
-    def test_a_member_without_heartbeats_is_dropped(self) -> None:
-        groups = Groups()
-        first, second = groups.stable()
-        error = 0
-        for _ in range(3):
-            groups.pass_time(SESSION_MS // 2)
-            error = groups.heartbeat(first)
-        assert error == ErrorCode.REBALANCE_IN_PROGRESS
-        assert groups.heartbeat(second) == ErrorCode.UNKNOWN_MEMBER_ID
-        assert groups.join(first).answer.generation == 2
+def test_a_group_whose_first_member_leaves_at_once_is_empty_again() -> None:
+    groups = Groups(initial_rebalance_delay_ms=3000)
+    member, ticket = groups.new_member()
+    assert groups.leave((member, None)) == [0]
+    assert ticket.error == ErrorCode.UNKNOWN_MEMBER_ID
+    groups.pass_time(3000)
+    assert (groups.group.state, groups.group.generation) == (GroupState.EMPTY, 1)
 
-    def test_who_does_not_rejoin_in_time_is_dropped(self) -> None:
-        groups = Groups()
-        first, second = groups.stable(rebalance_ms=5000)
-        ticket = groups.join(first, protocols=CHANGED, rebalance_ms=5000)
-        for _ in range(5):
-            groups.heartbeat(second)
-            groups.pass_time(1000)
-        assert [m.member_id for m in ticket.answer.members] == [first]
-        assert groups.heartbeat(second) == ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_follower_leads_when_the_leader_does_not_rejoin(self) -> None:
-        groups = Groups()
-        first, second = groups.stable(rebalance_ms=5000)
-        ticket = groups.join(second, protocols=CHANGED, rebalance_ms=5000)
+# -- timeouts
+
+
+def test_a_member_without_heartbeats_is_dropped(groups: Groups) -> None:
+    first, second = groups.stable()
+    error = 0
+    for _ in range(3):
+        groups.pass_time(SESSION_MS // 2)
+        error = groups.heartbeat(first)
+    assert error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert groups.heartbeat(second) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert groups.join(first).answer.generation == 2
+
+
+def test_who_does_not_rejoin_in_time_is_dropped(groups: Groups) -> None:
+    first, second = groups.stable(rebalance_ms=5000)
+    ticket = groups.join(first, protocols=CHANGED, rebalance_ms=5000)
+    for _ in range(5):
+        groups.heartbeat(second)
+        groups.pass_time(1000)
+    assert [m.member_id for m in ticket.answer.members] == [first]
+    assert groups.heartbeat(second) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_follower_leads_when_the_leader_does_not_rejoin(groups: Groups) -> None:
+    first, second = groups.stable(rebalance_ms=5000)
+    ticket = groups.join(second, protocols=CHANGED, rebalance_ms=5000)
+    groups.pass_time(5000)
+    assert ticket.answer.leader == second
+    assert first not in groups.group.members
+
+
+def test_a_member_that_never_syncs_is_dropped(groups: Groups) -> None:
+    first, second = groups.joined(2)
+    groups.sync(first)
+    for _ in range(REBALANCE_MS // 5000):
+        groups.heartbeat(first)
+        groups.heartbeat(second)
         groups.pass_time(5000)
-        assert ticket.answer.leader == second
-        assert first not in groups.group.members
-
-    def test_a_member_that_never_syncs_is_dropped(self) -> None:
-        groups = Groups()
-        first, _ = groups.new_member()
-        second, _ = groups.new_member()
-        groups.pass_time(0)
-        groups.sync(first)
-        for _ in range(REBALANCE_MS // 5000):
-            groups.heartbeat(first)
-            groups.heartbeat(second)
-            groups.pass_time(5000)
-        assert groups.heartbeat(first) == ErrorCode.REBALANCE_IN_PROGRESS
-        assert second not in groups.group.members
-
-    def test_a_leader_that_never_syncs_is_removed_after_the_rebalance_timeout(self) -> None:
-        groups = Groups()
-        first, _ = groups.new_member()
-        second, _ = groups.new_member()
-        groups.pass_time(0)
-        ticket = groups.sync(second)
-        for _ in range(REBALANCE_MS // 5000):
-            groups.heartbeat(first)
-            groups.pass_time(5000)
-        assert ticket.error == ErrorCode.REBALANCE_IN_PROGRESS
-        assert groups.join(second).answer.leader == second
-
-    def test_a_pending_member_that_never_comes_holds_up_a_rebalance_for_a_session_only(
-        self,
-    ) -> None:
-        groups = Groups()
-        first, second = groups.stable()
-        groups.join()
-        tickets = [groups.join(first), groups.join(second)]
-        assert all(ticket.is_waiting for ticket in tickets)
-        groups.pass_time(SESSION_MS)
-        assert [ticket.error for ticket in tickets] == [0, 0]
-
-    def test_a_new_member_whose_client_is_gone_waits_for_five_minutes_only(self) -> None:
-        groups = Groups()
-        static = groups.join(instance="i", rebalance_ms=10_000_000)
-        groups.pass_time(0)
-        groups.sync(static.answer.member_id)
-        groups.join(version=3)
-        for _ in range(31):
-            groups.heartbeat(static.answer.member_id)
-            groups.pass_time(10_000 - 1)
-        assert len(groups.group.members) == 1
+    assert groups.heartbeat(first) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert second not in groups.group.members
 
 
-class TestStaticMembers:
-    """KIP-345, KIP-814."""
-
-    def stable(self) -> tuple[Groups, str, str]:
-        groups = Groups()
-        groups.join(instance="a")
-        groups.join(instance="b")
-        groups.pass_time(0)
-        leader, follower = (groups.group.static_members[each] for each in "ab")
-        groups.sync_all([leader, follower])
-        return groups, leader, follower
-
-    def test_a_restart_keeps_the_place_and_the_assignment(self) -> None:
-        groups, _, follower = self.stable()
-        generation = groups.group.generation
-        back = groups.join(instance="b").answer
-        assert (back.generation, back.skip_assignment) == (generation, False)
-        assert back.member_id != follower
-        synced = groups.sync(back.member_id, instance="b").answer
-        assert synced.assignment == f"of {follower}".encode()
-        assert groups.log[GROUP].members[1].member_id == back.member_id
-
-    def test_the_incarnation_before_is_fenced(self) -> None:
-        groups, _, follower = self.stable()
-        groups.join(instance="b")
-        assert groups.heartbeat(follower, instance="b") == ErrorCode.FENCED_INSTANCE_ID
-        assert groups.sync(follower, instance="b").error == ErrorCode.FENCED_INSTANCE_ID
-        assert groups.join(follower, instance="b").error == ErrorCode.FENCED_INSTANCE_ID
-        assert groups.leave((follower, "b")) == [ErrorCode.FENCED_INSTANCE_ID]
-
-    def test_a_restarted_static_leader_skips_the_assignment(self) -> None:
-        groups, leader, follower = self.stable()
-        back = groups.join(instance="a").answer
-        assert back.skip_assignment
-        assert back.leader == back.member_id
-        assert {m.member_id for m in back.members} == {back.member_id, follower}
-        old_client = groups.join(instance="a", version=8).answer
-        assert not old_client.skip_assignment
-        assert old_client.leader == back.member_id != old_client.member_id
-        assert leader not in groups.group.members
-
-    def test_a_restart_with_another_choice_of_protocol_rebalances(self) -> None:
-        groups, _, follower = self.stable()
-        ticket = groups.join(instance="b", protocols=(("sticky", b""),))
-        assert ticket.is_waiting
-        assert groups.group.state is GroupState.PREPARING_REBALANCE
-        assert follower not in groups.group.members
-
-    def test_a_restart_that_cannot_be_stored_gives_the_place_back(self) -> None:
-        groups, _, follower = self.stable()
-        groups.holds_stores = True
-        ticket = groups.join(instance="b", session_ms=20_000)
-        assert ticket.is_waiting
-        groups.settle_store(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        assert ticket.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert groups.heartbeat(follower, instance="b") == 0
-        assert groups.group.members[follower].session_timeout_ms == SESSION_MS
-
-    def test_a_second_restart_while_the_first_is_being_stored_fences_it(self) -> None:
-        groups, _, _ = self.stable()
-        groups.holds_stores = True
-        first, second = groups.join(instance="b"), groups.join(instance="b")
-        assert first.error == ErrorCode.FENCED_INSTANCE_ID
-        groups.settle_store()
-        assert second.is_waiting
-        groups.settle_store()
-        assert second.error == 0
-        assert groups.group.static_members["b"] == second.answer.member_id
-
-    def test_a_rebalance_that_begins_meanwhile_takes_it_along(self) -> None:
-        groups, leader, _ = self.stable()
-        groups.holds_stores = True
-        ticket = groups.join(instance="b")
-        groups.join(leader, instance="a")
-        assert ticket.answer.generation == 2
-        groups.settle_store()
-        assert len(ticket.answers) == 1
-
-    def test_it_does_not_get_the_generation_that_is_being_replaced(self) -> None:
-        groups, leader, _ = self.stable()
-        groups.holds_stores = True
-        ticket = groups.join(instance="b")
-        groups.new_member()
-        assert groups.group.state is GroupState.PREPARING_REBALANCE
-        groups.settle_store()
-        assert ticket.is_waiting
-        groups.join(leader, instance="a")
-        assert ticket.answer.generation == 2
-
-    def test_a_restart_is_answered_even_if_its_sync_times_out_meanwhile(self) -> None:
-        groups = Groups()
-        for instance in "ab":
-            groups.join(instance=instance)
-        groups.pass_time(0)
-        leader = groups.group.static_members["a"]
-        groups.sync(leader, instance="a")
-        for _ in range(REBALANCE_MS // 5000 - 1):
-            groups.heartbeat(leader, instance="a")
-            groups.heartbeat(groups.group.static_members["b"], instance="b")
-            groups.pass_time(5000)
-        groups.holds_stores = True
-        ticket = groups.join(instance="b")
-        assert ticket.is_waiting
+def test_a_leader_that_never_syncs_is_removed_after_the_rebalance_timeout(groups: Groups) -> None:
+    first, second = groups.joined(2)
+    ticket = groups.sync(second)
+    for _ in range(REBALANCE_MS // 5000):
+        groups.heartbeat(first)
         groups.pass_time(5000)
-        assert ticket.error == ErrorCode.UNKNOWN_MEMBER_ID
-
-    def test_it_stays_while_it_is_away_for_less_than_a_session(self) -> None:
-        groups, leader, follower = self.stable()
-        ticket = groups.join(leader, instance="a", protocols=CHANGED)
-        groups.pass_time(SESSION_MS - 1)
-        assert ticket.is_waiting
-        assert follower in groups.group.members
-        groups.pass_time(1)
-        assert [m.member_id for m in ticket.answer.members] == [leader]
-
-    def test_an_administrator_removes_it_by_its_instance(self) -> None:
-        groups, leader, follower = self.stable()
-        assert groups.leave(("", "b"), ("", "nobody")) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
-        assert groups.heartbeat(follower, instance="b") == ErrorCode.UNKNOWN_MEMBER_ID
-        assert groups.join(leader, instance="a").answer.generation == 2
+    assert ticket.error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert groups.join(second).answer.leader == second
 
 
-class TestSize:
-    def test_a_full_group_refuses_new_members(self) -> None:
-        groups = Groups(max_size=2)
-        groups.stable(2)
-        assert groups.join().error == ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert groups.join(version=3).error == ErrorCode.GROUP_MAX_SIZE_REACHED
-
-    def test_the_last_to_rejoin_are_those_kept_out(self) -> None:
-        groups = Groups(max_size=3)
-        first, second, third = groups.stable(3)
-        groups.settings = type(groups.settings)(max_size=2)
-        tickets = [groups.join(each, protocols=CHANGED) for each in (first, second)]
-        assert groups.join(third).error == ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert [ticket.error for ticket in tickets] == [0, 0]
-
-    def test_a_group_that_is_too_large_when_it_is_loaded_rebalances(self) -> None:
-        groups = Groups()
-        groups.stable(3)
-        groups.settings = type(groups.settings)(max_size=2)
-        groups.fail_over()
-        assert groups.group.state is GroupState.PREPARING_REBALANCE
+def test_a_pending_member_that_never_comes_holds_up_a_rebalance_for_a_session_only(
+    groups: Groups,
+) -> None:
+    first, second = groups.stable()
+    groups.join()
+    tickets = [groups.join(first), groups.join(second)]
+    assert all(ticket.is_waiting for ticket in tickets)
+    groups.pass_time(SESSION_MS)
+    assert [ticket.error for ticket in tickets] == [0, 0]
 
 
-class TestFailOver:
-    def test_the_next_coordinator_knows_the_generation_and_the_assignments(self) -> None:
-        groups = Groups()
-        first, second = groups.stable()
-        groups.fail_over()
-        assert groups.heartbeat(first) == 0
-        assert groups.sync(second).answer.assignment == f"of {second}".encode()
-
-    def test_who_waits_hears_that_the_coordinator_has_changed(self) -> None:
-        groups = Groups()
-        first, second = groups.stable()
-        joining = groups.join(first)
-        groups.fail_over()
-        assert joining.error == ErrorCode.NOT_COORDINATOR
-        assert groups.heartbeat(second) == 0
-        ticket = groups.join(first)
-        groups.join(second)
-        assert ticket.answer.generation == 2
-
-    def test_members_have_a_whole_session_to_find_the_next_coordinator(self) -> None:
-        groups = Groups()
-        first, second = groups.stable()
-        groups.pass_time(SESSION_MS - 1)
-        groups.fail_over()
-        groups.pass_time(SESSION_MS - 1)
-        assert groups.heartbeat(first) == 0
-        groups.pass_time(1)
-        assert second not in groups.group.members
-
-    def test_an_empty_group_is_remembered_with_its_generation(self) -> None:
-        groups = Groups()
-        first, second = groups.stable()
-        groups.leave((first, None), (second, None))
-        assert groups.log[GROUP].generation == 2
-        groups.fail_over()
-        assert groups.group.state is GroupState.EMPTY
-        _, ticket = groups.new_member()
-        groups.pass_time(0)
-        assert ticket.answer.generation == 3
+def test_a_new_member_whose_client_is_gone_waits_for_five_minutes_only(groups: Groups) -> None:
+    static = groups.join(instance="i", rebalance_ms=10_000_000)
+    groups.pass_time(0)
+    groups.sync(static.answer.member_id)
+    groups.join(version=3)
+    for _ in range(31):
+        groups.heartbeat(static.answer.member_id)
+        groups.pass_time(10_000 - 1)
+    assert len(groups.group.members) == 1
 
 
-def test_protocols_are_chosen_by_vote() -> None:
+# -- static members (KIP-345, KIP-814)
+
+
+def stable_static() -> tuple[Groups, str, str]:
     groups = Groups()
+    groups.join(instance="a")
+    groups.join(instance="b")
+    groups.pass_time(0)
+    leader, follower = (groups.group.static_members[each] for each in "ab")
+    groups.sync_all([leader, follower])
+    return groups, leader, follower
+
+
+def test_a_restart_keeps_the_place_and_the_assignment() -> None:
+    groups, _, follower = stable_static()
+    generation = groups.group.generation
+    back = groups.join(instance="b").answer
+    assert (back.generation, back.skip_assignment) == (generation, False)
+    assert back.member_id != follower
+    synced = groups.sync(back.member_id, instance="b").answer
+    assert synced.assignment == f"of {follower}".encode()
+    assert groups.log[GROUP].members[1].member_id == back.member_id
+
+
+def test_the_incarnation_before_is_fenced() -> None:
+    groups, _, follower = stable_static()
+    groups.join(instance="b")
+    assert groups.heartbeat(follower, instance="b") == ErrorCode.FENCED_INSTANCE_ID
+    assert groups.sync(follower, instance="b").error == ErrorCode.FENCED_INSTANCE_ID
+    assert groups.join(follower, instance="b").error == ErrorCode.FENCED_INSTANCE_ID
+    assert groups.leave((follower, "b")) == [ErrorCode.FENCED_INSTANCE_ID]
+
+
+def test_a_restarted_static_leader_skips_the_assignment() -> None:
+    groups, leader, follower = stable_static()
+    back = groups.join(instance="a").answer
+    assert back.skip_assignment
+    assert back.leader == back.member_id
+    assert {m.member_id for m in back.members} == {back.member_id, follower}
+    old_client = groups.join(instance="a", version=8).answer
+    assert not old_client.skip_assignment
+    assert old_client.leader == back.member_id != old_client.member_id
+    assert leader not in groups.group.members
+
+
+def test_a_restart_with_another_choice_of_protocol_rebalances() -> None:
+    groups, _, follower = stable_static()
+    ticket = groups.join(instance="b", protocols=(("sticky", b""),))
+    assert ticket.is_waiting
+    assert groups.group.state is GroupState.PREPARING_REBALANCE
+    assert follower not in groups.group.members
+
+
+def test_a_restart_that_cannot_be_stored_gives_the_place_back() -> None:
+    groups, _, follower = stable_static()
+    groups.holds_stores = True
+    ticket = groups.join(instance="b", session_ms=20_000)
+    assert ticket.is_waiting
+    groups.settle_store(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert ticket.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert groups.heartbeat(follower, instance="b") == 0
+    assert groups.group.members[follower].session_timeout_ms == SESSION_MS
+
+
+def test_a_second_restart_while_the_first_is_being_stored_fences_it() -> None:
+    groups, _, _ = stable_static()
+    groups.holds_stores = True
+    first, second = groups.join(instance="b"), groups.join(instance="b")
+    assert first.error == ErrorCode.FENCED_INSTANCE_ID
+    groups.settle_store()
+    assert second.is_waiting
+    groups.settle_store()
+    assert second.error == 0
+    assert groups.group.static_members["b"] == second.answer.member_id
+
+
+def test_a_rebalance_that_begins_meanwhile_takes_it_along() -> None:
+    groups, leader, _ = stable_static()
+    groups.holds_stores = True
+    ticket = groups.join(instance="b")
+    groups.join(leader, instance="a")
+    assert ticket.answer.generation == 2
+    groups.settle_store()
+    assert len(ticket.answers) == 1
+
+
+def test_it_does_not_get_the_generation_that_is_being_replaced() -> None:
+    groups, leader, _ = stable_static()
+    groups.holds_stores = True
+    ticket = groups.join(instance="b")
+    groups.new_member()
+    assert groups.group.state is GroupState.PREPARING_REBALANCE
+    groups.settle_store()
+    assert ticket.is_waiting
+    groups.join(leader, instance="a")
+    assert ticket.answer.generation == 2
+
+
+def test_a_restart_is_answered_even_if_its_sync_times_out_meanwhile(groups: Groups) -> None:
+    for instance in "ab":
+        groups.join(instance=instance)
+    groups.pass_time(0)
+    leader = groups.group.static_members["a"]
+    groups.sync(leader, instance="a")
+    for _ in range(REBALANCE_MS // 5000 - 1):
+        groups.heartbeat(leader, instance="a")
+        groups.heartbeat(groups.group.static_members["b"], instance="b")
+        groups.pass_time(5000)
+    groups.holds_stores = True
+    ticket = groups.join(instance="b")
+    assert ticket.is_waiting
+    groups.pass_time(5000)
+    assert ticket.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_it_stays_while_it_is_away_for_less_than_a_session() -> None:
+    groups, leader, follower = stable_static()
+    ticket = groups.join(leader, instance="a", protocols=CHANGED)
+    groups.pass_time(SESSION_MS - 1)
+    assert ticket.is_waiting
+    assert follower in groups.group.members
+    groups.pass_time(1)
+    assert [m.member_id for m in ticket.answer.members] == [leader]
+
+
+def test_an_administrator_removes_it_by_its_instance() -> None:
+    groups, leader, follower = stable_static()
+    assert groups.leave(("", "b"), ("", "nobody")) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert groups.heartbeat(follower, instance="b") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert groups.join(leader, instance="a").answer.generation == 2
+
+
+# -- size
+
+
+def test_a_full_group_refuses_new_members() -> None:
+    groups = Groups(max_size=2)
+    groups.stable(2)
+    assert groups.join().error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert groups.join(version=3).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_the_last_to_rejoin_are_those_kept_out() -> None:
+    groups = Groups(max_size=3)
+    first, second, third = groups.stable(3)
+    groups.settings = type(groups.settings)(max_size=2)
+    tickets = [groups.join(each, protocols=CHANGED) for each in (first, second)]
+    assert groups.join(third).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [ticket.error for ticket in tickets] == [0, 0]
+
+
+def test_a_group_that_is_too_large_when_it_is_loaded_rebalances(groups: Groups) -> None:
+    groups.stable(3)
+    groups.settings = type(groups.settings)(max_size=2)
+    groups.fail_over()
+    assert groups.group.state is GroupState.PREPARING_REBALANCE
+
+
+# -- fail-over
+
+
+def test_the_next_coordinator_knows_the_generation_and_the_assignments(groups: Groups) -> None:
+    first, second = groups.stable()
+    groups.fail_over()
+    assert groups.heartbeat(first) == 0
+    assert groups.sync(second).answer.assignment == f"of {second}".encode()
+
+
+def test_who_waits_hears_that_the_coordinator_has_changed(groups: Groups) -> None:
+    first, second = groups.stable()
+    joining = groups.join(first)
+    groups.fail_over()
+    assert joining.error == ErrorCode.NOT_COORDINATOR
+    assert groups.heartbeat(second) == 0
+    ticket = groups.join(first)
+    groups.join(second)
+    assert ticket.answer.generation == 2
+
+
+def test_members_have_a_whole_session_to_find_the_next_coordinator(groups: Groups) -> None:
+    first, second = groups.stable()
+    groups.pass_time(SESSION_MS - 1)
+    groups.fail_over()
+    groups.pass_time(SESSION_MS - 1)
+    assert groups.heartbeat(first) == 0
+    groups.pass_time(1)
+    assert second not in groups.group.members
+
+
+def test_an_empty_group_is_remembered_with_its_generation(groups: Groups) -> None:
+    first, second = groups.stable()
+    groups.leave((first, None), (second, None))
+    assert groups.log[GROUP].generation == 2
+    groups.fail_over()
+    assert groups.group.state is GroupState.EMPTY
+    _, ticket = groups.new_member()
+    groups.pass_time(0)
+    assert ticket.answer.generation == 3
+
+
+def test_protocols_are_chosen_by_vote(groups: Groups) -> None:
     _, one = groups.new_member(protocols=(("a", b""), ("b", b"")))
     groups.new_member(protocols=(("b", b""), ("a", b"")))
     groups.new_member(protocols=(("c", b""), ("b", b""), ("a", b"")))
@@ -368,9 +377,8 @@ def test_protocols_are_chosen_by_vote() -> None:
     assert one.answer.protocol_name == "b"
 
 
-def test_cooperative_members_keep_their_assignment_over_a_rebalance() -> None:
+def test_cooperative_members_keep_their_assignment_over_a_rebalance(groups: Groups) -> None:
     """KIP-429 needs nothing of the coordinator but that it leaves members alone meanwhile."""
-    groups = Groups()
     first, second = groups.stable(2, protocols=(("cooperative-sticky", b"owns 1"),))
     generation = groups.group.generation
     third, _ = groups.new_member(protocols=(("cooperative-sticky", b"owns nothing"),))
@@ -379,52 +387,52 @@ def test_cooperative_members_keep_their_assignment_over_a_rebalance() -> None:
     assert third in groups.group.members
 
 
-class TestOffsets:
-    """Who may commit (KIP-447), and what may be removed."""
+# -- who may commit (KIP-447), and what may be removed
 
-    @pytest.mark.parametrize("is_transactional", [False, True])
-    def test_who_commits_is_judged_by_generation_and_member(self, is_transactional) -> None:
-        groups = Groups()
-        groups.join(instance="i")
-        groups.pass_time(0)
-        member = groups.group.static_members["i"]
-        groups.sync_all([member])
 
-        def error(member_id: str, instance: str | None, generation: int) -> int:
-            try:
-                groups.group.check_offset_commit(
-                    member_id, instance, generation, is_transactional=is_transactional
-                )
-            except Exception as raised:
-                return raised.number  # type: ignore[attr-defined]
-            return 0
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_who_commits_is_judged_by_generation_and_member(groups: Groups, is_transactional) -> None:
+    groups.join(instance="i")
+    groups.pass_time(0)
+    member = groups.group.static_members["i"]
+    groups.sync_all([member])
 
-        assert error(member, "i", 1) == 0
-        assert error(member, "i", 0) == ErrorCode.ILLEGAL_GENERATION
-        assert error("other", "i", 1) == ErrorCode.FENCED_INSTANCE_ID
-        assert error("other", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
-        # Old transactional producers send neither.
-        assert error("", None, -1) == (0 if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID)
+    def error(member_id: str, instance: str | None, generation: int) -> int:
+        try:
+            groups.group.check_offset_commit(
+                member_id, instance, generation, is_transactional=is_transactional
+            )
+        except Exception as raised:
+            return raised.number  # type: ignore[attr-defined]
+        return 0
 
-    def test_a_member_does_not_commit_between_join_and_sync_but_a_transaction_does(self) -> None:
-        groups = Groups()
-        member, _ = groups.new_member()
-        groups.pass_time(0)
-        groups.group.check_offset_commit(member, None, 1, is_transactional=True)
-        with pytest.raises(type(error_for(ErrorCode.REBALANCE_IN_PROGRESS))):
-            groups.group.check_offset_commit(member, None, 1, is_transactional=False)
+    assert error(member, "i", 1) == 0
+    assert error(member, "i", 0) == ErrorCode.ILLEGAL_GENERATION
+    assert error("other", "i", 1) == ErrorCode.FENCED_INSTANCE_ID
+    assert error("other", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    # Old transactional producers send neither.
+    assert error("", None, -1) == (0 if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def test_only_an_empty_group_is_deleted(self) -> None:
-        groups = Groups()
-        first, second = groups.stable()
-        with pytest.raises(NonEmptyGroup):
-            groups.group.check_delete()
-        groups.leave((first, None), (second, None))
-        group = groups.group
+
+def test_a_member_does_not_commit_between_join_and_sync_but_a_transaction_does(
+    groups: Groups,
+) -> None:
+    (member,) = groups.joined(1)
+    groups.group.check_offset_commit(member, None, 1, is_transactional=True)
+    with pytest.raises(type(error_for(ErrorCode.REBALANCE_IN_PROGRESS))):
+        groups.group.check_offset_commit(member, None, 1, is_transactional=False)
+
+
+def test_only_an_empty_group_is_deleted(groups: Groups) -> None:
+    first, second = groups.stable()
+    with pytest.raises(NonEmptyGroup):
+        groups.group.check_delete()
+    groups.leave((first, None), (second, None))
+    group = groups.group
+    group.check_delete()
+    groups.release()
+    with pytest.raises(GroupIdNotFound):
         group.check_delete()
-        groups.release()
-        with pytest.raises(GroupIdNotFound):
-            group.check_delete()
 
 
 def test_the_topics_of_a_subscription_are_read_and_other_bytes_are_not() -> None:

@@ -37,7 +37,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.joins: list[Ticket] = []
         self.syncs: list[Ticket] = []
         self.generation = 0
-        self.told: dict[int, str] = {}  # the protocol that the members of a generation were told
+        self.protocols: dict[int, str] = {}  # by generation, as answered
 
     @property
     def group(self) -> ClassicGroup | None:
@@ -155,7 +155,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert not self.groups.waiting_stores
         assert not [ticket for ticket in (*self.joins, *self.syncs) if ticket.is_waiting]
         self.generation = 0 if self.group is None else self.group.generation
-        self.told.clear()
+        self.protocols.clear()
 
     @invariant()
     def answers_are_given_once_and_agree(self):
@@ -164,7 +164,7 @@ class GroupMachine(RuleBasedStateMachine):
         for ticket in self.joins:
             if not ticket.is_waiting and not ticket.error:
                 answer = ticket.answer
-                name = self.told.setdefault(answer.generation, answer.protocol_name)
+                name = self.protocols.setdefault(answer.generation, answer.protocol_name)
                 assert name == answer.protocol_name
                 if answer.members:
                     assert answer.member_id in {m.member_id for m in answer.members}
@@ -182,8 +182,8 @@ class GroupMachine(RuleBasedStateMachine):
         self.generation = group.generation
         assert group.awaiting_join_count == sum(m.join_ticket is not None for m in members)
         assert group.support == Counter(name for m in members for name, _ in m.protocols)
-        said = sum(len(metadata) for m in members for _, metadata in m.protocols)
-        assert self.groups.table.held_metadata.size_bytes == said
+        sent = sum(len(metadata) for m in members for _, metadata in m.protocols)
+        assert self.groups.table.held_metadata.size_bytes == sent
         assert group.static_members == {
             m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None
         }

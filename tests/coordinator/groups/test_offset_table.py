@@ -13,9 +13,10 @@ from oncelog.coordinator.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, decode_batch, encode_batch, encode_empty_batch
+
+from ...log_batches import marker
 
 MINUTE_MS = 60_000
 
@@ -35,12 +36,8 @@ class Log:
     def write(self, *pairs: tuple[bytes | None, bytes | None], producer: int | None = None) -> int:
         base = self.end
         records = [Record(base + i, 0, *pair) for i, pair in enumerate(pairs)]
-        batch = (
-            encode_batch(records)
-            if producer is None
-            else encode_batch(records, transactional=True, producer_id=producer, producer_epoch=0)
-        )
-        self.take(batch)
+        fields = {"producer_id": producer, "producer_epoch": 0, "transactional": True}
+        self.take(encode_batch(records, **fields if producer is not None else {}))
         return base
 
     def commit(
@@ -55,16 +52,10 @@ class Log:
         self.write((encode_offset_key(group, "t", partition), None))
 
     def end_transaction(self, producer: int, *, commits: bool = True) -> None:
-        self.take(
-            encode_marker(
-                ControlType.COMMIT if commits else ControlType.ABORT,
-                producer_id=producer,
-                producer_epoch=0,
-                coordinator_epoch=0,
-                timestamp_ms=0,
-                base_offset=self.end,
-            )
-        )
+        self.take(self.marker(producer, commits=commits))
+
+    def marker(self, producer: int, *, commits: bool = True) -> bytes:
+        return marker(producer, commits, base_offset=self.end)
 
     def offset(self, group: str = "g", partition: int = 0) -> int | None:
         value = self.table.fetch(group, "t", partition)
@@ -85,10 +76,7 @@ def test_a_large_transaction_ends_in_steps(log: Log, commits: bool) -> None:
         pairs = [(encode_offset_key(group, "t", i), value) for i in range(count)]
         log.write(*pairs, producer=7)
         log.commit(1, group=group, partition=count - 1, producer=8)
-    marker = encode_marker(
-        ControlType.COMMIT if commits else ControlType.ABORT,
-        producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0, base_offset=log.end,
-    )  # fmt: skip
+    marker = log.marker(7, commits=commits)
     table = log.table
     unstable = []
     for _ in table.replaying(decode_header(marker), decode_batch(marker)):
@@ -97,14 +85,14 @@ def test_a_large_transaction_ends_in_steps(log: Log, commits: bool) -> None:
         assert not any(a and b for a, b in zip(pending, there, strict=True))
         unstable.append(sum(pending))
     assert unstable == [767, 511, 256, 0]  # the last of each group is not looked at
-    assert table.pending_producers("g") == {8}
+    assert table.is_unstable("g", "t", count - 1)  # by producer 8
     assert table.size == 2 + (2 * count if commits else 0)
     assert log.offset("h", count - 1) == (5 if commits else None)
 
 
 def test_an_unknown_group_has_nothing(log: Log) -> None:
     assert log.table.fetch("g", "t", 0) is None
-    assert list(log.table.fetch_all("g")) == []
+    assert log.table.committed("g") == []
     assert log.table.group_ids() == set()
     assert not log.table.has_offsets("g")
     assert log.table.partitions("g") == []
@@ -121,10 +109,8 @@ def test_all_offsets_of_a_group_and_only_its_own(log: Log) -> None:
     log.commit(1, partition=1)
     log.commit(2, partition=0)
     log.commit(9, group="other")
-    assert [(where, value.offset) for where, value in log.table.fetch_all("g")] == [
-        (("t", 1), 1),
-        (("t", 0), 2),
-    ]
+    assert log.table.committed("g") == [("t", 1), ("t", 0)]
+    assert (log.offset(partition=1), log.offset(partition=0)) == (1, 2)
     assert log.table.group_ids() == {"g", "other"}
 
 
@@ -133,10 +119,10 @@ def test_transactional_offsets_wait_for_their_marker(log: Log) -> None:
     log.commit(2, producer=7)
     assert log.offset() == 1
     assert log.table.is_unstable("g", "t", 0) and not log.table.is_unstable("g", "t", 1)
-    assert log.table.has_pending("g") and log.table.pending_producers("g") == {7}
+    assert log.table.has_pending("g")
     log.end_transaction(7)
     assert log.offset() == 2
-    assert not log.table.has_pending("g") and log.table.pending_producers("g") == set()
+    assert not log.table.has_pending("g")
     assert log.table.size == 1
 
 
@@ -225,10 +211,7 @@ def test_other_records_are_skipped_and_broken_ones_counted(log: Log) -> None:
 
 def test_an_empty_batch_and_a_broken_marker_end_nothing(log: Log) -> None:
     log.commit(1, producer=7)
-    marker = encode_marker(
-        ControlType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
-    )
-    log.take(encode_empty_batch(decode_header(marker)))
+    log.take(encode_empty_batch(decode_header(log.marker(7))))
     broken = encode_batch(
         [Record(log.end, 0, b"\0\0\0\x09", b"\0" * 6)],
         transactional=True, control=True, producer_id=7, producer_epoch=0,

@@ -21,13 +21,14 @@ from oncelog.coordinator.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from oncelog.storage.compaction.cleaning import CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import Origin, PartitionLog
-from oncelog.wire.control_record import ControlType, decode_marker, encode_marker
-from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.control_record import ControlType, decode_marker
+from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, decode_batch, encode_batch
+
+from ...log_batches import batches_in, clean, marker
 
 CONFIG = LogConfig(
     segment_bytes=700,
@@ -61,15 +62,10 @@ class History:
         self.commits = 0
 
     def append(self, batch: bytes, **options: Any) -> None:
+        options["origin"] = Origin.COORDINATOR
         writable = memoryview(bytearray(batch))
-        self.log.append_as_leader(
-            writable,
-            decode_header(writable),
-            leader_epoch=0,
-            now_ms=self.now_ms,
-            origin=Origin.COORDINATOR,
-            **options,
-        )
+        header = decode_header(writable)
+        self.log.append_as_leader(writable, header, leader_epoch=0, now_ms=self.now_ms, **options)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.table.replay(decode_header(writable), decode_batch(writable))
 
@@ -96,14 +92,8 @@ class History:
             return
         self.open.discard(producer)
         self.epochs[producer] += bumps
-        marker = encode_marker(
-            ControlType.COMMIT if commits else ControlType.ABORT,
-            producer_id=producer,
-            producer_epoch=self.epochs[producer],
-            coordinator_epoch=0,
-            timestamp_ms=self.now_ms,
-        )
-        self.append(marker, transaction_version=2 if bumps else 0)
+        data = marker(producer, commits, producer_epoch=self.epochs[producer], at_ms=self.now_ms)
+        self.append(data, transaction_version=2 if bumps else 0)
 
     def delete(self, keys: list[Key]) -> None:
         records = [
@@ -114,29 +104,12 @@ class History:
 
     def clean(self, waits_ms: int) -> None:
         self.now_ms += waits_ms
-        self.log.flush()
-        cleaning = self.cleaner.begin([self.log], self.now_ms)
-        if cleaning is None:
-            return
-        for step in cleaning.steps():
-            if isinstance(step, CleanedGroup):
-                self.cleaner.swap(step)
-        self.cleaner.finish()
-
-    def batches(self) -> list[bytes]:
-        """What is left of the log."""
-        found: list[bytes] = []
-        offset, end = self.log.log_start_offset, self.log.log_end_offset
-        while offset < end:
-            read = self.log.read(offset, 1_000, upper_offset=end)
-            for position, header in iterate_batches(read.data):
-                found.append(bytes(read.data[position : position + header.size_bytes]))
-            offset = read.next_offset
-        return found
+        self.log.flushing.flush()
+        clean(self.cleaner, self.log, self.now_ms)
 
     def replayed(self) -> OffsetTable:
         table = OffsetTable()
-        for batch in self.batches():
+        for batch in batches_in(self.log):
             table.replay(decode_header(batch), decode_batch(batch))
         return table
 
@@ -154,7 +127,7 @@ class History:
                 if before is None or before.offset < record.offset:
                     last[group, partition] = record
 
-        for batch in self.batches():
+        for batch in batches_in(self.log):
             header = decode_header(batch)
             if header.is_control:
                 records = waiting.pop(header.producer_id, [])
@@ -196,7 +169,8 @@ def test_replay_equals_the_live_table_with_compaction(history_steps: list[tuple]
         shown = {
             (group, partition): value.offset
             for group in history.table.group_ids()
-            for (_, partition), value in history.table.fetch_all(group)
+            for topic, partition in history.table.committed(group)
+            if (value := history.table.fetch(group, topic, partition)) is not None
         }
         assert shown == history.read_committed()
         assert history.table.size == len(shown) + sum(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from oncelog.coordinator.metadata.cluster_model import NO_LEADER, Partition
+from oncelog.coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import (
     AlterPartition,
@@ -115,7 +115,7 @@ class MetadataCluster:
         assert item.error == 0, item.message
         return item
 
-    def partition(self, name: str = "t", index: int = 0) -> Partition:
+    def partition(self, name: str = "t", index: int = 0) -> PartitionRegistration:
         partition = self.state.partition(name, index)
         assert partition is not None
         return partition
@@ -162,7 +162,7 @@ def topic_id(name: str) -> bytes:
     return name.encode().ljust(16, b"-")[:16]
 
 
-def partitions(state: ClusterState) -> dict[tuple[bytes, int], tuple[str, Partition]]:
+def partitions(state: ClusterState) -> dict[tuple[bytes, int], tuple[str, PartitionRegistration]]:
     return {
         (topic.topic_id, index): (topic.name, partition)
         for topic in state.topics.values()
@@ -171,7 +171,8 @@ def partitions(state: ClusterState) -> dict[tuple[bytes, int], tuple[str, Partit
 
 
 def check(
-    state: ClusterState, before: dict[tuple[bytes, int], tuple[str, Partition]] | None = None
+    state: ClusterState,
+    before: dict[tuple[bytes, int], tuple[str, PartitionRegistration]] | None = None,
 ) -> None:
     """Everything that must hold between any two commands."""
     for key, (name, partition) in partitions(state).items():
@@ -181,7 +182,7 @@ def check(
     check_indexes(state)
 
 
-def check_partition(state: ClusterState, name: str, partition: Partition) -> None:
+def check_partition(state: ClusterState, name: str, partition: PartitionRegistration) -> None:
     replicas, isr, elr = set(partition.replicas), set(partition.isr), set(partition.elr)
     last_known_elr = set(partition.last_known_elr)
     assert len(replicas) == len(partition.replicas) > 0
@@ -200,7 +201,7 @@ def check_partition(state: ClusterState, name: str, partition: Partition) -> Non
     assert set(partition.adding) <= replicas and set(partition.removing) <= replicas
 
 
-def check_step(before: Partition, after: Partition) -> None:
+def check_step(before: PartitionRegistration, after: PartitionRegistration) -> None:
     assert before.leader_epoch <= after.leader_epoch <= before.leader_epoch + 1
     assert before.partition_epoch <= after.partition_epoch
     if before != after:
@@ -218,9 +219,9 @@ def check_indexes(state: ClusterState) -> None:
         assert set(state.partitions_in_sync_on(node)) == in_sync
         eligible = {(name, i) for name, i, p in every if node in (*p.elr, *p.last_known_elr)}
         assert set(state.partitions_eligible_on(node)) == eligible
-        led = {(name, i) for name, i, p in every if p.leader == node}
-        assert set(state.partitions_led_by(node)) == led
-        assert state.leads_any(node) == bool(led)
+        assert state.leads_any(node) == any(p.leader == node for _, _, p in every)
+    leaderless = {(name, i) for name, i, p in every if p.leader == NO_LEADER}
+    assert set(state.leaderless_partitions()) == leaderless
     assert set(state.imbalanced_partitions()) == {(n, i) for n, i, p in every if p.is_imbalanced}
     reassigning = {(name, i) for name, i, p in every if p.is_reassigning}
     assert set(state.reassigning_partitions()) == reassigning

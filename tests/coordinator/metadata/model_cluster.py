@@ -10,7 +10,7 @@ long as the ISR has min.insync.replicas members. ISR changes are proposed, delay
 import random
 from dataclasses import dataclass, field
 
-from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import (
     AlterPartition,
@@ -109,7 +109,7 @@ class ModelCluster:
             check_partition(self.state, TOPIC, partition)
         return result
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionRegistration]:
         topic = self.state.topics.get(TOPIC)
         return topic.partitions if topic else []
 
@@ -131,7 +131,7 @@ class ModelCluster:
                 node.logs[index], node.terms[index] = [], None
             self.take_up_or_drop(node, index, partition)
 
-    def take_up_or_drop(self, node: Node, index: int, partition: Partition) -> None:
+    def take_up_or_drop(self, node: Node, index: int, partition: PartitionRegistration) -> None:
         registered = node.view.brokers.get(node.node_id)
         leads = (
             partition.leader == node.node_id

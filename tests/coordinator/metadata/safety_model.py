@@ -11,7 +11,7 @@ Loss of data is limited as the guarantee is: one node at a time, with min.insync
 or more, while somebody else in the ISR or ELR still has what the node had.
 """
 
-from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.coordinator.metadata.commands import (
     BROKER_RESOURCE,
     PREFERRED,
@@ -104,7 +104,7 @@ class SafetyModel(ModelCluster):
             if self.random.random() < 0.3:
                 self.depose(self.partitions()[command.changes[0].partition])
 
-    def depose(self, partition: Partition | None = None) -> None:
+    def depose(self, partition: PartitionRegistration | None = None) -> None:
         """The leader of a partition dies, or is thought dead, and that is noticed."""
         partition = partition or self.random.choice(self.partitions())
         leader = self.nodes.get(partition.leader)
@@ -241,6 +241,6 @@ class SafetyModel(ModelCluster):
             self.judge(self.nodes[partition.leader], index)
 
 
-def holders(partition: Partition) -> set[int]:
+def holders(partition: PartitionRegistration) -> set[int]:
     """Whoever is known to hold all that is committed."""
     return set(partition.isr + partition.elr or partition.last_known_elr[:1])

@@ -197,13 +197,6 @@ def test_a_listener_that_raises_does_not_affect_the_others() -> None:
     assert [str(error) for error in failures] == ["broken listener"]
 
 
-def test_fault_points_are_called_around_apply() -> None:
-    names: list[str] = []
-    state = ClusterState(fault_point=names.append)
-    state.apply(encode_command(SetDefaults({"a": "b"})), 1, 1)
-    assert names == ["cluster.before-apply", "cluster.after-apply"]
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_command, max_size=8))
 def test_a_snapshot_is_a_cut_whatever_is_applied_between_its_steps(commands: list[Command]) -> None:

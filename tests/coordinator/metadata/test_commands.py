@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from oncelog.coordinator.metadata.commands import (
     COMMAND_BYTES_MAX,
     ITEMS_MAX,
+    KINDS,
     AlterPartition,
     AlterPartitionReassignments,
     Command,
@@ -151,3 +152,11 @@ def test_the_results_of_a_split_command_are_joined() -> None:
     failed = Result(error=77, message="stale", index=5)
     merged = merge_results([first, failed])
     assert (merged.error, merged.message, merged.items) == (77, "stale", first.items)
+
+
+def test_the_numbers_of_commands_are_for_ever() -> None:
+    assert " ".join(cls.__name__ for cls in KINDS.values()) == (
+        "SetClusterId SetDefaults RegisterBroker UnfenceBroker FenceBroker BeginControlledShutdown"
+        " CreateTopics DeleteTopics CreatePartitions AlterConfigs AlterPartition ElectLeaders"
+        " AlterPartitionReassignments AllocateProducerIds FailReplicas"
+    )

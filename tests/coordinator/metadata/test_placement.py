@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.coordinator.metadata.placement import Place, place
+from oncelog.coordinator.metadata.placement import UsableBroker, place
 from oncelog.wire.errors import InvalidReplicationFactor
 
 brokers = st.lists(
     st.tuples(st.sampled_from(["a", "b", "c"]), st.booleans()), min_size=1, max_size=7
-).map(lambda drawn: [Place(10 + i, rack, fenced) for i, (rack, fenced) in enumerate(drawn)])
+).map(lambda drawn: [UsableBroker(10 + i, rack, fenced) for i, (rack, fenced) in enumerate(drawn)])
 
 
 @settings(deadline=None)
 @given(brokers, st.integers(1, 40), st.integers(1, 8), st.integers(0, 10_000), st.booleans())
 def test_every_placement_is_lawful(
-    places: list[Place], count: int, factor: int, start: int, has_racks: bool
+    places: list[UsableBroker], count: int, factor: int, start: int, has_racks: bool
 ) -> None:
     if not has_racks:
         places = [place._replace(rack=None) for place in places]
@@ -45,7 +45,7 @@ def test_every_placement_is_lawful(
 
 
 def test_a_dead_leaders_partitions_fall_on_all_the_others() -> None:
-    places = [Place(node, None, False) for node in (1, 2, 3, 4)]
+    places = [UsableBroker(node, None, False) for node in (1, 2, 3, 4)]
     placed = place(places, partition_count=24, replication_factor=3, start=0)
     assert Counter(r[1] for r in placed if r[0] == 1) == {2: 2, 3: 2, 4: 2}
     assert Counter(node for replicas in placed for node in replicas) == dict.fromkeys(
@@ -54,7 +54,7 @@ def test_a_dead_leaders_partitions_fall_on_all_the_others() -> None:
 
 
 def test_topics_of_one_partition_go_round() -> None:
-    places = [Place(node, None, False) for node in (1, 2, 3)]
+    places = [UsableBroker(node, None, False) for node in (1, 2, 3)]
     leaders = [
         place(places, partition_count=1, replication_factor=2, start=start)[0][0]
         for start in range(6)

@@ -1,4 +1,4 @@
-"""No election loses acknowledged data; and the model that says so finds the bugs one plants."""
+"""No election loses acknowledged data; and the model that says so finds injected bugs."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def test_whoever_leads_holds_all_that_was_acknowledged_in_many_runs() -> None:
         SafetyModel(seed, nodes=3 + seed % 3).run(STEPS)
 
 
-Plant = Callable[[pytest.MonkeyPatch], Rules | None]
+Injection = Callable[[pytest.MonkeyPatch], Rules | None]
 
 
 def broker_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,28 +74,28 @@ def a_small_isr_commits(monkeypatch: pytest.MonkeyPatch) -> Rules:
 
 def a_return_is_not_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that was away for 90 ms, with its power, stays in the ISR."""
-    original = rules_brokers._withdraw
+    original = rules_brokers._shrink_isrs
 
     def lenient(tables, node_id, **arguments):
         return iter(()) if "lost_power" in arguments else original(tables, node_id)
 
-    monkeypatch.setattr(rules_brokers, "_withdraw", lenient)
+    monkeypatch.setattr(rules_brokers, "_shrink_isrs", lenient)
 
 
 def lost_power_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that lost its unsynced log remains eligible."""
-    original = rules_brokers._withdraw
-    monkeypatch.setattr(rules_brokers, "_withdraw", lambda t, node_id, **_: original(t, node_id))
+    original = rules_brokers._shrink_isrs
+    monkeypatch.setattr(rules_brokers, "_shrink_isrs", lambda t, node_id, **_: original(t, node_id))
 
 
 def an_empty_directory_counts_as_lost_power(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node with an empty disk, the last to register after a power cut, leads."""
-    original = rules_brokers._withdraw
+    original = rules_brokers._shrink_isrs
 
     def lenient(tables, node_id, *, lost_power=False, lost_directory=False):
         return original(tables, node_id, lost_power=lost_power or lost_directory)
 
-    monkeypatch.setattr(rules_brokers, "_withdraw", lenient)
+    monkeypatch.setattr(rules_brokers, "_shrink_isrs", lenient)
 
 
 def the_eligible_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def elections_are_unclean(monkeypatch: pytest.MonkeyPatch) -> Rules:
 
 
 # Each with the faults that bring it to light; None: the mixture of the runs above.
-PLANTS: list[tuple[Plant, dict[str, float] | None]] = [
+INJECTIONS: list[tuple[Injection, dict[str, float] | None]] = [
     (broker_epochs_are_not_compared, {"interfere": 10, "depose": 3}),
     (partition_epochs_are_not_compared, {"replay": 10}),
     (pending_members_do_not_count, {"depose": 4, "die": 1}),
@@ -152,17 +152,17 @@ PLANTS: list[tuple[Plant, dict[str, float] | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("plant", "faults"), PLANTS, ids=[p.__name__ for p, _ in PLANTS])
-def test_the_model_finds_a_planted_bug(
-    plant: Plant, faults: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("inject", "faults"), INJECTIONS, ids=[i.__name__ for i, _ in INJECTIONS])
+def test_the_model_finds_an_injected_bug(
+    inject: Injection, faults: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = plant(monkeypatch) or Rules()
+    rules = inject(monkeypatch) or Rules()
     rules.faults = faults
     monkeypatch.setattr(model_cluster, "check_partition", lambda *arguments: None)
-    nodes = 5 if plant is dropped_replicas_leave_the_leader_epoch else 3
+    nodes = 5 if inject is dropped_replicas_leave_the_leader_epoch else 3
     for seed in range(500):
         try:
             SafetyModel(seed, nodes=nodes, rules=rules).run(2 * STEPS)
         except Violation:
             return
-    pytest.fail(f"500 runs did not notice that {plant.__name__}: {plant.__doc__}")
+    pytest.fail(f"500 runs did not notice that {inject.__name__}: {inject.__doc__}")

@@ -19,8 +19,9 @@ from oncelog.coordinator.raft.wal.disk import DirectoryDisk
 from oncelog.coordinator.raft.wal.journal import Journal
 from oncelog.coordinator.raft.wal.recovery import RecoveredJournal, recover
 
-from ...simulation.raft_simulation import Cluster
+from ...simulation.raft_simulation import Cluster, started
 from .stock import StockNetwork
+from .wal.test_journal import commit
 
 # The stock library leaves files open.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -165,13 +166,6 @@ def our_journal(directory: Path) -> tuple[DirectoryDisk, RecoveredJournal, Journ
     return disk, recovered, journal
 
 
-def commit(journal: Journal) -> None:
-    batch = journal.take()
-    assert batch is not None
-    journal.write(batch)
-    journal.finish(batch)
-
-
 @pytest.mark.parametrize("point", range(0, 21, 2))
 def test_a_kill_at_any_point_of_a_compaction_loses_nothing(tmp_path: Path, point: int) -> None:
     """D2b on our journal: the process ends at the n-th disk operation of cutting the log."""
@@ -230,10 +224,7 @@ def test_stock_loses_everything_without_a_dump_file(
 
 def test_there_is_no_configuration_without_durability() -> None:
     """D5 on our engine: six minutes, a power cut of all, and everything is there."""
-    cluster = Cluster(5, size=3, groups=1)
-    assert cluster.run(5, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
+    cluster, leader = started(5)
     for _ in range(50):
         cluster.submit(leader, 0)
     cluster.run(2)
@@ -379,10 +370,7 @@ def test_stock_acknowledges_alone_after_a_power_cut(
 
 def test_an_isolated_leader_acknowledges_nothing() -> None:
     """D4c on our engine: the commit index is learnt again, never believed."""
-    cluster = Cluster(1, size=3, groups=1)
-    assert cluster.run(5, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
+    cluster, leader = started()
     for _ in range(100):
         cluster.submit(leader, 0)
     cluster.run(2)
@@ -390,9 +378,8 @@ def test_an_isolated_leader_acknowledges_nothing() -> None:
         cluster.crash(i, power=True)
     cluster.heal()
     assert cluster.run(5, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
-    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if leader in (a, b)}
+    leader = cluster.led_by()
+    cluster.isolate(leader)
     alone = {cluster.submit(leader, 0) for _ in range(20)}
     cluster.run(3)
     assert not alone & cluster.history.acknowledged

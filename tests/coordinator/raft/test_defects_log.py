@@ -5,7 +5,7 @@ Each defect is shown on the stock library first; if one is ever mended there, it
 
 from collections.abc import Callable
 
-from ...simulation.raft_simulation import Cluster
+from ...simulation.raft_simulation import started
 from .stock import StockNetwork
 
 
@@ -44,13 +44,10 @@ def test_stock_truncates_acknowledged_entries(stock_network: Callable[..., Stock
 
 def test_a_repeated_append_takes_nothing_back() -> None:
     """D1 on our engine: the same course, and the frames come twice besides."""
-    cluster = Cluster(3, size=3, groups=1)
-    assert cluster.run(5, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
+    cluster, leader = started(3)
     follower, cut_off = (i for i in cluster.ids if i != leader)
     network = cluster.network
-    network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if cut_off in (a, b)}
+    cluster.isolate(cut_off)
     network.repetition, network.disorder = 0.5, 0.5
     for k in range(150):
         cluster.submit(leader, 0, size=2_000)
@@ -100,11 +97,8 @@ def test_stock_answers_success_for_what_was_never_committed(
 
 def test_a_deposed_leader_never_commits_its_own_tail() -> None:
     """D3 on our engine: no success, although a snapshot replaces the log."""
-    cluster = Cluster(4, size=3, groups=1)
-    assert cluster.run(5, cluster.leaders_settled)
-    old = cluster.leader(0)
-    assert old is not None
-    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if old in (a, b)}
+    cluster, old = started(4)
+    cluster.isolate(old)
     minority = {cluster.submit(old, 0, timeout_ms=60_000) for _ in range(10)}
     others = [i for i in cluster.ids if i != old]
 
@@ -152,11 +146,8 @@ def test_stock_never_brings_a_divergent_follower_back(
 
 def test_a_divergent_follower_comes_back() -> None:
     """D8 on our engine, with a log many messages long."""
-    cluster = Cluster(4, size=3, groups=1)
-    assert cluster.run(5, cluster.leaders_settled)
-    old = cluster.leader(0)
-    assert old is not None
-    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if old in (a, b)}
+    cluster, old = started(4)
+    cluster.isolate(old)
     for _ in range(10):
         cluster.submit(old, 0, size=500)
     others = [i for i in cluster.ids if i != old]

@@ -19,19 +19,10 @@ from pysyncobj.node import Node
 from oncelog.coordinator.raft import DefinitelyNot, OutcomeUnknown
 from oncelog.coordinator.raft.messages import AppendReply, MalformedMessage, decode_frame
 
-from ...simulation.raft_simulation import SETTINGS, Cluster, Machine, Violation
+from ...simulation.raft_simulation import SETTINGS, Machine, Violation, started
 from .stock import StockList, StockNetwork
 
 MakeStock = Callable[..., StockNetwork]
-
-
-def started(seed: int = 5, **options: Any) -> tuple[Cluster, int]:
-    """A cluster with one group and its leader."""
-    cluster = Cluster(seed, **{"size": 3, "groups": 1, **options})
-    assert cluster.run(5, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
-    return cluster, leader
 
 
 def test_stock_applies_twice_when_a_callback_raises(stock_network: MakeStock) -> None:
@@ -166,7 +157,7 @@ def test_stock_counts_an_acknowledgement_of_an_older_term(stock_network: MakeSto
 def test_acknowledgements_count_in_their_own_term_only() -> None:
     """D9 on our engine, with the same forged messages."""
     cluster, leader = started(9, size=5)
-    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if leader in (a, b)}
+    cluster.isolate(leader)
     alone = {cluster.submit(leader, 0) for _ in range(5)}
     group = cluster.nodes[leader].engine.groups[0]
     end = group.status().log_end
@@ -261,11 +252,11 @@ def test_commands_of_any_length_up_to_the_limit(size: int) -> None:
 def test_a_command_above_the_limit_is_definitely_not_taken() -> None:
     """The limit is stated in the refusal, and nothing is logged."""
     cluster, leader = started()
-    told: list[Exception | None] = []
+    outcomes: list[Exception | None] = []
     end = cluster.nodes[leader].engine.groups[0].status().log_end
     cluster.nodes[leader].engine.groups[0].propose(
-        b"x" * (SETTINGS.command_bytes_max + 1), 1_000, lambda result, error: told.append(error)
+        b"x" * (SETTINGS.command_bytes_max + 1), 1_000, lambda result, error: outcomes.append(error)
     )
-    assert isinstance(told[0], DefinitelyNot)
-    assert "exceeds 4096: split it" in str(told[0])
+    assert isinstance(outcomes[0], DefinitelyNot)
+    assert "exceeds 4096: split it" in str(outcomes[0])
     assert cluster.nodes[leader].engine.groups[0].status().log_end == end

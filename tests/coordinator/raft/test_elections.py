@@ -4,23 +4,21 @@ import copy
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.coordinator.raft import RaftEngine, RaftSettings
 
+from ...simulation import raft_simulation
 from ...simulation.raft_simulation import SETTINGS, Cluster
 
 # nobody is handed the lead
 STEADY = replace(SETTINGS, preferred_leader_delay_ms=10**9, first_leader_delay_ms=10**9)
 
 
-def started(seed: int = 1, **options) -> tuple[Cluster, int]:
-    cluster = Cluster(seed, **({"size": 3, "groups": 1, "settings": STEADY} | options))
-    assert cluster.run(5, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
-    return cluster, leader
+def started(seed: int = 1, **options: Any) -> tuple[Cluster, int]:
+    return raft_simulation.started(seed, **{"settings": STEADY, **options})
 
 
 def term(cluster: Cluster, i: int) -> int:
@@ -228,8 +226,7 @@ def test_a_group_that_has_decided_nothing_moves_at_once() -> None:
         return all(cluster.leader(g) == cluster.ids[g % 3] for g in cluster.groups)
 
     assert cluster.run(2.5, spread)  # less than preferred_leader_delay_ms, elections included
-    leader = cluster.leader(1)
-    assert leader is not None
+    leader = cluster.led_by(1)
     cluster.submit(leader, 1)
     cluster.run(1)
     cluster.crash(2)
@@ -244,7 +241,7 @@ def test_a_wiped_voter_does_not_let_a_committed_entry_vanish() -> None:
     """The one that lagged and the one that forgot are a majority, and must not be one."""
     cluster, leader = started()
     wiped, lagging = (i for i in cluster.ids if i != leader)
-    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if lagging in (a, b)}
+    cluster.isolate(lagging)
     commands = {cluster.submit(leader, 0) for _ in range(5)}
     cluster.run(1)
     assert commands <= cluster.history.acknowledged

@@ -2,8 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from oncelog.coordinator.raft import (
     RaftGroup,
 )
 from oncelog.replication.sliced_work import Steps
+
+from ...awaiting import until
 
 
 class Items:
@@ -42,7 +45,7 @@ class Items:
 class Trio:
     """Three engines in one loop; frames go by call_soon."""
 
-    def __init__(self, directory: Path, voters: tuple[int, ...] = (1, 2, 3)) -> None:
+    def __init__(self, directory: Path, voters: tuple[int, ...]) -> None:
         self.directory, self.voters = directory, voters
         self.executor = ThreadPoolExecutor(4)
         self.engines: dict[int, RaftEngine] = {}
@@ -76,13 +79,8 @@ class Trio:
         await engine.start()
         self.engines[node_id] = engine
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not condition():
-                await asyncio.sleep(0.005)
-
     async def leader(self) -> RaftGroup:
-        await self.until(lambda: any(group.is_leader for group in self.groups.values()))
+        await until(lambda: any(group.is_leader for group in self.groups.values()))
         return next(group for group in self.groups.values() if group.is_leader)
 
     async def stop(self) -> None:
@@ -91,11 +89,27 @@ class Trio:
         self.executor.shutdown()
 
 
-async def test_one_node_commits_after_its_own_sync(tmp_path: Path) -> None:
+async def running(directory: Path, *voters: int) -> AsyncIterator[Trio]:
+    trio = Trio(directory, voters)
+    for node_id in voters:
+        await trio.start(node_id)
+    yield trio
+    await trio.stop()
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> AbstractAsyncContextManager[Trio]:
+    return asynccontextmanager(running)(tmp_path, 1)
+
+
+@pytest.fixture
+def trio(tmp_path: Path) -> AbstractAsyncContextManager[Trio]:
+    return asynccontextmanager(running)(tmp_path, 1, 2, 3)
+
+
+async def test_one_node_commits_after_its_own_sync(one: Trio) -> None:
     """Not before: the sync is the majority."""
-    one = Trio(tmp_path, (1,))
     names: list[str] = []
-    await one.start(1)
     group = await one.leader()
     one.fault_point = names.append
     assert await group.submit(b"a") == 1
@@ -105,17 +119,13 @@ async def test_one_node_commits_after_its_own_sync(tmp_path: Path) -> None:
     await one.engines[1].stop()
     await one.start(1)
     assert await (await one.leader()).submit(b"c") == 102
-    await one.stop()
 
 
-async def test_three_nodes_serve_and_hand_over_when_one_stops(tmp_path: Path) -> None:
+async def test_three_nodes_serve_and_hand_over_when_one_stops(trio: Trio) -> None:
     """A graceful stop moves the lead first."""
-    trio = Trio(tmp_path)
-    for node_id in trio.voters:
-        await trio.start(node_id)
     group = await trio.leader()
     # A new disk votes only once it is level with the leader; two must be left who can.
-    await trio.until(lambda: all(g.status().is_voter for g in trio.groups.values()))
+    await until(lambda: all(g.status().is_voter for g in trio.groups.values()))
     terms: list[int] = []
     for other in trio.groups.values():
         other.on_elected(terms.append)
@@ -132,25 +142,18 @@ async def test_three_nodes_serve_and_hand_over_when_one_stops(tmp_path: Path) ->
     new = await trio.leader()
     assert await new.submit(b"b") == 2
     assert terms == [new.term] == [old_term + 1]  # one election, not the split votes of two
-    await trio.stop()
 
 
-async def test_a_cancelled_submitter_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_cancelled_submitter_leaves_nothing_behind(one: Trio) -> None:
     """The command may be committed all the same."""
-    one = Trio(tmp_path, (1,))
-    await one.start(1)
     group = await one.leader()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await group.submit(b"a")
     assert await group.submit(b"b") == 2
-    await one.stop()
 
 
-async def test_stopping_tells_those_who_wait(tmp_path: Path) -> None:
-    trio = Trio(tmp_path)
-    for node_id in trio.voters:
-        await trio.start(node_id)
+async def test_stopping_answers_those_who_wait(trio: Trio) -> None:
     group = await trio.leader()
     lonely = next(n for n, g in trio.groups.items() if g is group)
     for node_id in trio.voters:
@@ -163,10 +166,8 @@ async def test_stopping_tells_those_who_wait(tmp_path: Path) -> None:
         await waiting
 
 
-async def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path) -> None:
+async def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path, one: Trio) -> None:
     """Nothing is left open or locked, so the sentence can be acted on."""
-    one = Trio(tmp_path, (1,))
-    await one.start(1)
     group = await one.leader()
     for k in range(40):
         await group.submit(b"%d" % k)
@@ -189,4 +190,3 @@ async def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path) ->
     one.voters = (1,)
     await one.start(1)
     assert await (await one.leader()).submit(b"x") == 41
-    await one.stop()

@@ -9,15 +9,7 @@ from oncelog.coordinator.raft import OutcomeUnknown, RaftSettings
 from oncelog.coordinator.raft.messages import SnapshotChunk, decode_frame, encode_frame, split
 from oncelog.replication.sliced_work import Steps
 
-from ...simulation.raft_simulation import Cluster, Machine, Violation
-
-
-def started(seed: int = 1, **options: Any) -> tuple[Cluster, int]:
-    cluster = Cluster(seed, **{"size": 3, "groups": 1, **options})
-    assert cluster.run(5, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
-    return cluster, leader
+from ...simulation.raft_simulation import Cluster, Machine, Violation, started
 
 
 def test_followers_apply_at_once() -> None:
@@ -37,24 +29,24 @@ def test_every_submit_has_an_outcome_in_its_time() -> None:
     for i in cluster.ids:
         if i != leader:
             cluster.crash(i)
-    told: list[Exception | None] = []
+    outcomes: list[Exception | None] = []
     begin = cluster.world.now
-    cluster.nodes[leader].engine.groups[0].propose(b"0-x", 300, lambda r, e: told.append(e))
-    assert cluster.run(3, lambda: bool(told))
-    assert isinstance(told[0], OutcomeUnknown)
+    cluster.nodes[leader].engine.groups[0].propose(b"0-x", 300, lambda r, e: outcomes.append(e))
+    assert cluster.run(3, lambda: bool(outcomes))
+    assert isinstance(outcomes[0], OutcomeUnknown)
     assert cluster.world.now - begin < 0.45
 
 
 def test_pending_proposals_have_an_unknown_outcome_when_the_node_stops() -> None:
     """Unknown: the entry may be on its way."""
     cluster, leader = started()
-    told: list[Exception | None] = []
+    outcomes: list[Exception | None] = []
     engine = cluster.nodes[leader].engine
-    engine.groups[0].propose(b"0-x", 300, lambda r, e: told.append(e))
+    engine.groups[0].propose(b"0-x", 300, lambda r, e: outcomes.append(e))
     engine.halt()
-    assert isinstance(told[0], OutcomeUnknown)
-    engine.groups[0].propose(b"0-y", 300, lambda r, e: told.append(e))
-    assert "not running" in str(told[1])
+    assert isinstance(outcomes[0], OutcomeUnknown)
+    engine.groups[0].propose(b"0-y", 300, lambda r, e: outcomes.append(e))
+    assert "not running" in str(outcomes[1])
 
 
 def test_a_failing_disk_stops_the_engine_before_it_can_lie() -> None:
@@ -90,7 +82,7 @@ def test_a_committed_entry_is_never_replaced() -> None:
 def lagging(cluster: Cluster, leader: int, commands: int = 120) -> int:
     """A follower that needs the snapshot once it is heard again."""
     behind = next(i for i in cluster.ids if i != leader)
-    cluster.network.cut |= {(a, b) for a in cluster.ids for b in cluster.ids if behind in (a, b)}
+    cluster.isolate(behind)
     for _ in range(commands):
         cluster.submit(leader, 0)
         cluster.run(0.01)
@@ -122,7 +114,7 @@ def test_a_lagging_follower_gets_the_snapshot_in_chunks() -> None:
 
 
 class Choosy(Machine):
-    """Refuses to load snapshots while told so, half way through: made by a newer release."""
+    """Refuses to load snapshots while `refuses`, half way through: made by a newer release."""
 
     refuses = False
 
@@ -185,12 +177,10 @@ def test_a_busy_group_does_not_keep_the_segments_of_a_silent_one() -> None:
     """A few entries of one group would otherwise pin the log of all for ever."""
     cluster, _ = started(groups=2)
     assert cluster.run(10, cluster.leaders_settled)
-    quiet = cluster.leader(1)
-    assert quiet is not None
+    quiet = cluster.led_by(1)
     cluster.submit(quiet, 1)
     for _ in range(40):
-        busy = cluster.leader(0)
-        assert busy is not None
+        busy = cluster.led_by()
         for _ in range(4):
             cluster.submit(busy, 0, size=900)
         cluster.run(0.1)

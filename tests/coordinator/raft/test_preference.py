@@ -80,8 +80,7 @@ def test_a_failed_attempt_is_not_repeated_soon() -> None:
     cluster.crash(1)
     assert cluster.run(5, cluster.leaders_settled)
     cluster.start(1)
-    leader = cluster.leader(0)
-    assert leader is not None
+    leader = cluster.led_by()
     cluster.nodes[1].engine.groups[0]._election._stand = lambda now_ms: None  # type: ignore[method-assign]
     found = outcomes(cluster, 12, [leader])
     refused = found[DefinitelyNot.__name__]

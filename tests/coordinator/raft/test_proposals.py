@@ -6,23 +6,19 @@ import gc
 import pytest
 
 from oncelog.coordinator.raft import DefinitelyNot
-from oncelog.coordinator.raft.messages import Append, encode_frame
+from oncelog.coordinator.raft.messages import AppendEntries, encode_frame
 
-from ...simulation.raft_simulation import Cluster
+from ...simulation.raft_simulation import Cluster, started
 
 
 def test_a_submitter_s_callback_that_proposes_meets_no_group_that_is_deposed_unawares() -> None:
     """One frame ends a command of group 0 and the lead of group 1."""
-    cluster = Cluster(3, groups=2)
-    assert cluster.run(10, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
+    cluster, leader = started(3, groups=2)
     cluster.run(1)
     engine = cluster.nodes[leader].engine
     first, second = engine.groups[0], engine.groups[1]
     if cluster.leader(1) != leader:
-        moving = cluster.leader(1)
-        assert moving is not None
+        moving = cluster.led_by(1)
         cluster.nodes[moving].engine.groups[1].preferred_leader = None
         cluster.nodes[moving].engine.groups[1].begin_transfer(leader, lambda moved: None)
         assert cluster.run(5, lambda: cluster.leader(1) == leader)
@@ -33,12 +29,12 @@ def test_a_submitter_s_callback_that_proposes_meets_no_group_that_is_deposed_una
         second.propose(b"1-late", 1_000, lambda result, error: errors.append(error))
 
     first.propose(b"0-x", 1_000, then)
-    deposing = Append(second.term + 1, 0, 0, 0, [])
+    deposing = AppendEntries(second.term + 1, 0, 0, 0, [])
     other = next(i for i in cluster.ids if i != leader)
     # A newer term in group 0 too, so that it abandons its command, and has its turn first.
     engine.receive(
         other,
-        encode_frame([(0, Append(first.term + 1, 0, 0, 0, [])), (1, deposing)]),
+        encode_frame([(0, AppendEntries(first.term + 1, 0, 0, 0, [])), (1, deposing)]),
     )
     assert len(errors) == 1 and isinstance(errors[0], DefinitelyNot)
     assert second.status().log_end == log_end
@@ -46,14 +42,11 @@ def test_a_submitter_s_callback_that_proposes_meets_no_group_that_is_deposed_una
 
 def test_a_proposal_is_refused_as_soon_as_the_term_is_over() -> None:
     """Also between the message that ends it and the turn that resigns."""
-    cluster = Cluster(1, groups=1)
-    assert cluster.run(10, cluster.leaders_settled)
-    leader = cluster.leader(0)
-    assert leader is not None
+    cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
     errors: list[Exception | None] = []
     other = next(i for i in cluster.ids if i != leader)
-    group.receive(other, Append(group.term + 1, 0, 0, 0, []), cluster.world.now * 1_000)
+    group.receive(other, AppendEntries(group.term + 1, 0, 0, 0, []), cluster.world.now * 1_000)
     assert group.is_leader, "it has not had its turn"
     log_end = group.status().log_end
     group.propose(b"0-late", 1_000, lambda result, error: errors.append(error))

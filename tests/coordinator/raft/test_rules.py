@@ -95,6 +95,14 @@ class Alone:
         )
 
 
+@pytest.fixture
+def alone() -> Alone:
+    """All others know nothing: this is a new cluster, and it may vote."""
+    alone = Alone()
+    alone.answer_census()
+    return alone
+
+
 def test_a_vote_that_arrives_twice_counts_once() -> None:
     """The library counts messages; a majority is of nodes."""
     alone = Alone(size=5)
@@ -107,10 +115,8 @@ def test_a_vote_that_arrives_twice_counts_once() -> None:
     assert alone.group._core.state == LEADER
 
 
-def test_a_candidate_asks_only_after_its_own_vote_is_on_disk() -> None:
+def test_a_candidate_asks_only_after_its_own_vote_is_on_disk(alone: Alone) -> None:
     """Else it could vote for another in the same term after a crash."""
-    alone = Alone()
-    alone.answer_census()
     while not (asked := alone.take(m.PreVoteRequest)):
         alone.run(0.05)
     alone.say(2, m.PreVote(asked[0].term, True, 0))
@@ -120,10 +126,8 @@ def test_a_candidate_asks_only_after_its_own_vote_is_on_disk() -> None:
     assert len(alone.take(m.VoteRequest)) == 2
 
 
-def test_one_vote_a_term_survives_a_crash() -> None:
+def test_one_vote_a_term_survives_a_crash(alone: Alone) -> None:
     """Given to 2, so 3 does not get it, before and after."""
-    alone = Alone()
-    alone.answer_census()
     alone.run(0.02)
     request = m.VoteRequest(7, 0, 0)
     alone.say(2, request)
@@ -138,12 +142,10 @@ def test_one_vote_a_term_survives_a_crash() -> None:
     assert again.group.term == 7
 
 
-def test_an_acknowledgement_waits_for_the_disk() -> None:
-    """What is said to be there is there after any power cut."""
-    alone = Alone()
-    alone.answer_census()
+def test_an_acknowledgement_waits_for_the_disk(alone: Alone) -> None:
+    """What is acknowledged is there after any power cut."""
     alone.run(0.02)
-    alone.say(2, m.Append(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00x")]))
+    alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00x")]))
     assert alone.take(m.AppendReply) == []
     alone.run(0.3)
     assert alone.take(m.AppendReply) == [m.AppendReply(1, True, 3, True)]
@@ -151,12 +153,10 @@ def test_an_acknowledgement_waits_for_the_disk() -> None:
     assert again.group.status().log_end == 3
 
 
-def test_entries_of_an_older_term_are_committed_by_one_of_the_own() -> None:
+def test_entries_of_an_older_term_are_committed_by_one_of_the_own(alone: Alone) -> None:
     """Raft, figure 8: a majority that holds an old entry does not commit it."""
-    alone = Alone()
-    alone.answer_census()
     alone.run(0.02)
-    alone.say(2, m.Append(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00old")]))
+    alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00old")]))
     alone.run(0.05)
     term = alone.become_leader()
     assert alone.group.status().log_end == 4
@@ -170,10 +170,8 @@ def test_entries_of_an_older_term_are_committed_by_one_of_the_own() -> None:
     assert alone.group.is_leader
 
 
-def test_the_leaders_own_copy_counts_when_it_is_on_disk() -> None:
+def test_the_leaders_own_copy_counts_when_it_is_on_disk(alone: Alone) -> None:
     """With one follower's acknowledgement, and a disk that hangs."""
-    alone = Alone()
-    alone.answer_census()
     term = alone.become_leader()
     alone.run(0.3)
     alone.say(2, m.AppendReply(term, True, 2, True))
@@ -187,10 +185,8 @@ def test_the_leaders_own_copy_counts_when_it_is_on_disk() -> None:
     assert alone.group.commit_index == 2, "two followers are a majority without the leader"
 
 
-def test_answers_of_another_term_change_nothing() -> None:
+def test_answers_of_another_term_change_nothing(alone: Alone) -> None:
     """Except that a newer term ends the own leadership."""
-    alone = Alone()
-    alone.answer_census()
     term = alone.become_leader()
     alone.say(2, m.AppendReply(term - 1, True, 2, True))
     alone.run(0.05)
@@ -199,10 +195,8 @@ def test_answers_of_another_term_change_nothing() -> None:
     assert (alone.group._core.state, alone.group.term) == (FOLLOWER, term + 3)
 
 
-def test_an_acknowledgement_without_a_voters_memory_does_not_count() -> None:
+def test_an_acknowledgement_without_a_voters_memory_does_not_count(alone: Alone) -> None:
     """Entries are sent to it, and nothing is committed by it."""
-    alone = Alone()
-    alone.answer_census()
     term = alone.become_leader()
     alone.run(0.3)
     alone.say(2, m.AppendReply(term, True, 2, False))
@@ -235,7 +229,7 @@ def test_the_vote_of_the_highest_term_it_may_have_voted_in_is_spent() -> None:
     alone.run(0.05)
     assert alone.take(m.Vote) == []
     assert alone.group.term == 5
-    alone.say(2, m.Append(5, 0, 0, 0, [(5, b"\x01")]))
+    alone.say(2, m.AppendEntries(5, 0, 0, 0, [(5, b"\x01")]))
     alone.run(0.05)
     assert alone.group.status().is_voter
     alone.say(3, m.VoteRequest(5, 9, 9))
@@ -250,11 +244,11 @@ def test_level_is_what_the_leader_says_after_the_census_began() -> None:
     """An append that was on its way before the disk was lost proves nothing."""
     alone = Alone()
     alone.answer_census(term=5, last_index=3)
-    alone.say(2, m.Append(5, 0, 0, 0, [(5, b"\x01")]))
+    alone.say(2, m.AppendEntries(5, 0, 0, 0, [(5, b"\x01")]))
     alone.run(0.05)
     assert not alone.group.status().is_voter
     assert alone.take(m.AppendReply) == [m.AppendReply(5, True, 2, False)]
-    alone.say(2, m.Append(5, 0, 1, 5, [(5, b"\x00a"), (5, b"\x00b")]))
+    alone.say(2, m.AppendEntries(5, 0, 1, 5, [(5, b"\x00a"), (5, b"\x00b")]))
     alone.run(0.05)
     assert alone.group.status().is_voter
 
@@ -264,21 +258,19 @@ def test_a_later_leader_is_asked_again() -> None:
     alone = Alone()
     nonce = alone.sent[0][1].nonce  # type: ignore[union-attr]
     alone.answer_census(term=5, last_index=1)
-    alone.say(3, m.Append(6, 0, 0, 0, [(5, b"\x01"), (6, b"\x01")]))
+    alone.say(3, m.AppendEntries(6, 0, 0, 0, [(5, b"\x01"), (6, b"\x01")]))
     alone.run(0.05)
     assert not alone.group.status().is_voter
     assert m.Census(nonce) in alone.take(m.Census, 3)
     alone.say(3, m.CensusAnswer(nonce, 6, 2))
-    alone.say(3, m.Append(6, 0, 2, 6, []))
+    alone.say(3, m.AppendEntries(6, 0, 2, 6, []))
     assert alone.group.status().is_voter
 
 
-def test_pre_votes_are_refused_while_the_leader_is_alive() -> None:
+def test_pre_votes_are_refused_while_the_leader_is_alive(alone: Alone) -> None:
     """Unless its link has closed; and never one whose log is behind."""
-    alone = Alone()
-    alone.answer_census()
     alone.run(0.02)
-    beat = m.Append(1, 0, 0, 0, [(1, b"\x01")])
+    beat = m.AppendEntries(1, 0, 0, 0, [(1, b"\x01")])
     alone.say(2, beat)
     alone.say(3, m.PreVoteRequest(2, 1, 1))
     alone.engine.peer_down(2)
@@ -292,65 +284,55 @@ def test_pre_votes_are_refused_while_the_leader_is_alive() -> None:
     assert alone.group.term == 1, "asking changes nobody's term"
 
 
-def test_a_deposed_leader_learns_the_newer_term() -> None:
+def test_a_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
     """In silence it would go on for ever, and its followers with it."""
-    alone = Alone()
-    alone.answer_census()
     alone.run(0.02)
-    alone.say(3, m.Append(4, 0, 0, 0, []))
-    for stale in (m.Append(3, 0, 0, 0, []), m.Commit(3, 1), m.VoteRequest(3, 9, 9)):
+    alone.say(3, m.AppendEntries(4, 0, 0, 0, []))
+    for stale in (m.AppendEntries(3, 0, 0, 0, []), m.Commit(3, 1), m.VoteRequest(3, 9, 9)):
         alone.say(2, stale)
         assert alone.take(m.NewerTerm, 2) == [m.NewerTerm(4)]
 
 
-def test_the_commit_index_stays_within_what_was_compared() -> None:
+def test_the_commit_index_stays_within_what_was_compared(alone: Alone) -> None:
     """The tail is from an older leader, and may yet be replaced."""
-    alone = Alone()
-    alone.answer_census()
     alone.run(0.02)
-    alone.say(2, m.Append(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00a"), (1, b"\x00b")]))
+    alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00a"), (1, b"\x00b")]))
     alone.say(3, m.Commit(2, 3))
     assert alone.group.commit_index == 0
-    alone.say(3, m.Append(2, 3, 1, 1, []))
+    alone.say(3, m.AppendEntries(2, 3, 1, 1, []))
     assert alone.group.commit_index == 1
-    alone.say(3, m.Append(2, 4, 1, 1, [(2, b"\x01")]))
+    alone.say(3, m.AppendEntries(2, 4, 1, 1, [(2, b"\x01")]))
     assert alone.group.commit_index == 2
     assert alone.group.status().log_end == 3
 
 
-def test_two_leaders_in_a_term_end_the_process() -> None:
+def test_two_leaders_in_a_term_end_the_process(alone: Alone) -> None:
     """It cannot be, so something is broken."""
-    alone = Alone()
-    alone.answer_census()
     alone.run(0.02)
-    alone.say(2, m.Append(1, 0, 0, 0, []))
-    alone.say(3, m.Append(1, 0, 0, 0, []))
+    alone.say(2, m.AppendEntries(1, 0, 0, 0, []))
+    alone.say(3, m.AppendEntries(1, 0, 0, 0, []))
     assert "two leaders in term 1: 2 and 3" in str(alone.fatal[0])
 
 
 @pytest.mark.parametrize("repeat", [1, 7])
-def test_a_stubborn_refusal_is_not_answered_at_once(repeat: int) -> None:
+def test_a_stubborn_refusal_is_not_answered_at_once(alone: Alone, repeat: int) -> None:
     """One message for each real gap; then the heartbeat tries again."""
-    alone = Alone()
-    alone.answer_census()
     term = alone.become_leader()
-    alone.take(m.Append)
+    alone.take(m.AppendEntries)
     for _ in range(repeat):
         alone.say(2, m.AppendReply(term, False, 1, True))
-    assert len(alone.take(m.Append, 2)) == 1
+    assert len(alone.take(m.AppendEntries, 2)) == 1
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_news_of_a_commit_may_wait_for_a_heartbeat(at_once: bool) -> None:
-    alone = Alone()
-    alone.group.tells_commits_at_once = at_once
-    alone.answer_census()
+def test_news_of_a_commit_may_wait_for_a_heartbeat(alone: Alone, at_once: bool) -> None:
+    alone.group.sends_commits_at_once = at_once
     term = alone.become_leader()
-    alone.take(m.Append)
+    alone.take(m.AppendEntries)
     alone.say(2, m.AppendReply(term, True, 2, True))
     assert alone.group.is_leader and alone.group.commit_index == 1
-    told = {message.commit_index for message in alone.take(m.Commit)}
-    assert told == ({1} if at_once else set())
-    alone.take(m.Append)
+    announced = {message.commit_index for message in alone.take(m.Commit)}
+    assert announced == ({1} if at_once else set())
+    alone.take(m.AppendEntries)
     alone.run(2 * SETTINGS.heartbeat_interval_ms / 1_000)
-    assert 1 in {message.commit_index for message in alone.take(m.Append, 3)}
+    assert 1 in {message.commit_index for message in alone.take(m.AppendEntries, 3)}

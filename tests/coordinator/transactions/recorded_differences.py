@@ -33,7 +33,7 @@ _NO_EPOCH = (
     "a batch with a producer id and without an epoch is nobody's; Kafka asks its coordinator"
 )
 _TOLD_AT_ONCE = (
-    "who is not the producer of what is prepared is told so at once; Kafka lets some of them wait"
+    "who is not the producer of what is prepared is refused at once; Kafka lets some of them wait"
 )
 _LAST_EPOCH = (
     "the last epoch is nobody's: with the decision the producer is already the next one; Kafka "

@@ -35,6 +35,6 @@ def test_an_identity_that_was_given_after_the_election_is_not_late():
     with pytest.raises(StaleConnection, match="election"):
         fence.check("a", OLD, 8)
     fence.check("a", NEW, 8)
-    fence.forget("a")
+    fence.remove("a")
     with pytest.raises(StaleConnection, match="election"):
         fence.check("a", NEW, 8)

@@ -11,13 +11,14 @@ import pytest
 
 from oncelog.coordinator.transactions.decisions import (
     Change,
+    DecisionContext,
     EndTransaction,
-    Fence,
+    FenceProducer,
     Granted,
     InitProducerId,
     ProducerIdNeeded,
     Refused,
-    abort_open,
+    abort_transaction,
     add_partitions,
     end_transaction,
     init_producer_id,
@@ -57,7 +58,7 @@ def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> Tra
     if state == S.EMPTY or state == S.ONGOING:
         return opened(epoch, state)
     is_commit = state in (S.PREPARE_COMMIT, S.COMPLETE_COMMIT)
-    request = EndTransaction(identity=(PID, epoch), is_commit=is_commit, raises_epoch=v2)
+    request = EndTransaction(identity=(PID, epoch), is_commit=is_commit, bumps_epoch=v2)
     ongoing = opened(epoch, S.ONGOING)
     decision = decide_end(ongoing, request)
     assert isinstance(decision, Change)
@@ -69,10 +70,12 @@ def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> Tra
     return completed
 
 
-def decide_end(record, request, *, is_pending=False, fresh: int | None = FRESH):
-    return end_transaction(
-        record, request, is_pending=is_pending, now_ms=NOW, fresh_producer_id=fresh
-    )
+def context(*, is_pending: bool = False, fresh: int | None = FRESH) -> DecisionContext:
+    return DecisionContext(is_pending=is_pending, now_ms=NOW, fresh_producer_id=fresh)
+
+
+def decide_end(record, request, **given: Any):
+    return end_transaction(record, request, context(**given))
 
 
 def outcome(decision) -> str:
@@ -81,7 +84,7 @@ def outcome(decision) -> str:
             return error.name
         case Granted():
             return "NONE"
-        case Change(record) | Fence(record):
+        case Change(record) | FenceProducer(record):
             return record.state.kafka_name
     return type(decision).__name__
 
@@ -113,7 +116,7 @@ def test_end_of_a_v1_client(state, ended_by_v2, epoch) -> None:
     producer_id, current = record.client
     for is_commit, expected in zip((True, False), V1_TABLE[state], strict=True):
         request = EndTransaction(
-            identity=(producer_id, current), is_commit=is_commit, raises_epoch=False
+            identity=(producer_id, current), is_commit=is_commit, bumps_epoch=False
         )
         decision = decide_end(record, request)
         assert outcome(decision) == expected
@@ -136,7 +139,7 @@ def test_end_of_a_v2_client(state, epoch) -> None:
     retry = (PID, epoch) if is_ended else (PID, epoch - 1)
     cases = product((current, retry), (True, False))
     for (identity, is_commit), expected in zip(cases, V2_TABLE[state], strict=True):
-        request = EndTransaction(identity=identity, is_commit=is_commit, raises_epoch=True)
+        request = EndTransaction(identity=identity, is_commit=is_commit, bumps_epoch=True)
         decision = decide_end(record, request)
         assert outcome(decision) == expected
         if isinstance(decision, Granted):
@@ -164,7 +167,7 @@ def test_a_v2_end_of_an_epoch_above_is_fenced(state, is_commit) -> None:
     record = reached(state, v2=True)
     producer_id, epoch = record.client
     request = EndTransaction(
-        identity=(producer_id, epoch + 1), is_commit=is_commit, raises_epoch=True
+        identity=(producer_id, epoch + 1), is_commit=is_commit, bumps_epoch=True
     )
     assert outcome(decide_end(record, request)) == FENCED
 
@@ -173,22 +176,22 @@ def test_a_v2_end_of_an_epoch_above_is_fenced(state, is_commit) -> None:
 def test_what_a_v1_client_ended_has_no_v2_retry(state) -> None:
     record = reached(state, v2=False)
     request = EndTransaction(
-        identity=(PID, 4), is_commit=state == S.COMPLETE_COMMIT, raises_epoch=True
+        identity=(PID, 4), is_commit=state == S.COMPLETE_COMMIT, bumps_epoch=True
     )
     assert outcome(decide_end(record, request)) == FENCED
 
 
-@pytest.mark.parametrize("raises_epoch", [False, True])
-def test_an_end_of_an_unknown_id(raises_epoch) -> None:
-    request = EndTransaction(identity=(PID, 0), is_commit=True, raises_epoch=raises_epoch)
+@pytest.mark.parametrize("bumps_epoch", [False, True])
+def test_an_end_of_an_unknown_id(bumps_epoch) -> None:
+    request = EndTransaction(identity=(PID, 0), is_commit=True, bumps_epoch=bumps_epoch)
     assert outcome(decide_end(None, request)) == "INVALID_PRODUCER_ID_MAPPING"
 
 
-@pytest.mark.parametrize("raises_epoch", [False, True])
+@pytest.mark.parametrize("bumps_epoch", [False, True])
 @pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_only_the_owner_waits_for_a_pending_write(state, raises_epoch) -> None:
+def test_only_the_owner_waits_for_a_pending_write(state, bumps_epoch) -> None:
     record = reached(state)
-    request = EndTransaction(identity=(PID, 5), is_commit=False, raises_epoch=raises_epoch)
+    request = EndTransaction(identity=(PID, 5), is_commit=False, bumps_epoch=bumps_epoch)
     assert outcome(decide_end(record, request, is_pending=True)) == CONCURRENT
     zombie = replace(request, identity=(PID, 4))
     assert outcome(decide_end(record, zombie, is_pending=True)) == FENCED
@@ -197,7 +200,7 @@ def test_only_the_owner_waits_for_a_pending_write(state, raises_epoch) -> None:
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_an_end_at_the_last_epoch_asks_for_a_producer_id_first(is_commit) -> None:
     record = opened(32766, S.ONGOING)
-    request = EndTransaction(identity=(PID, 32766), is_commit=is_commit, raises_epoch=True)
+    request = EndTransaction(identity=(PID, 32766), is_commit=is_commit, bumps_epoch=True)
     assert decide_end(record, request, fresh=None) == ProducerIdNeeded()
     ended = decide_end(record, request)
     assert isinstance(ended, Change)
@@ -220,9 +223,7 @@ def init(
     **flags,
 ) -> Any:
     request = InitProducerId(timeout_ms=timeout_ms, expected=expected, **flags)
-    return init_producer_id(
-        record, request, is_pending=is_pending, now_ms=NOW, fresh_producer_id=fresh
-    )
+    return init_producer_id(record, request, context(is_pending=is_pending, fresh=fresh))
 
 
 def test_a_new_id_begins_with_epoch_0() -> None:
@@ -283,7 +284,7 @@ def test_a_new_session_waits_for_a_pending_write(state) -> None:
 def test_a_new_session_fences_an_open_transaction(epoch) -> None:
     record = opened(epoch, S.ONGOING)
     decision = init(record)
-    assert isinstance(decision, Fence)
+    assert isinstance(decision, FenceProducer)
     check_raised(record, decision.record)
     completed = decision.record.completed(NOW)
     assert completed.state == S.COMPLETE_ABORT
@@ -311,18 +312,16 @@ def test_a_fence_that_was_not_written_raises_the_epoch_no_further() -> None:
 def test_a_two_phase_transaction_has_no_timeout() -> None:
     decision = init(None, enables_two_phase_commit=True, timeout_ms=5)
     assert decision.record.is_two_phase
-    ongoing = add_partitions(
-        decision.record, decision.record.client, [T0], is_pending=False, now_ms=NOW
-    )
+    ongoing = add_partitions(decision.record, decision.record.client, [T0], context())
     assert isinstance(ongoing, Change)
-    assert not ongoing.record.is_overdue(2**62)
-    assert opened(5, S.ONGOING).is_overdue(20 + 60_001)
-    assert not opened(5, S.ONGOING).is_overdue(20 + 60_000)
+    assert not ongoing.record.is_timed_out(2**62)
+    assert opened(5, S.ONGOING).is_timed_out(20 + 60_001)
+    assert not opened(5, S.ONGOING).is_timed_out(20 + 60_000)
 
 
-@pytest.mark.parametrize("raises_epoch", [False, True])
+@pytest.mark.parametrize("bumps_epoch", [False, True])
 @pytest.mark.parametrize("epoch", EPOCHS)
-def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, raises_epoch) -> None:
+def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, bumps_epoch) -> None:
     record = opened(epoch, S.ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS)
     kept = init(record, keeps_prepared=True)
     assert isinstance(kept, Change)
@@ -331,22 +330,22 @@ def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, raises_epoch
     mine = kept.record.client
     assert mine == ((FRESH, 0) if epoch == 32766 else (PID, epoch + 1))
     # who had it before is fenced
-    old = EndTransaction(identity=(PID, epoch), is_commit=True, raises_epoch=raises_epoch)
+    old = EndTransaction(identity=(PID, epoch), is_commit=True, bumps_epoch=bumps_epoch)
     assert outcome(decide_end(kept.record, old)) in (FENCED, "INVALID_PRODUCER_ID_MAPPING")
-    add = add_partitions(kept.record, mine, [T1], is_pending=False, now_ms=NOW)
+    add = add_partitions(kept.record, mine, [T1], context())
     assert outcome(add) == WRONG
     found = verify_partitions(kept.record, mine, [T0])
     assert found == [E.TRANSACTION_ABORTABLE]
     # who has it now ends it, and goes on
-    request = EndTransaction(identity=mine, is_commit=True, raises_epoch=raises_epoch)
+    request = EndTransaction(identity=mine, is_commit=True, bumps_epoch=bumps_epoch)
     ended = decide_end(kept.record, request, fresh=FRESH + 1)
     assert isinstance(ended, Change)
     assert check_transition(kept.record, ended.record) is None
     assert ended.record.producer_id == PID
-    assert ended.record.producer_epoch == epoch + raises_epoch
+    assert ended.record.producer_epoch == epoch + bumps_epoch
     completed = ended.record.completed(NOW)
     assert check_transition(ended.record, completed) is None
-    if not raises_epoch:
+    if not bumps_epoch:
         assert completed.client == mine
     elif mine[1] == 32766:
         assert completed.client == (FRESH + 1, 0)
@@ -373,7 +372,7 @@ def test_adding_partitions(state, v2) -> None:
     identity = record.client
 
     def add(*partitions, identity=identity, is_pending=False):
-        return add_partitions(record, identity, partitions, is_pending=is_pending, now_ms=NOW)
+        return add_partitions(record, identity, partitions, context(is_pending=is_pending))
 
     producer_id, epoch = identity
     assert outcome(add(T1, identity=(producer_id + 1, epoch))) == "INVALID_PRODUCER_ID_MAPPING"
@@ -394,7 +393,7 @@ def test_adding_partitions(state, v2) -> None:
 
 
 def test_adding_to_an_unknown_id() -> None:
-    decision = add_partitions(None, (PID, 0), [T0], is_pending=False, now_ms=NOW)
+    decision = add_partitions(None, (PID, 0), [T0], context())
     assert outcome(decision) == "INVALID_PRODUCER_ID_MAPPING"
     assert outcome(verify_partitions(None, (PID, 0), [T0])) == "INVALID_PRODUCER_ID_MAPPING"
 
@@ -419,17 +418,17 @@ def test_verifying_partitions(state) -> None:
 @pytest.mark.parametrize("epoch", EPOCHS)
 def test_a_timeout_fences_and_aborts(epoch) -> None:
     record = opened(epoch, S.ONGOING)
-    decision = abort_open(record, is_pending=False, now_ms=NOW, fresh_producer_id=FRESH)
-    assert isinstance(decision, Fence)
+    decision = abort_transaction(record, context())
+    assert isinstance(decision, FenceProducer)
     check_raised(record, decision.record)
     assert decision.record.state == S.PREPARE_ABORT
     if epoch == 32766:
-        assert abort_open(record, is_pending=False, now_ms=NOW) == ProducerIdNeeded()
+        assert abort_transaction(record, context(fresh=None)) == ProducerIdNeeded()
 
 
 @pytest.mark.parametrize("state", [None, *DURABLE])
 def test_only_what_is_open_and_settled_is_aborted(state) -> None:
     record = None if state is None else reached(state)
-    assert outcome(abort_open(record, is_pending=True, now_ms=NOW)) == CONCURRENT
+    assert outcome(abort_transaction(record, context(is_pending=True))) == CONCURRENT
     if state != S.ONGOING:
-        assert outcome(abort_open(record, is_pending=False, now_ms=NOW)) == WRONG
+        assert outcome(abort_transaction(record, context(fresh=None))) == WRONG

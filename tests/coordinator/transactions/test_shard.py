@@ -2,7 +2,6 @@
 
 import contextlib
 from dataclasses import replace
-from typing import Any
 
 import msgpack
 import pytest
@@ -19,10 +18,11 @@ from oncelog.coordinator.transactions.commands import (
 )
 from oncelog.coordinator.transactions.decisions import (
     Change,
+    DecisionContext,
     EndTransaction,
-    Fence,
+    FenceProducer,
     InitProducerId,
-    abort_open,
+    abort_transaction,
     add_partitions,
     end_transaction,
     init_producer_id,
@@ -55,8 +55,12 @@ def do(shard: TransactionShard, index: int, *writes: Write, term: int = TERM):
     return shard.apply(encode_transaction_command(WriteRecords(TERM, writes)), index, term)
 
 
-def test_a_write_counts_if_the_record_is_the_one_it_was_judged_by() -> None:
-    shard = TransactionShard()
+@pytest.fixture
+def shard() -> TransactionShard:
+    return TransactionShard()
+
+
+def test_a_write_counts_if_the_record_is_the_one_it_was_judged_by(shard: TransactionShard) -> None:
     first = Write.after("one", None, empty())
     assert do(shard, 1, first).is_done
     assert shard.records["one"] == replace(empty(), version=1)
@@ -77,23 +81,22 @@ def test_a_write_counts_if_the_record_is_the_one_it_was_judged_by() -> None:
         {"expected_state": S.ONGOING},
     ],
 )
-def test_each_expectation_counts(changes) -> None:
-    shard = TransactionShard()
+def test_each_expectation_counts(shard: TransactionShard, changes) -> None:
     do(shard, 1, Write.after("one", None, empty()))
     write = Write.after("one", shard.get("one"), empty(epoch=1))
     assert not do(shard, 2, replace(write, **changes)).is_done
     assert do(shard, 2, write).is_done
 
 
-def test_the_command_of_a_deposed_leader_changes_nothing() -> None:
-    shard = TransactionShard()
+def test_the_command_of_a_deposed_leader_changes_nothing(shard: TransactionShard) -> None:
     applied = do(shard, 1, Write.after("one", None, empty()), term=TERM + 1)
     assert not applied.is_done and applied.reason
     assert len(shard) == 0
 
 
-def test_a_chain_stands_or_falls_together_and_others_for_themselves() -> None:
-    shard = TransactionShard()
+def test_a_chain_stands_or_falls_together_and_others_for_themselves(
+    shard: TransactionShard,
+) -> None:
     one, two = empty(7), empty(8)
     chain = (
         Write.after("one", None, one),
@@ -109,8 +112,7 @@ def test_a_chain_stands_or_falls_together_and_others_for_themselves() -> None:
     assert do(shard, 3, late).refusals == ("what comes before it was not done",)
 
 
-def test_only_an_id_without_a_transaction_is_forgotten() -> None:
-    shard = TransactionShard()
+def test_only_an_id_without_a_transaction_is_forgotten(shard: TransactionShard) -> None:
     do(shard, 1, Write.after("one", None, empty()))
     idle = shard.get("one")
     assert idle is not None
@@ -125,8 +127,7 @@ def test_only_an_id_without_a_transaction_is_forgotten() -> None:
     assert not do(shard, 3, Write.after("two", None, None)).is_done
 
 
-def test_the_number_of_shards_is_said_once() -> None:
-    shard = TransactionShard()
+def test_the_number_of_shards_is_set_once(shard: TransactionShard) -> None:
     say = [encode_transaction_command(SetShardCount(TERM, count)) for count in (4, 8, 4)]
     assert [shard.apply(each, i, TERM).is_done for i, each in enumerate(say)] == [
         True, False, True,
@@ -151,8 +152,7 @@ def histories(draw: st.DrawFn) -> list[bytes]:
         record = shard.get(name)
         client = (7, 0) if record is None else record.client
         now_ms = index * 10
-        common: dict[str, Any] = {"is_pending": False, "now_ms": now_ms}
-        fresh: dict[str, Any] = {"fresh_producer_id": next(numbers)}
+        context = DecisionContext(now_ms=now_ms, fresh_producer_id=next(numbers))
         kind = draw(st.integers(0, 5))
         if kind == 0:
             request = InitProducerId(
@@ -160,24 +160,24 @@ def histories(draw: st.DrawFn) -> list[bytes]:
                 expected=draw(st.sampled_from([None, client])),
                 keeps_prepared=draw(st.booleans()),
             )
-            decision = init_producer_id(record, request, **common, **fresh)
+            decision = init_producer_id(record, request, context)
         elif kind == 1:
             partition = ("t", draw(st.integers(0, 2)))
-            decision = add_partitions(record, client, [partition], **common)
+            decision = add_partitions(record, client, [partition], context)
         elif kind == 2:
             request = EndTransaction(
                 identity=client,
                 is_commit=draw(st.booleans()),
-                raises_epoch=draw(st.booleans()),
+                bumps_epoch=draw(st.booleans()),
             )
-            decision = end_transaction(record, request, **common, **fresh)
+            decision = end_transaction(record, request, context)
         elif kind == 3:
-            decision = abort_open(record, **common, **fresh)
+            decision = abort_transaction(record, context)
         elif kind == 4 and record is not None and record.state in PREPARED:
             decision = Change(record.completed(now_ms))
         else:
             decision = None
-        if isinstance(decision, Change | Fence):
+        if isinstance(decision, Change | FenceProducer):
             new = decision.record
             assert check_transition(record, new) is None
             write = Write.after(name, record, new)
@@ -259,8 +259,7 @@ def test_any_msgpack_is_a_command_or_refused(value: object) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xc1", b"\x93\x02\x00\x90", b"\x93\x01\x00\x91\x93\x00\x00\x00"]
 )
-def test_an_unreadable_snapshot_changes_nothing(data: bytes) -> None:
-    shard = TransactionShard()
+def test_an_unreadable_snapshot_changes_nothing(shard: TransactionShard, data: bytes) -> None:
     do(shard, 1, Write.after("one", None, empty()))
     before = shard.snapshot()
     with pytest.raises(UnreadableShard):
@@ -268,8 +267,7 @@ def test_an_unreadable_snapshot_changes_nothing(data: bytes) -> None:
     assert shard.snapshot() == before
 
 
-def test_a_snapshot_is_a_cut_whatever_is_applied_between_its_steps() -> None:
-    shard = TransactionShard()
+def test_a_snapshot_is_a_cut_whatever_is_applied_between_its_steps(shard: TransactionShard) -> None:
     for number in range(200):
         do(shard, number + 1, Write.after(f"id-{number}", None, empty()))
     before = shard.snapshot()

@@ -1,7 +1,8 @@
-"""Controllers of several nodes in one process: a Raft group and links that do as they are told."""
+"""Controllers of several nodes in one process: a Raft group and links in the hands of the test."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from oncelog.coordinator.controller.controller import ControllerSettings
@@ -15,18 +16,18 @@ from oncelog.node.controller.service import ControllerService
 from oncelog.replication.peer.transport import PeerTimeout, PeerTransport, PeerUnavailable
 from oncelog.replication.sliced_work import SlicedWork
 
+from ..fake_raft_group import FakeRaftGroup
 
-class Group:
+
+class Group(FakeRaftGroup):
     """One node's view of a log that all nodes share."""
 
     def __init__(self, cluster: "SmallCluster", node_id: int) -> None:
+        super().__init__()
         self.cluster = cluster
         self.node_id = node_id
         self.state = ClusterState()
         self.applied_index = 0
-        self.elected: list[Callable[[int], None]] = []
-        self.resigned: list[Callable[[], None]] = []
-        self.applied: list[Callable[[int], None]] = []
         self.results: dict[int, Any] = {}  # of apply, by index
         self.is_lagging = False
 
@@ -37,15 +38,6 @@ class Group:
     @property
     def leader_id(self) -> int | None:
         return self.cluster.leader_known_by.get(self.node_id, self.cluster.leader_id)
-
-    def on_elected(self, callback: Callable[[int], None]) -> None:
-        self.elected.append(callback)
-
-    def on_resigned(self, callback: Callable[[], None]) -> None:
-        self.resigned.append(callback)
-
-    def on_applied(self, callback: Callable[[int], None]) -> None:
-        self.applied.append(callback)
 
     def status(self) -> RaftStatus:
         end = len(self.cluster.log) + 1
@@ -189,3 +181,13 @@ class SmallCluster:
         for node, client in self.clients.items():
             client.close()
             await self.services[node].stop()
+
+
+@asynccontextmanager
+async def running_cluster(nodes: int = 3, **options: Any) -> AsyncIterator[SmallCluster]:
+    cluster = SmallCluster(nodes, **options)
+    try:
+        async with asyncio.timeout(20):
+            yield cluster
+    finally:
+        await cluster.stop()

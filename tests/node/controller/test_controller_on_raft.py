@@ -4,8 +4,12 @@ import asyncio
 import os
 import random
 import tempfile
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from oncelog.coordinator.controller.controller import ControllerSettings, Heartbeat
 from oncelog.coordinator.metadata.cluster_state import ClusterState
@@ -17,6 +21,7 @@ from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.transport import PeerTransport
 from oncelog.replication.sliced_work import SlicedWork
 
+from ...awaiting import until
 from ...coordinator.metadata.metadata_cluster import check, topic_id
 
 VOTERS = (1, 2, 3)
@@ -89,47 +94,47 @@ class RaftNode:
             await self.transport.stop()
 
 
-async def until(condition) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
-async def scenario(directory: Path, executor: ThreadPoolExecutor) -> None:
-    nodes = {node: RaftNode(node, directory, executor) for node in VOTERS}
-    try:
-        await asyncio.gather(*[node.start() for node in nodes.values()])
-        await until(lambda: all(len(node.state.live_brokers) == 3 for node in nodes.values()))
-        leader = next(node for node in nodes.values() if node.group.is_leader)
-        others = [node for node in nodes.values() if node is not leader]
-        assert leader.state.cluster_id == "real"
-
-        create = CreateTopics((NewTopic("t", topic_id("t"), 3, 3),))
-        (item,) = (await others[0].client.submit(create)).items
-        assert item.error == 0 and "t" in others[0].state.topics
-
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        await leader.die()  # the controller and a broker at once
-        await until(lambda: all(node.state.brokers[leader.node_id].is_fenced for node in others))
-        assert loop.time() - before < 8, "link, election and fence together"
-        for node in others:
-            check(node.state)
-            assert all(
-                p.leader != leader.node_id and leader.node_id not in p.isr
-                for p in node.state.topics["t"].partitions
-            )
-        last = max(node.group.commit_index for node in others)
-        await until(lambda: all(node.group.applied_index >= last for node in others))
-        if others[0].group.applied_index == others[1].group.applied_index:
-            assert others[0].state.snapshot() == others[1].state.snapshot()
-    finally:
-        for node in nodes.values():
-            await node.die()
-
-
-def test_the_death_of_the_controllers_node_moves_everything_it_led() -> None:
+@pytest.fixture
+@asynccontextmanager
+async def nodes() -> AsyncIterator[dict[int, RaftNode]]:
     with (
         ThreadPoolExecutor(3) as executor,
         tempfile.TemporaryDirectory(prefix="oncelog-") as directory,  # ipc paths must be short
     ):
-        asyncio.run(asyncio.wait_for(scenario(Path(directory), executor), 30))
+        nodes = {node: RaftNode(node, Path(directory), executor) for node in VOTERS}
+        try:
+            async with asyncio.timeout(30):
+                yield nodes
+        finally:
+            for node in nodes.values():
+                await node.die()
+
+
+async def test_the_death_of_the_controllers_node_moves_everything_it_led(
+    nodes: dict[int, RaftNode],
+) -> None:
+    await asyncio.gather(*[node.start() for node in nodes.values()])
+    await until(lambda: all(len(node.state.live_brokers) == 3 for node in nodes.values()))
+    leader = next(node for node in nodes.values() if node.group.is_leader)
+    others = [node for node in nodes.values() if node is not leader]
+    assert leader.state.cluster_id == "real"
+
+    create = CreateTopics((NewTopic("t", topic_id("t"), 3, 3),))
+    (item,) = (await others[0].client.submit(create)).items
+    assert item.error == 0 and "t" in others[0].state.topics
+
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    await leader.die()  # the controller and a broker at once
+    await until(lambda: all(node.state.brokers[leader.node_id].is_fenced for node in others))
+    assert loop.time() - before < 8, "link, election and fence together"
+    for node in others:
+        check(node.state)
+        assert all(
+            p.leader != leader.node_id and leader.node_id not in p.isr
+            for p in node.state.topics["t"].partitions
+        )
+    last = max(node.group.commit_index for node in others)
+    await until(lambda: all(node.group.applied_index >= last for node in others))
+    if others[0].group.applied_index == others[1].group.applied_index:
+        assert others[0].state.snapshot() == others[1].state.snapshot()

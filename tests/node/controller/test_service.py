@@ -1,14 +1,13 @@
 """Brokers ask, the controller answers: found, forwarded, repeated, once, and in time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from oncelog.coordinator.controller.controller import Heartbeat
 from oncelog.coordinator.controller.messages import ControllerReply
-from oncelog.coordinator.metadata.cluster_model import Broker
+from oncelog.coordinator.metadata.cluster_model import BrokerRegistration
 from oncelog.coordinator.metadata.commands import (
     AlterConfigs,
     ConfigOperation,
@@ -33,19 +32,9 @@ from oncelog.wire.errors import (
     StaleBrokerEpoch,
 )
 
+from ...awaiting import until
 from ...coordinator.metadata.metadata_cluster import topic_id
-from .small_cluster import SmallCluster
-
-
-def run(scenario: Callable[[SmallCluster], Awaitable[None]], **arguments: Any) -> None:
-    async def all_of_it() -> None:
-        cluster = SmallCluster(**arguments)
-        try:
-            await asyncio.wait_for(scenario(cluster), 20)
-        finally:
-            await cluster.stop()
-
-    asyncio.run(all_of_it())
+from .small_cluster import SmallCluster, running_cluster
 
 
 def registration(node: int, number: int = 1) -> RegisterBroker:
@@ -66,178 +55,141 @@ async def bring_up(cluster: SmallCluster, *nodes: int) -> None:
             await asyncio.sleep(0.001)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
-def broker(cluster: SmallCluster, node: int) -> Broker:
+def broker(cluster: SmallCluster, node: int) -> BrokerRegistration:
     return cluster.groups[1].state.brokers[node]
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_a_broker_registers_and_is_unfenced_from_wherever_it_is(node: int) -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, node)
-        assert broker(cluster, node).is_active
-        assert cluster.groups[3].state.brokers[node].is_active
-        assert bool(cluster.requests) == (node != 1), "the leader asks itself directly"
-
-    run(scenario)
-
-
-def test_a_follower_that_is_asked_names_the_leader() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        cluster.leader_known_by[3] = 2  # out of date
-        await bring_up(cluster, 3)
-        assert [peer for _, peer, _ in cluster.requests[:2]] == [2, 1]
-
-    run(scenario)
+async def test_a_broker_registers_and_is_unfenced_from_wherever_it_is(
+    node: int, cluster: SmallCluster
+) -> None:
+    await bring_up(cluster, node)
+    assert broker(cluster, node).is_active
+    assert cluster.groups[3].state.brokers[node].is_active
+    assert bool(cluster.requests) == (node != 1), "the leader asks itself directly"
 
 
-def test_a_request_waits_for_a_leader() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        cluster.elect(None)
-        asked = asyncio.ensure_future(cluster.clients[2].submit(registration(2)))
-        await asyncio.sleep(0.05)
-        assert not asked.done()
-        cluster.elect(3)
-        assert (await asked).broker_epoch > 0
-
-    run(scenario)
+async def test_a_follower_that_is_asked_names_the_leader(cluster: SmallCluster) -> None:
+    cluster.leader_known_by[3] = 2  # out of date
+    await bring_up(cluster, 3)
+    assert [peer for _, peer, _ in cluster.requests[:2]] == [2, 1]
 
 
-def test_a_request_without_an_answer_times_out() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        cluster.down.add(1)
-        with pytest.raises(RequestTimedOut, match="node 1 is down"):
-            await cluster.clients[2].submit(registration(2), timeout_ms=60)
-        cluster.elect(None)
-        with pytest.raises(RequestTimedOut, match="no controller"):
-            await cluster.clients[2].submit(registration(2), timeout_ms=60)
-
-    run(scenario)
+async def test_a_request_waits_for_a_leader(cluster: SmallCluster) -> None:
+    cluster.elect(None)
+    asked = asyncio.ensure_future(cluster.clients[2].submit(registration(2)))
+    await asyncio.sleep(0.05)
+    assert not asked.done()
+    cluster.elect(3)
+    assert (await asked).broker_epoch > 0
 
 
-def test_an_operation_whose_answer_was_lost_is_answered_with_its_first_outcome() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1)
-        length = len(cluster.log)
-        cluster.lost_answers = 2
-        (item,) = (await cluster.clients[2].submit(creation())).items
-        assert item.error == ErrorCode.NONE and item.topic_id == topic_id("t")
-        assert len(cluster.log) - length == 3, "proposed three times, done once"
-        cluster.lost_answers = 1
-        delete = DeleteTopics((TopicReference("t"),))
-        assert (await cluster.clients[3].submit(delete)).items[0].error == ErrorCode.NONE
-        (item,) = (await cluster.clients[2].submit(delete)).items
-        assert item.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    run(scenario)
+async def test_a_request_without_an_answer_times_out(cluster: SmallCluster) -> None:
+    cluster.down.add(1)
+    with pytest.raises(RequestTimedOut, match="node 1 is down"):
+        await cluster.clients[2].submit(registration(2), timeout_ms=60)
+    cluster.elect(None)
+    with pytest.raises(RequestTimedOut, match="no controller"):
+        await cluster.clients[2].submit(registration(2), timeout_ms=60)
 
 
-def test_a_registration_whose_answer_was_lost_keeps_its_epoch() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1)
-        cluster.lost_answers = 1
-        result = await cluster.clients[2].submit(registration(2))
-        assert result.broker_epoch == broker(cluster, 2).broker_epoch
-        assert len(cluster.log) > result.broker_epoch
-
-    run(scenario)
-
-
-def test_an_answer_comes_when_this_node_has_applied_it() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1)
-        lagging = cluster.groups[2]
-        lagging.is_lagging = True
-        asked = asyncio.ensure_future(cluster.clients[2].submit(creation()))
-        await asyncio.sleep(0.05)
-        assert "t" in cluster.groups[1].state.topics and not asked.done()
-        lagging.is_lagging = False
-        lagging.catch_up()
-        await asked
-        assert "t" in lagging.state.topics
-        lagging.is_lagging = True
-        with pytest.raises(RequestTimedOut):
-            await cluster.clients[2].submit(creation("u"), timeout_ms=60)
-
-    run(scenario)
+async def test_an_operation_whose_answer_was_lost_is_answered_with_its_first_outcome(
+    cluster: SmallCluster,
+) -> None:
+    await bring_up(cluster, 1)
+    length = len(cluster.log)
+    cluster.lost_answers = 2
+    (item,) = (await cluster.clients[2].submit(creation())).items
+    assert item.error == ErrorCode.NONE and item.topic_id == topic_id("t")
+    assert len(cluster.log) - length == 3, "proposed three times, done once"
+    cluster.lost_answers = 1
+    delete = DeleteTopics((TopicReference("t"),))
+    assert (await cluster.clients[3].submit(delete)).items[0].error == ErrorCode.NONE
+    (item,) = (await cluster.clients[2].submit(delete)).items
+    assert item.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_broken_link_is_noticed_at_once() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1, 2, 3)
-        cluster.link(1, 2, False)
-        await until(lambda: broker(cluster, 2).is_fenced)
-        assert broker(cluster, 3).is_active
-
-    run(scenario)
+async def test_a_registration_whose_answer_was_lost_keeps_its_epoch(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 1)
+    cluster.lost_answers = 1
+    result = await cluster.clients[2].submit(registration(2))
+    assert result.broker_epoch == broker(cluster, 2).broker_epoch
+    assert len(cluster.log) > result.broker_epoch
 
 
-def test_a_silent_broker_is_noticed() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
+async def test_an_answer_comes_when_this_node_has_applied_it(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 1)
+    lagging = cluster.groups[2]
+    lagging.is_lagging = True
+    asked = asyncio.ensure_future(cluster.clients[2].submit(creation()))
+    await asyncio.sleep(0.05)
+    assert "t" in cluster.groups[1].state.topics and not asked.done()
+    lagging.is_lagging = False
+    lagging.catch_up()
+    await asked
+    assert "t" in lagging.state.topics
+    lagging.is_lagging = True
+    with pytest.raises(RequestTimedOut):
+        await cluster.clients[2].submit(creation("u"), timeout_ms=60)
+
+
+async def test_a_broken_link_is_noticed_at_once(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 1, 2, 3)
+    cluster.link(1, 2, False)
+    await until(lambda: broker(cluster, 2).is_fenced)
+    assert broker(cluster, 3).is_active
+
+
+async def test_a_silent_broker_is_noticed() -> None:
+    async with running_cluster(session_timeout_ms=200) as cluster:
         await bring_up(cluster, 3)
         await until(lambda: broker(cluster, 3).is_fenced)
 
-    run(scenario, session_timeout_ms=200)
+
+async def test_a_new_leader_knows_which_links_are_down(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 1, 2, 3)
+    cluster.link(2, 1, False)  # the leader died; node 2 saw its link break
+    cluster.link(2, 3, False)
+    cluster.link(2, 3, True)
+    cluster.elect(2)
+    state = cluster.groups[2].state
+    await until(lambda: state.brokers[1].is_fenced)
+    assert state.brokers[3].is_active
 
 
-def test_a_new_leader_knows_which_links_are_down() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1, 2, 3)
-        cluster.link(2, 1, False)  # the leader died; node 2 saw its link break
-        cluster.link(2, 3, False)
-        cluster.link(2, 3, True)
-        cluster.elect(2)
-        state = cluster.groups[2].state
-        await until(lambda: state.brokers[1].is_fenced)
-        assert state.brokers[3].is_active
-
-    run(scenario)
-
-
-def test_producer_ids_are_fetched_by_the_block_and_shared_by_who_waits() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1, 2)
-        epoch = broker(cluster, 2).broker_epoch
-        client = cluster.clients[2]
-        ids = await asyncio.gather(*[client.next_producer_id(epoch) for _ in range(950)])
-        assert sorted(ids) == list(range(950))
-        asked = [r for r in cluster.requests if r[2] == PeerMessage.PRODUCER_IDS]
-        assert len(asked) == 2, "one when there was none, one ahead of time"
-        assert await cluster.clients[1].next_producer_id(broker(cluster, 1).broker_epoch) == 2000
-
-    run(scenario)
+async def test_producer_ids_are_fetched_by_the_block_and_shared_by_who_waits(
+    cluster: SmallCluster,
+) -> None:
+    await bring_up(cluster, 1, 2)
+    epoch = broker(cluster, 2).broker_epoch
+    client = cluster.clients[2]
+    ids = await asyncio.gather(*[client.next_producer_id(epoch) for _ in range(950)])
+    assert sorted(ids) == list(range(950))
+    asked = [r for r in cluster.requests if r[2] == PeerMessage.PRODUCER_IDS]
+    assert len(asked) == 2, "one when there was none, one ahead of time"
+    assert await cluster.clients[1].next_producer_id(broker(cluster, 1).broker_epoch) == 2000
 
 
-def test_a_deposed_incarnation_gets_no_producer_ids() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 2)
-        with pytest.raises(StaleBrokerEpoch):
-            await cluster.clients[2].next_producer_id(1)
-
-    run(scenario)
+async def test_a_deposed_incarnation_gets_no_producer_ids(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 2)
+    with pytest.raises(StaleBrokerEpoch):
+        await cluster.clients[2].next_producer_id(1)
 
 
-def test_only_commands_of_brokers_are_taken_from_brokers() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1, 2)
-        fence = encode_command(FenceBroker(2, broker(cluster, 2).broker_epoch))
-        for kind, payload in (
-            (PeerMessage.ADMIN, fence),
-            (PeerMessage.ADMIN, encode_command(registration(3))),
-            (PeerMessage.REGISTER_BROKER, encode_command(creation())),
-            (PeerMessage.ALTER_PARTITION, b"garbage"),
-            (PeerMessage.HEARTBEAT, b"garbage"),
-        ):
-            header, _ = await cluster.links[2].request(1, kind, payload, timeout_ms=1000)
-            result = decode_result(decode_message(ControllerReply, header).payload)
-            assert result.error == ErrorCode.INVALID_REQUEST and result.message
-        assert broker(cluster, 2).is_active and not cluster.groups[1].state.topics
-
-    run(scenario)
+async def test_only_commands_of_brokers_are_taken_from_brokers(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 1, 2)
+    fence = encode_command(FenceBroker(2, broker(cluster, 2).broker_epoch))
+    for kind, payload in (
+        (PeerMessage.ADMIN, fence),
+        (PeerMessage.ADMIN, encode_command(registration(3))),
+        (PeerMessage.REGISTER_BROKER, encode_command(creation())),
+        (PeerMessage.ALTER_PARTITION, b"garbage"),
+        (PeerMessage.HEARTBEAT, b"garbage"),
+    ):
+        header, _ = await cluster.links[2].request(1, kind, payload, timeout_ms=1000)
+        result = decode_result(decode_message(ControllerReply, header).payload)
+        assert result.error == ErrorCode.INVALID_REQUEST and result.message
+    assert broker(cluster, 2).is_active and not cluster.groups[1].state.topics
 
 
 def validate(configs) -> None:
@@ -245,8 +197,9 @@ def validate(configs) -> None:
         raise InvalidConfig("bad is no config")
 
 
-def test_bad_configs_are_refused_before_anything_is_proposed() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
+async def test_bad_configs_are_refused_before_anything_is_proposed() -> None:
+    validators = ConfigValidators(validate, validate, validate)
+    async with running_cluster(validators=validators) as cluster:
         await bring_up(cluster, 1)
         client = cluster.clients[2]
         length = len(cluster.log)
@@ -280,39 +233,31 @@ def test_bad_configs_are_refused_before_anything_is_proposed() -> None:
             (2, "none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
 
-    run(scenario, validators=ConfigValidators(validate, validate, validate))
+
+async def test_a_long_request_goes_in_parts_and_comes_back_whole(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 1)
+    names = [f"{'topic' * 10}-{i}" for i in range(2000)]
+    topics = tuple(NewTopic(name, f"{i:016}".encode(), 1, 1) for i, name in enumerate(names))
+    length = len(cluster.log)
+    result = await cluster.clients[2].submit(CreateTopics(topics))
+    assert [item.name for item in result.items] == names
+    assert all(item.error == 0 for item in result.items)
+    assert len(cluster.log) - length > 1
+    huge = tuple((i, (1,)) for i in range(30_000))
+    with pytest.raises(PolicyViolation):
+        topic = NewTopic("huge", topic_id("huge"), assignments=huge)
+        await cluster.clients[2].submit(CreateTopics((topic,)))
 
 
-def test_a_long_request_goes_in_parts_and_comes_back_whole() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1)
-        names = [f"{'topic' * 10}-{i}" for i in range(2000)]
-        topics = tuple(NewTopic(name, f"{i:016}".encode(), 1, 1) for i, name in enumerate(names))
-        length = len(cluster.log)
-        result = await cluster.clients[2].submit(CreateTopics(topics))
-        assert [item.name for item in result.items] == names
-        assert all(item.error == 0 for item in result.items)
-        assert len(cluster.log) - length > 1
-        huge = tuple((i, (1,)) for i in range(30_000))
-        with pytest.raises(PolicyViolation):
-            topic = NewTopic("huge", topic_id("huge"), assignments=huge)
-            await cluster.clients[2].submit(CreateTopics((topic,)))
-
-    run(scenario)
-
-
-def test_a_stopped_service_sends_on_and_proposes_nothing() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1, 2)
-        await cluster.services[1].stop()
-        length = len(cluster.log)
-        cluster.link(1, 2, False)
-        await asyncio.sleep(0.1)
-        assert len(cluster.log) == length
-        with pytest.raises(RequestTimedOut):
-            await cluster.clients[2].submit(creation(), timeout_ms=50)
-
-    run(scenario)
+async def test_a_stopped_service_sends_on_and_proposes_nothing(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 1, 2)
+    await cluster.services[1].stop()
+    length = len(cluster.log)
+    cluster.link(1, 2, False)
+    await asyncio.sleep(0.1)
+    assert len(cluster.log) == length
+    with pytest.raises(RequestTimedOut):
+        await cluster.clients[2].submit(creation(), timeout_ms=50)
 
 
 def test_a_result_without_items_is_whole() -> None:
@@ -320,45 +265,37 @@ def test_a_result_without_items_is_whole() -> None:
 
 
 @pytest.mark.parametrize("asked", [1, 2])
-def test_the_quorum_is_described_by_its_leader_whoever_is_asked(asked: int) -> None:
+async def test_the_quorum_is_described_by_its_leader_whoever_is_asked(
+    asked: int, cluster: SmallCluster
+) -> None:
     """A follower does not know how far the others are; it said -1, and the tool a lag of -10."""
-
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 1, 2, 3)
-        quorum = await cluster.clients[asked].describe_quorum(timeout_ms=1_000)
-        assert quorum.leader_id == 1
-        assert {voter.node_id for voter in quorum.voters} == {1, 2, 3}
-        assert all(voter.log_end == len(cluster.log) + 1 for voter in quorum.voters)
-        assert all(0 <= voter.contact_age_ms < 10_000 for voter in quorum.voters)
-        assert all(voter.caught_up_age_ms == -1 for voter in quorum.voters)
-
-    run(scenario)
+    await bring_up(cluster, 1, 2, 3)
+    quorum = await cluster.clients[asked].describe_quorum(timeout_ms=1_000)
+    assert quorum.leader_id == 1
+    assert {voter.node_id for voter in quorum.voters} == {1, 2, 3}
+    assert all(voter.log_end == len(cluster.log) + 1 for voter in quorum.voters)
+    assert all(0 <= voter.contact_age_ms < 10_000 for voter in quorum.voters)
+    assert all(voter.caught_up_age_ms == -1 for voter in quorum.voters)
 
 
-def test_a_heartbeat_that_a_paused_controller_does_not_answer_goes_to_the_next() -> None:
+async def test_a_heartbeat_that_a_paused_controller_does_not_answer_goes_to_the_next(
+    cluster: SmallCluster,
+) -> None:
     """It was waited for as long as a whole second, of a session of one and a half."""
-
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 2)
-        heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
-        cluster.silent.add(1)
-        asked = asyncio.ensure_future(cluster.clients[2].heartbeat(heartbeat, timeout_ms=1_200))
-        await asyncio.sleep(0.02)
-        cluster.elect(3)
-        async with asyncio.timeout(0.8):
-            assert (await asked).error == ErrorCode.NONE
-
-    run(scenario)
+    await bring_up(cluster, 2)
+    heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
+    cluster.silent.add(1)
+    asked = asyncio.ensure_future(cluster.clients[2].heartbeat(heartbeat, timeout_ms=1_200))
+    await asyncio.sleep(0.02)
+    cluster.elect(3)
+    async with asyncio.timeout(0.8):
+        assert (await asked).error == ErrorCode.NONE
 
 
-def test_a_heartbeat_over_a_slow_link_is_answered() -> None:
+async def test_a_heartbeat_over_a_slow_link_is_answered(cluster: SmallCluster) -> None:
     """Attempts of 300 ms heard nothing of a controller 400 ms away, who then took it for deaf."""
-
-    async def scenario(cluster: SmallCluster) -> None:
-        await bring_up(cluster, 2)
-        heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
-        cluster.delay_ms = 400
-        answer = await cluster.clients[2].heartbeat(heartbeat, timeout_ms=1_200)
-        assert answer.error == ErrorCode.NONE
-
-    run(scenario)
+    await bring_up(cluster, 2)
+    heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
+    cluster.delay_ms = 400
+    answer = await cluster.clients[2].heartbeat(heartbeat, timeout_ms=1_200)
+    assert answer.error == ErrorCode.NONE

@@ -1,8 +1,9 @@
-"""The group coordinator on a real log: what is told waits for the replicas, and survives them."""
+"""The group coordinator on a real log: answers wait for the replicas, and survives them."""
 
 import asyncio
 import gc
 import shutil
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,24 @@ from oncelog.coordinator.groups.records import (
 from oncelog.coordinator.metadata.cluster_model import Changes
 from oncelog.node.groups.removal import OffsetExpiry, forget_deleted_topics
 from oncelog.node.groups.shard import GroupShard, ShardState
-from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     ErrorCode,
     NotCoordinator,
 )
-from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
-from ..coordinating_broker import CoordinatingBroker, until
+from ...awaiting import until
+from ..coordinating_broker import CoordinatingBroker, serving
 
 COMMIT, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 8, 11, 12, 13, 14, 15, 16, 42
 PROTOCOLS = [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> AbstractAsyncContextManager[CoordinatingBroker]:
+    return serving(tmp_path)
 
 
 def joining(member_id: str = "", **more: Any) -> dict[str, Any]:
@@ -90,10 +95,9 @@ async def test_without_the_topic_there_is_no_coordinator(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_a_group_lives_and_dies_in_every_version(tmp_path: Path, version: int) -> None:
-    broker = CoordinatingBroker(tmp_path)
-    broker.lead()
-    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+async def test_a_group_lives_and_dies_in_every_version(
+    broker: CoordinatingBroker, version: int
+) -> None:
     joined = await member_of(broker, version)
     assert joined.error_code == 0
     assert joined.leader == joined.member_id
@@ -128,10 +132,9 @@ async def test_a_group_lives_and_dies_in_every_version(tmp_path: Path, version: 
         ),
     ],
 )
-async def test_a_join_that_cannot_be(tmp_path: Path, values: dict[str, Any], error: int) -> None:
-    broker = CoordinatingBroker(tmp_path)
-    broker.lead()
-    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+async def test_a_join_that_cannot_be(
+    broker: CoordinatingBroker, values: dict[str, Any], error: int
+) -> None:
     answer = await broker.ask(JOIN, 9, values)
     assert answer.error_code == error
     assert not any(group.members for group in broker.shard.groups.values())
@@ -139,10 +142,9 @@ async def test_a_join_that_cannot_be(tmp_path: Path, values: dict[str, Any], err
 
 async def test_sync_group_is_answered_when_the_replicas_have_the_assignment(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
-    broker.lead(replicas=(1, 2))
-    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    await broker.serve(replicas=(1, 2))
     joined = await member_of(broker)
-    answer = broker.send(SYNC, 5, syncing(joined))
+    answer = broker.request(SYNC, 5, syncing(joined))
     await asyncio.sleep(0.01)
     assert not answer.is_there
     broker.replicate()
@@ -151,10 +153,9 @@ async def test_sync_group_is_answered_when_the_replicas_have_the_assignment(tmp_
 
 async def test_who_waits_hears_when_another_broker_leads(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
-    broker.lead(replicas=(1, 2))
-    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    await broker.serve(replicas=(1, 2))
     joined = await member_of(broker)
-    answer = broker.send(SYNC, 5, syncing(joined))
+    answer = broker.request(SYNC, 5, syncing(joined))
     commit = asyncio.ensure_future(broker.groups.append(broker.shard, encode_batch([offset(5)])))
     await asyncio.sleep(0)
     broker.resign()
@@ -170,8 +171,7 @@ async def test_who_waits_hears_when_another_broker_leads(tmp_path: Path) -> None
 async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: Path) -> None:
     """Brokers make no full collection: a cycle would keep all its groups and offsets for ever."""
     broker = CoordinatingBroker(tmp_path)
-    broker.lead(replicas=(1, 2))
-    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    await broker.serve(replicas=(1, 2))
     commit = {
         "group_id": "g",
         "topics": [
@@ -181,7 +181,7 @@ async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: 
             }
         ],
     }
-    answers = [broker.send(COMMIT, 7, commit) for _ in range(3)]
+    answers = [broker.request(COMMIT, 7, commit) for _ in range(3)]
     await asyncio.sleep(0.01)
     gc.collect()
     gc.disable()
@@ -198,9 +198,8 @@ async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: 
 
 async def test_a_broker_that_goes_down_answers_who_waits(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path, group_initial_rebalance_delay_ms="60000")
-    broker.lead()
-    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-    waiting = broker.send(JOIN, 3, joining())
+    await broker.serve()
+    waiting = broker.request(JOIN, 3, joining())
     assert not waiting.is_there
     broker.groups.stop()
     assert (await waiting.value()).error_code == ErrorCode.NOT_COORDINATOR
@@ -208,261 +207,196 @@ async def test_a_broker_that_goes_down_answers_who_waits(tmp_path: Path) -> None
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-class TestLoading:
-    def test_the_next_coordinator_has_groups_and_offsets(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            before = CoordinatingBroker(tmp_path / "a")
-            before.lead()
-            await until(lambda: before.groups.shards[0].state is ShardState.SERVING)
-            joined = await stable(before)
-            await before.groups.append(before.shard, encode_batch([offset(5)]))
-            pending = encode_batch(
-                [offset(9, topic="u")], transactional=True, producer_id=7, producer_epoch=0
-            )
-            guard = before.hosted.log.producer_state.begin_verification(7, 0, -1, now_ms=1)
-            await before.groups.append(before.shard, pending, guard=guard)
-            await before.groups.append(before.shard, encode_batch([offset(3, group="simple")]))
-            shutil.copytree(tmp_path / "a", tmp_path / "b")
-            after = CoordinatingBroker(tmp_path / "b")
-            after.lead(epoch=2)
-            await until(lambda: after.groups.shards[0].state is ShardState.SERVING)
-            beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
-            assert (await after.ask(HEARTBEAT, 4, beat)).error_code == 0
-            synced = await after.ask(SYNC, 5, syncing(joined))
-            assert bytes(synced.assignment) == b"all"
-            assert committed(after) == 5
-            assert committed(after, "simple") == 3
-            assert committed(after, topic="u") is None
-            assert after.shard.offsets.is_unstable("g", "u", 0)
-            marker = memoryview(
-                bytearray(
-                    encode_marker(
-                        ControlType.COMMIT,
-                        producer_id=7,
-                        producer_epoch=0,
-                        coordinator_epoch=1,
-                        timestamp_ms=1,
-                    )
-                )
-            )
-            after.replicas.append(after.hosted, marker, decode_header(marker), -1)
-            await until(lambda: committed(after, topic="u") == 9)
-            listed = await after.ask(LIST, 5, {})
-            assert {group.group_id for group in listed.groups} == {"g", "simple"}
-
-        asyncio.run(story())
-
-    def test_loading_lasts_until_all_that_was_acknowledged_is_replayed(
-        self, tmp_path: Path
-    ) -> None:
-        """The leader before may have acknowledged what our high watermark does not cover yet."""
-
-        async def story() -> None:
-            before = CoordinatingBroker(tmp_path / "a")
-            before.lead()
-            await until(lambda: before.groups.shards[0].state is ShardState.SERVING)
-            await before.groups.append(before.shard, encode_batch([offset(5)]))
-            shutil.copytree(tmp_path / "a", tmp_path / "b")
-            after = CoordinatingBroker(tmp_path / "b")
-            after.lead(replicas=(1, 2), epoch=2)
-            await asyncio.sleep(0.02)
-            with pytest.raises(CoordinatorLoadInProgress):
-                after.groups.shard_for("g")
-            beat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-            assert (await after.ask(HEARTBEAT, 4, beat)).error_code == 0
-            for api_key, values in ((JOIN, joining()), (LIST, {})):
-                answer = await after.ask(api_key, 5, values)
-                assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            after.replicate()
-            await until(lambda: after.groups.shards[0].state is ShardState.SERVING)
-            assert committed(after) == 5
-
-        asyncio.run(story())
-
-    def test_a_long_log_is_loaded_in_slices(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            before = CoordinatingBroker(tmp_path / "a")
-            before.lead()
-            await until(lambda: before.groups.shards[0].state is ShardState.SERVING)
-            shard = before.shard
-            for number in range(100):
-                records = [offset(number, topic=f"t{i}")._replace(offset=i) for i in range(100)]
-                before.groups.append_now(shard, encode_batch(records))
-            size_bytes = before.hosted.log.size_bytes
-            shutil.copytree(tmp_path / "a", tmp_path / "b")
-            after = CoordinatingBroker(tmp_path / "b")
-            after.lead(epoch=2)
-            turns = 0
-            while after.groups.shards[0].state is ShardState.LOADING:
-                await asyncio.sleep(0)
-                turns += 1
-            assert turns >= size_bytes / (64 * 1024) - 1
-            assert committed(after, topic="t99") == 99
-
-        asyncio.run(story())
-
-    def test_broken_records_do_not_keep_the_others_away(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            before = CoordinatingBroker(tmp_path / "a")
-            before.lead()
-            await until(lambda: before.groups.shards[0].state is ShardState.SERVING)
-            await stable(before)
-            bad = [
-                Record(0, 1, encode_group_key("bad"), b"\0\x63"),
-                Record(1, 1, b"\0\2\0\x50", b"x"),
-                Record(2, 1, None, b"x"),
-                Record(3, 1, b"\0\x30", b"of another protocol"),
-            ]
-            await before.groups.append(before.shard, encode_batch(bad))
-            shutil.copytree(tmp_path / "a", tmp_path / "b")
-            after = CoordinatingBroker(tmp_path / "b")
-            after.lead(epoch=2)
-            await until(lambda: after.groups.shards[0].state is ShardState.SERVING)
-            assert list(after.shard.groups) == ["g"]
-
-        asyncio.run(story())
+async def test_the_next_coordinator_has_groups_and_offsets(tmp_path: Path) -> None:
+    before = CoordinatingBroker(tmp_path / "a")
+    await before.serve()
+    joined = await stable(before)
+    await before.groups.append(before.shard, encode_batch([offset(5)]))
+    pending = encode_batch(
+        [offset(9, topic="u")], transactional=True, producer_id=7, producer_epoch=0
+    )
+    guard = before.partition().log.producer_state.begin_verification(7, 0, -1, now_ms=1)
+    await before.groups.append(before.shard, pending, guard=guard)
+    await before.groups.append(before.shard, encode_batch([offset(3, group="simple")]))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    after = CoordinatingBroker(tmp_path / "b")
+    await after.serve(epoch=2)
+    beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    assert (await after.ask(HEARTBEAT, 4, beat)).error_code == 0
+    synced = await after.ask(SYNC, 5, syncing(joined))
+    assert bytes(synced.assignment) == b"all"
+    assert committed(after) == 5
+    assert committed(after, "simple") == 3
+    assert committed(after, topic="u") is None
+    assert after.shard.offsets.is_unstable("g", "u", 0)
+    after.commit_transaction()
+    await until(lambda: committed(after, topic="u") == 9)
+    listed = await after.ask(LIST, 5, {})
+    assert {group.group_id for group in listed.groups} == {"g", "simple"}
 
 
-class TestReplicasThatDoNotConfirm:
-    def test_a_commit_is_refused_and_still_counts_when_it_is_committed_later(
-        self, tmp_path: Path
-    ) -> None:
-        async def story() -> None:
-            broker = CoordinatingBroker(tmp_path, offsets_commit_timeout_ms="30")
-            broker.lead(replicas=(1, 2))
-            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-            with pytest.raises(CoordinatorNotAvailable):
-                await broker.groups.append(broker.shard, encode_batch([offset(5)]))
-            assert committed(broker) is None
-            broker.replicate()
-            await until(lambda: committed(broker) == 5)
-
-        asyncio.run(story())
-
-    def test_a_groups_record_makes_the_shard_load_anew(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            broker = CoordinatingBroker(tmp_path, offsets_commit_timeout_ms="30")
-            broker.lead(replicas=(1, 2))
-            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-            joined = await member_of(broker)
-            synced = await broker.ask(SYNC, 5, syncing(joined))
-            assert synced.error_code == ErrorCode.NOT_COORDINATOR
-            await asyncio.sleep(0.02)  # however long they take
-            with pytest.raises(CoordinatorLoadInProgress):
-                broker.groups.shard_for("g")
-            broker.replicate()
-            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-            again = await broker.ask(SYNC, 5, syncing(joined))
-            assert (again.error_code, bytes(again.assignment)) == (0, b"all")
-
-        asyncio.run(story())
-
-    def test_too_few_of_them_refuse_before_anything_is_written(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            broker = CoordinatingBroker(tmp_path)
-            broker.lead(replicas=(1, 2), isr=(1,), min_insync_replicas=2)
-            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-            joined = await member_of(broker)
-            synced = await broker.ask(SYNC, 5, syncing(joined))
-            assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert broker.hosted.log.log_end_offset == 0
-
-        asyncio.run(story())
-
-    def test_a_stable_read_waits_for_what_is_on_its_way(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            broker = CoordinatingBroker(tmp_path)
-            broker.lead(replicas=(1, 2))
-            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-            broker.groups.append_now(broker.shard, encode_batch([offset(5)]))
-            waiting = asyncio.ensure_future(broker.groups.until_settled(broker.shard))
-            await asyncio.sleep(0.01)
-            assert not waiting.done()
-            broker.replicate()
-            await waiting
-            assert committed(broker) == 5
-
-        asyncio.run(story())
+async def test_loading_lasts_until_all_that_was_acknowledged_is_replayed(tmp_path: Path) -> None:
+    """The leader before may have acknowledged what our high watermark does not cover yet."""
+    before = CoordinatingBroker(tmp_path / "a")
+    await before.serve()
+    await before.groups.append(before.shard, encode_batch([offset(5)]))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    after = CoordinatingBroker(tmp_path / "b")
+    after.lead(replicas=(1, 2), epoch=2)
+    await asyncio.sleep(0.02)
+    with pytest.raises(CoordinatorLoadInProgress):
+        after.groups.shard_for("g")
+    beat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+    assert (await after.ask(HEARTBEAT, 4, beat)).error_code == 0
+    for api_key, values in ((JOIN, joining()), (LIST, {})):
+        answer = await after.ask(api_key, 5, values)
+        assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    after.replicate()
+    await until(lambda: after.groups.shards[0].state is ShardState.SERVING)
+    assert committed(after) == 5
 
 
-async def test_a_record_that_no_batch_can_hold_ends_the_rebalance(tmp_path: Path) -> None:
-    broker = CoordinatingBroker(tmp_path)
-    broker.lead()
+async def test_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
+    before = CoordinatingBroker(tmp_path / "a")
+    await before.serve()
+    shard = before.shard
+    for number in range(100):
+        records = [offset(number, topic=f"t{i}")._replace(offset=i) for i in range(100)]
+        before.groups.append_now(shard, encode_batch(records))
+    size_bytes = before.partition().log.segments.size_bytes
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    after = CoordinatingBroker(tmp_path / "b")
+    after.lead(epoch=2)
+    turns = 0
+    while after.groups.shards[0].state is ShardState.LOADING:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= size_bytes / (64 * 1024) - 1
+    assert committed(after, topic="t99") == 99
+
+
+async def test_broken_records_do_not_keep_the_others_away(tmp_path: Path) -> None:
+    before = CoordinatingBroker(tmp_path / "a")
+    await before.serve()
+    await stable(before)
+    bad = [
+        Record(0, 1, encode_group_key("bad"), b"\0\x63"),
+        Record(1, 1, b"\0\2\0\x50", b"x"),
+        Record(2, 1, None, b"x"),
+        Record(3, 1, b"\0\x30", b"of another protocol"),
+    ]
+    await before.groups.append(before.shard, encode_batch(bad))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    after = CoordinatingBroker(tmp_path / "b")
+    await after.serve(epoch=2)
+    assert list(after.shard.groups) == ["g"]
+
+
+async def test_a_commit_is_refused_and_still_counts_when_it_is_committed_later(
+    tmp_path: Path,
+) -> None:
+    broker = CoordinatingBroker(tmp_path, offsets_commit_timeout_ms="30")
+    await broker.serve(replicas=(1, 2))
+    with pytest.raises(CoordinatorNotAvailable):
+        await broker.groups.append(broker.shard, encode_batch([offset(5)]))
+    assert committed(broker) is None
+    broker.replicate()
+    await until(lambda: committed(broker) == 5)
+
+
+async def test_a_groups_record_makes_the_shard_load_anew(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path, offsets_commit_timeout_ms="30")
+    await broker.serve(replicas=(1, 2))
+    joined = await member_of(broker)
+    synced = await broker.ask(SYNC, 5, syncing(joined))
+    assert synced.error_code == ErrorCode.NOT_COORDINATOR
+    await asyncio.sleep(0.02)  # however long they take
+    with pytest.raises(CoordinatorLoadInProgress):
+        broker.groups.shard_for("g")
+    broker.replicate()
     await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+    again = await broker.ask(SYNC, 5, syncing(joined))
+    assert (again.error_code, bytes(again.assignment)) == (0, b"all")
+
+
+async def test_too_few_of_them_refuse_before_anything_is_written(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve(replicas=(1, 2), isr=(1,), min_insync_replicas=2)
+    joined = await member_of(broker)
+    synced = await broker.ask(SYNC, 5, syncing(joined))
+    assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.partition().log.log_end_offset == 0
+
+
+async def test_a_stable_read_waits_for_what_is_on_its_way(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve(replicas=(1, 2))
+    broker.groups.append_now(broker.shard, encode_batch([offset(5)]))
+    waiting = asyncio.ensure_future(broker.groups.until_settled(broker.shard))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    broker.replicate()
+    await waiting
+    assert committed(broker) == 5
+
+
+async def test_a_record_that_no_batch_can_hold_ends_the_rebalance(
+    broker: CoordinatingBroker,
+) -> None:
     joined = await member_of(broker)
     synced = await broker.ask(SYNC, 5, syncing(joined, bytes(2 << 20)))
     assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-class TestRemoval:
-    def test_an_empty_group_is_deleted_with_its_offsets(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            broker = CoordinatingBroker(tmp_path)
-            broker.lead()
-            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-            joined = await stable(broker)
-            await broker.groups.append(broker.shard, encode_batch([offset(5)]))
-            await broker.groups.append(broker.shard, encode_batch([offset(3, group="simple")]))
-            names = {"groups_names": ["g", "simple", "none", "g"]}
-            results = (await broker.ask(DELETE, 2, names)).results
-            assert [(r.group_id, r.error_code) for r in results] == [
-                ("g", ErrorCode.NON_EMPTY_GROUP),
-                ("simple", 0),
-                ("none", ErrorCode.GROUP_ID_NOT_FOUND),
-            ]
-            await broker.ask(
-                LEAVE, 3, {"group_id": "g", "members": [{"member_id": joined.member_id}]}
-            )
-            results = (await broker.ask(DELETE, 2, {"groups_names": ["g"]})).results
-            assert results[0].error_code == 0
-            assert committed(broker) is None
-            assert not broker.shard.groups
-
-        asyncio.run(story())
-
-    @pytest.mark.parametrize("is_member_there", [True, False])
-    def test_offsets_expire_and_then_the_group(self, tmp_path: Path, is_member_there: bool) -> None:
-        async def story() -> None:
-            broker = CoordinatingBroker(tmp_path)
-            broker.lead()
-            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-            joined = await stable(broker)
-            for topic in ("t", "unread"):
-                await broker.groups.append(
-                    broker.shard, encode_batch([offset(5, topic=topic, at_ms=1)])
-                )
-            if not is_member_there:
-                left = {"group_id": "g", "members": [{"member_id": joined.member_id}]}
-                await broker.ask(LEAVE, 3, left)
-                await asyncio.sleep(0.005)
-            expiry = OffsetExpiry(broker.groups, retention_ms=1, interval_ms=1_000_000)
-            await expiry.look_at(broker.shard)
-            assert committed(broker) == (5 if is_member_there else None)
-            assert committed(broker, topic="unread") is None
-            assert list(broker.shard.groups) == (["g"] if is_member_there else [])
-            await expiry.stop()
-
-        asyncio.run(story())
-
-    def test_offsets_of_a_deleted_topic_go(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            broker = CoordinatingBroker(tmp_path)
-            broker.lead()
-            await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
-            for topic in ("t", "u"):
-                await broker.groups.append(broker.shard, encode_batch([offset(5, topic=topic)]))
-            changes = Changes(topics_deleted=[("t", bytes(15) + b"t")])
-            forget_deleted_topics(broker.groups, changes)
-            await until(lambda: committed(broker) is None)
-            assert committed(broker, topic="u") == 5
-
-        asyncio.run(story())
+async def test_an_empty_group_is_deleted_with_its_offsets(broker: CoordinatingBroker) -> None:
+    joined = await stable(broker)
+    await broker.groups.append(broker.shard, encode_batch([offset(5)]))
+    await broker.groups.append(broker.shard, encode_batch([offset(3, group="simple")]))
+    names = {"groups_names": ["g", "simple", "none", "g"]}
+    results = (await broker.ask(DELETE, 2, names)).results
+    assert [(r.group_id, r.error_code) for r in results] == [
+        ("g", ErrorCode.NON_EMPTY_GROUP),
+        ("simple", 0),
+        ("none", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    await broker.ask(LEAVE, 3, {"group_id": "g", "members": [{"member_id": joined.member_id}]})
+    results = (await broker.ask(DELETE, 2, {"groups_names": ["g"]})).results
+    assert results[0].error_code == 0
+    assert committed(broker) is None
+    assert not broker.shard.groups
 
 
-async def test_groups_are_described_and_listed_by_version_and_filter(tmp_path: Path) -> None:
-    broker = CoordinatingBroker(tmp_path)
-    broker.lead()
-    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+@pytest.mark.parametrize("is_member_there", [True, False])
+async def test_offsets_expire_and_then_the_group(
+    broker: CoordinatingBroker, is_member_there: bool
+) -> None:
+    joined = await stable(broker)
+    for topic in ("t", "unread"):
+        await broker.groups.append(broker.shard, encode_batch([offset(5, topic=topic, at_ms=1)]))
+    if not is_member_there:
+        left = {"group_id": "g", "members": [{"member_id": joined.member_id}]}
+        await broker.ask(LEAVE, 3, left)
+        await asyncio.sleep(0.005)
+    expiry = OffsetExpiry(broker.groups, retention_ms=1, interval_ms=1_000_000)
+    await expiry.look_at(broker.shard)
+    assert committed(broker) == (5 if is_member_there else None)
+    assert committed(broker, topic="unread") is None
+    assert list(broker.shard.groups) == (["g"] if is_member_there else [])
+    await expiry.stop()
+
+
+async def test_offsets_of_a_deleted_topic_go(broker: CoordinatingBroker) -> None:
+    for topic in ("t", "u"):
+        await broker.groups.append(broker.shard, encode_batch([offset(5, topic=topic)]))
+    changes = Changes(topics_deleted=[("t", bytes(15) + b"t")])
+    forget_deleted_topics(broker.groups, changes)
+    await until(lambda: committed(broker) is None)
+    assert committed(broker, topic="u") == 5
+
+
+async def test_groups_are_described_and_listed_by_version_and_filter(
+    broker: CoordinatingBroker,
+) -> None:
     joined = await stable(broker)
     for version in range(7):
         group, none = (await broker.ask(DESCRIBE, version, {"groups": ["g", "none"]})).groups
@@ -487,10 +421,9 @@ async def test_groups_are_described_and_listed_by_version_and_filter(tmp_path: P
     assert len((await broker.ask(LIST, 0, {})).groups) == 1
 
 
-async def test_a_member_whose_client_is_gone_is_dropped_in_real_time(tmp_path: Path) -> None:
-    broker = CoordinatingBroker(tmp_path)
-    broker.lead()
-    await until(lambda: broker.groups.shards[0].state is ShardState.SERVING)
+async def test_a_member_whose_client_is_gone_is_dropped_in_real_time(
+    broker: CoordinatingBroker,
+) -> None:
     joined = await member_of(broker, session_timeout=60)
     await broker.ask(SYNC, 5, syncing(joined))
     await until(lambda: broker.shard.groups["g"].state.value == "Empty")

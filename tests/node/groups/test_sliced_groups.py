@@ -1,7 +1,8 @@
 """Groups that take long to load, to take in, to remove: in steps, and whole in the end."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,17 +14,17 @@ from oncelog.coordinator.groups.records import OffsetValue, encode_offset_key, e
 from oncelog.coordinator.metadata.cluster_model import Changes
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
 from oncelog.node.groups.removal import OffsetExpiry, forget_deleted_topics
-from oncelog.node.groups.shard import ShardState
+from oncelog.node.groups.shard import GroupShard, ShardState
 from oncelog.node.handlers.groups import offset_commits
-from oncelog.node.handlers.groups.admin import DELETE_GROUPS, GROUPS_A_STEP, LIST_GROUPS
+from oncelog.node.handlers.groups.admin import GROUPS_A_STEP
 from oncelog.node.handlers.groups.committed_offsets import OFFSETS_A_STEP, offset_fetch
 from oncelog.replication.sliced_work import SlicedWork
-from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
-from oncelog.wire.record_batch import decode_header
+from oncelog.wire.messages.api_keys import DELETE_GROUPS, LIST_GROUPS
 from oncelog.wire.records import Record, encode_batch
 from oncelog.wire.steps import Steps
 
+from ...awaiting import settle, turns_until
 from ..coordinating_broker import CoordinatingBroker
 
 OFFSETS = 1_300
@@ -38,9 +39,14 @@ class Broker(CoordinatingBroker):
         ticks = iter(range(1 << 30))
         self.replicas.work = SlicedWork(lambda: next(ticks) * 0.003)
 
-    @property
-    def any_shard(self) -> Any:
-        return self.groups.shards[0]
+
+@pytest.fixture
+@asynccontextmanager
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    broker = Broker(tmp_path)
+    await broker.serve()
+    yield broker
+    broker.groups.stop()
 
 
 def commits(
@@ -54,165 +60,121 @@ def commits(
     return encode_batch(records, transactional=True, producer_id=producer_id, producer_epoch=0)
 
 
-async def turns_until(is_so: Callable[[], bool]) -> int:
-    """How many turns of the loop it took."""
-    for turn in range(100_000):
-        if is_so():
-            return turn
+async def test_a_large_commit_is_taken_in_in_steps_and_answered_when_it_is_whole(
+    broker: Broker,
+) -> None:
+    shard = broker.shard
+    _, done = broker.groups.append_now(shard, commits(OFFSETS))
+    sizes = [0]
+    while not done.done():
         await asyncio.sleep(0)
-    raise AssertionError("it did not come to that")
+        sizes.append(shard.offsets.size)
+    assert shard.offsets.size == OFFSETS
+    assert len(set(sizes)) > OFFSETS // 64 // 4
 
 
-def run(directory: Path, test: Any) -> None:
-    async def main() -> None:
-        broker = Broker(directory)
-        broker.lead()
-        await turns_until(lambda: broker.any_shard.state is ShardState.SERVING)
-        await test(broker)
-        broker.groups.stop()
+async def test_a_request_with_many_offsets_is_judged_and_encoded_in_steps(broker: Broker) -> None:
+    in_steps(broker)
+    steps = 0
 
-    asyncio.run(main())
+    def counted(name: str, job: Steps[Any]) -> Steps[Any]:
+        nonlocal steps
+        while True:
+            try:
+                next(job)
+            except StopIteration as end:
+                return end.value
+            steps += name == "OffsetCommit"
+            yield
 
-
-def test_a_large_commit_is_taken_in_in_steps_and_answered_when_it_is_whole(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        shard = broker.shard
-        _, done = broker.groups.append_now(shard, commits(OFFSETS))
-        sizes = [0]
-        while not done.done():
-            await asyncio.sleep(0)
-            sizes.append(shard.offsets.size)
-        assert shard.offsets.size == OFFSETS
-        assert len(set(sizes)) > OFFSETS // 64 // 4
-
-    run(tmp_path, test)
-
-
-def test_a_request_with_many_offsets_is_judged_and_encoded_in_steps(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        in_steps(broker)
-        steps = 0
-
-        def counted(name: str, job: Steps[Any]) -> Steps[Any]:
-            nonlocal steps
-            while True:
-                try:
-                    next(job)
-                except StopIteration as end:
-                    return end.value
-                steps += name == "OffsetCommit"
-                yield
-
-        finish = broker.services.work.finish
-        broker.services.work.finish = lambda name, job: finish(name, counted(name, job))  # type: ignore[method-assign]
-        indexes = [{"partition_index": n, "committed_offset": 5} for n in range(OFFSETS + 1)]
-        values = {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
-        answer = await broker.ask(OFFSET_COMMIT, 7, values)
-        errors = [each.error_code for each in answer.topics[0].partitions]
-        assert errors == [0] * OFFSETS + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert broker.shard.offsets.size == OFFSETS
-        assert steps == 13 + 13 + 10  # judged, their records made, and encoded
-
-    run(tmp_path, test)
+    finish = broker.services.work.finish
+    broker.services.work.finish = lambda name, job: finish(name, counted(name, job))  # type: ignore[method-assign]
+    indexes = [{"partition_index": n, "committed_offset": 5} for n in range(OFFSETS + 1)]
+    values = {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
+    answer = await broker.ask(OFFSET_COMMIT, 7, values)
+    errors = [each.error_code for each in answer.topics[0].partitions]
+    assert errors == [0] * OFFSETS + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert broker.shard.offsets.size == OFFSETS
+    assert steps == 13 + 13 + 10  # judged, their records made, and encoded
 
 
-def test_a_small_commit_is_taken_in_at_once(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        broker.groups.append_now(broker.shard, commits(10))
-        assert await turns_until(lambda: broker.shard.offsets.size == 10) <= 2
-
-    run(tmp_path, test)
+async def test_a_small_commit_is_taken_in_at_once(broker: Broker) -> None:
+    broker.groups.append_now(broker.shard, commits(10))
+    assert await turns_until(lambda: broker.shard.offsets.size == 10) <= 2
 
 
-def test_groups_are_loaded_in_steps_and_served_when_all_are_there(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        for number in range(300):
-            await broker.groups.append(broker.shard, commits(3, group=f"g{number}"))
-        await broker.groups.append(broker.shard, commits(OFFSETS))
-        broker.resign()
-        assert not broker.groups.shards
-        again = Broker(tmp_path)
-        again.lead(epoch=2)
-        with pytest.raises(CoordinatorLoadInProgress):
-            _ = again.shard
-        turns = await turns_until(lambda: again.any_shard.state is ShardState.SERVING)
-        assert turns > 300 // 4
-        assert again.shard.offsets.size == OFFSETS + 900
-        assert len(again.shard.groups) == 301
-        again.groups.stop()
-
-    run(tmp_path, test)
-
-
-def test_a_resignation_in_the_middle_of_a_batch_ends_it(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        shard = broker.shard
-        _, done = broker.groups.append_now(shard, commits(OFFSETS))
-        await turns_until(lambda: shard.offsets.size > 0)
-        assert shard.offsets.size < OFFSETS
-        broker.resign()
-        with pytest.raises(NotCoordinator):
-            await done
-        await turns_until(lambda: not shard.is_replaying and not shard.offsets.size)
-        assert not shard.offsets.group_ids()
-
-    run(tmp_path, test)
+async def test_groups_are_loaded_in_steps_and_served_when_all_are_there(
+    tmp_path: Path, broker: Broker
+) -> None:
+    for number in range(300):
+        await broker.groups.append(broker.shard, commits(3, group=f"g{number}"))
+    await broker.groups.append(broker.shard, commits(OFFSETS))
+    broker.resign()
+    assert not broker.groups.shards
+    again = Broker(tmp_path)
+    again.lead(epoch=2)
+    with pytest.raises(CoordinatorLoadInProgress):
+        _ = again.shard
+    turns = await turns_until(lambda: again.groups.shards[0].state is ShardState.SERVING)
+    assert turns > 300 // 4
+    assert again.shard.offsets.size == OFFSETS + 900
+    assert len(again.shard.groups) == 301
+    again.groups.stop()
 
 
-def test_a_resignation_in_the_middle_of_a_marker_ends_it(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        shard = broker.shard
-        guard = broker.hosted.log.producer_state.begin_verification(7, 0, -1, now_ms=1)
-        await broker.groups.append(shard, commits(OFFSETS, producer_id=7), guard=guard)
-        marker = encode_marker(
-            ControlType.COMMIT,
-            producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1,
-        )  # fmt: skip
-        view = memoryview(bytearray(marker))
-        broker.replicas.append(broker.hosted, view, decode_header(view), -1)
-        await turns_until(lambda: shard.offsets.count("g") > 0)
-        assert shard.offsets.count("g") < OFFSETS == shard.offsets.size
-        broker.resign()
-        await turns_until(lambda: not shard.is_replaying and not shard.offsets.size)
-        assert not shard.offsets.group_ids()
-
-    run(tmp_path, test)
+async def test_a_resignation_in_the_middle_of_a_batch_ends_it(broker: Broker) -> None:
+    shard = broker.shard
+    _, done = broker.groups.append_now(shard, commits(OFFSETS))
+    await turns_until(lambda: shard.offsets.size > 0)
+    assert shard.offsets.size < OFFSETS
+    broker.resign()
+    with pytest.raises(NotCoordinator):
+        await done
+    await turns_until(lambda: not shard.is_replaying and not shard.offsets.size)
+    assert not shard.offsets.group_ids()
 
 
-def test_many_offsets_of_one_group_expire_in_parts_with_the_group_at_last(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        await broker.groups.append(broker.shard, commits(OFFSETS))
-        await broker.groups.append(broker.shard, commits(2, group="h"))
-        for group_id in ("g", "h"):
-            broker.shard.find(group_id)
-        expiry = OffsetExpiry(broker.groups, retention_ms=1, interval_ms=1_000_000)
-        await expiry.look_at(broker.shard)
-        await expiry.stop()
-        assert not broker.shard.offsets.size
-        assert not broker.shard.groups
-
-    run(tmp_path, test)
+async def test_a_resignation_in_the_middle_of_a_marker_ends_it(broker: Broker) -> None:
+    shard = broker.shard
+    guard = broker.partition().log.producer_state.begin_verification(7, 0, -1, now_ms=1)
+    await broker.groups.append(shard, commits(OFFSETS, producer_id=7), guard=guard)
+    broker.commit_transaction()
+    await turns_until(lambda: shard.offsets.count("g") > 0)
+    assert shard.offsets.count("g") < OFFSETS == shard.offsets.size
+    broker.resign()
+    await turns_until(lambda: not shard.is_replaying and not shard.offsets.size)
+    assert not shard.offsets.group_ids()
 
 
-def test_offsets_of_deleted_topics_are_found_in_steps(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        for group in ("g", "h", "i"):
-            for topic in ("t", "u", "v"):
-                await broker.groups.append(broker.shard, commits(OFFSETS, group=group, topic=topic))
-        changes = Changes(topics_deleted=[("t", bytes(16)), ("u", bytes(16))])
-        forget_deleted_topics(broker.groups, changes)
-        assert broker.shard.offsets.size == 9 * OFFSETS
-        await turns_until(lambda: broker.shard.offsets.size == 3 * OFFSETS)
-        assert broker.shard.offsets.count("h") == OFFSETS
+async def test_many_offsets_of_one_group_expire_in_parts_with_the_group_at_last(
+    broker: Broker,
+) -> None:
+    await broker.groups.append(broker.shard, commits(OFFSETS))
+    await broker.groups.append(broker.shard, commits(2, group="h"))
+    for group_id in ("g", "h"):
+        broker.shard.find(group_id)
+    expiry = OffsetExpiry(broker.groups, retention_ms=1, interval_ms=1_000_000)
+    await expiry.look_at(broker.shard)
+    await expiry.stop()
+    assert not broker.shard.offsets.size
+    assert not broker.shard.groups
 
-    run(tmp_path, test)
+
+async def test_offsets_of_deleted_topics_are_found_in_steps(broker: Broker) -> None:
+    for group in ("g", "h", "i"):
+        for topic in ("t", "u", "v"):
+            await broker.groups.append(broker.shard, commits(OFFSETS, group=group, topic=topic))
+    changes = Changes(topics_deleted=[("t", bytes(16)), ("u", bytes(16))])
+    forget_deleted_topics(broker.groups, changes)
+    assert broker.shard.offsets.size == 9 * OFFSETS
+    await turns_until(lambda: broker.shard.offsets.size == 3 * OFFSETS)
+    assert broker.shard.offsets.count("h") == OFFSETS
 
 
 async def test_an_offset_of_a_namesake_that_is_on_its_way_stays(tmp_path: Path) -> None:
     """A tombstone behind it would take away what is about to be acknowledged."""
     broker = Broker(tmp_path)
-    broker.lead(replicas=(1, 2))
-    await turns_until(lambda: broker.any_shard.state is ShardState.SERVING)
+    await broker.serve(replicas=(1, 2))
     shard = broker.shard
     for group in ("g", "h"):
         broker.groups.append_now(shard, commits(OFFSETS, group=group))
@@ -222,9 +184,8 @@ async def test_an_offset_of_a_namesake_that_is_on_its_way_stays(tmp_path: Path) 
     in_steps(broker)  # makes a topic of the same name
     last = {"partition_index": OFFSETS - 1, "committed_offset": 77}
     values = {"topics": [{"name": "t", "partitions": [last]}]}
-    sent = [broker.send(OFFSET_COMMIT, 8, {"group_id": id_, **values}) for id_ in "gh"]
-    for _ in range(50):
-        await asyncio.sleep(0)
+    sent = [broker.request(OFFSET_COMMIT, 8, {"group_id": id_, **values}) for id_ in "gh"]
+    await settle(50)
     while any(not each.is_there for each in sent):
         broker.replicate()
         await asyncio.sleep(0)
@@ -247,36 +208,37 @@ def fetching(broker: Broker, indexes: range | None) -> "asyncio.Task[Any]":
 
 
 @pytest.mark.parametrize("indexes", [None, range(OFFSETS)])
-def test_many_offsets_are_fetched_in_steps_and_refused_after_a_resignation(
-    tmp_path: Path, indexes: range | None
+async def test_many_offsets_are_fetched_in_steps_and_refused_after_a_resignation(
+    indexes: range | None, broker: Broker
 ) -> None:
-    async def test(broker: Broker) -> None:
-        broker.services.work = broker.replicas.work
-        _, done = broker.groups.append_now(broker.shard, commits(OFFSETS))
-        await done
-        task = fetching(broker, indexes)
-        assert await turns_until(task.done) >= OFFSETS // OFFSETS_A_STEP
-        (group,) = task.result()["groups"]
-        (topic,) = group["topics"]
-        found = [
-            (each["partition_index"], each["committed_offset"]) for each in topic["partitions"]
-        ]
-        assert found == [(n, 5) for n in range(OFFSETS)]
-        task = fetching(broker, indexes)
-        for _ in range(4):
-            await asyncio.sleep(0)
-        assert not task.done()
-        broker.resign()
-        (group,) = (await task)["groups"]
-        assert (group["error_code"], group["topics"]) == (ErrorCode.NOT_COORDINATOR, [])
-
-    run(tmp_path, test)
+    broker.services.work = broker.replicas.work
+    _, done = broker.groups.append_now(broker.shard, commits(OFFSETS))
+    await done
+    task = fetching(broker, indexes)
+    assert await turns_until(task.done) >= OFFSETS // OFFSETS_A_STEP
+    (group,) = task.result()["groups"]
+    (topic,) = group["topics"]
+    found = [(each["partition_index"], each["committed_offset"]) for each in topic["partitions"]]
+    assert found == [(n, 5) for n in range(OFFSETS)]
+    task = fetching(broker, indexes)
+    await settle(4)
+    assert not task.done()
+    broker.resign()
+    (group,) = (await task)["groups"]
+    assert (group["error_code"], group["topics"]) == (ErrorCode.NOT_COORDINATOR, [])
 
 
 def in_steps(broker: Broker) -> None:
     broker.services.work = broker.replicas.work
     command = CreateTopics((NewTopic("t", bytes(range(1, 17)), OFFSETS, 1),))
     assert not broker.fake.controller.apply(command).items[0].error
+
+
+async def with_offsets(broker: Broker) -> GroupShard:
+    in_steps(broker)
+    shard = broker.shard
+    await broker.groups.append(shard, commits(OFFSETS))
+    return shard
 
 
 def deletion(api_key: int) -> dict[str, Any]:
@@ -287,179 +249,145 @@ def deletion(api_key: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 8])
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-def test_all_or_nothing_is_deleted_if_a_member_comes_meanwhile(
-    tmp_path: Path, api_key: int, turns: int
+async def test_all_or_nothing_is_deleted_if_a_member_comes_meanwhile(
+    api_key: int, turns: int, broker: Broker
 ) -> None:
     join = {"group_id": "g", "member_id": "", "session_timeout": 10_000}
     join |= {"protocol_type": "connect", "protocols": [{"name": "range", "metadata": b""}]}
-
-    async def test(broker: Broker) -> None:
-        in_steps(broker)
-        shard = broker.shard
-        await broker.groups.append(shard, commits(OFFSETS))
-        deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        joining = asyncio.ensure_future(broker.ask(JOIN_GROUP, 0, join))
-        answer = await deleting
-        error = answer if api_key == OFFSET_DELETE else answer.results[0]
-        await broker.groups.until_settled(shard)
-        left = {ErrorCode.NONE: 0, ErrorCode.NON_EMPTY_GROUP: OFFSETS}
-        assert shard.offsets.size == left[ErrorCode(error.error_code)]
-        joining.cancel()
-
-    run(tmp_path, test)
+    shard = await with_offsets(broker)
+    deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
+    await settle(turns)
+    joining = asyncio.ensure_future(broker.ask(JOIN_GROUP, 0, join))
+    answer = await deleting
+    error = answer if api_key == OFFSET_DELETE else answer.results[0]
+    await broker.groups.until_settled(shard)
+    left = {ErrorCode.NONE: 0, ErrorCode.NON_EMPTY_GROUP: OFFSETS}
+    assert shard.offsets.size == left[ErrorCode(error.error_code)]
+    joining.cancel()
 
 
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-def test_many_offsets_are_deleted_together(tmp_path: Path, api_key: int) -> None:
-    async def test(broker: Broker) -> None:
-        in_steps(broker)
-        shard = broker.shard
-        await broker.groups.append(shard, commits(OFFSETS))
-        shard.find("g")
-        deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
-        if api_key == DELETE_GROUPS:  # what is committed meanwhile goes, too
-            await asyncio.sleep(0)
-            _, done = broker.groups.append_now(shard, commits(1, topic="u"))
-            await done
-        assert await written_first(broker) == OFFSETS + 2 * (api_key == DELETE_GROUPS)
-        answer = await deleting
-        errors = answer.topics[0].partitions if api_key == OFFSET_DELETE else answer.results
-        assert {each.error_code for each in errors} == {0}
-        assert not shard.offsets.size
-        assert ("g" in shard.groups) == (api_key == OFFSET_DELETE)
-
-    run(tmp_path, test)
-
-
-def test_subscriptions_at_the_end_of_a_deletion_of_offsets_count(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        in_steps(broker)
-        shard = broker.shard
-        await broker.groups.append(shard, commits(OFFSETS))
-        deleting = asyncio.ensure_future(broker.ask(OFFSET_DELETE, 0, deletion(OFFSET_DELETE)))
+async def test_many_offsets_are_deleted_together(api_key: int, broker: Broker) -> None:
+    shard = await with_offsets(broker)
+    shard.find("g")
+    deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
+    if api_key == DELETE_GROUPS:  # what is committed meanwhile goes, too
         await asyncio.sleep(0)
-        shard.check_offset_delete = lambda _: frozenset("t")  # type: ignore[method-assign]
-        errors = {each.error_code for each in (await deleting).topics[0].partitions}
-        assert errors == {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
-        assert shard.offsets.size == OFFSETS
+        _, done = broker.groups.append_now(shard, commits(1, topic="u"))
+        await done
+    assert await written_first(broker) == OFFSETS + 2 * (api_key == DELETE_GROUPS)
+    answer = await deleting
+    errors = answer.topics[0].partitions if api_key == OFFSET_DELETE else answer.results
+    assert {each.error_code for each in errors} == {0}
+    assert not shard.offsets.size
+    assert ("g" in shard.groups) == (api_key == OFFSET_DELETE)
 
-    run(tmp_path, test)
+
+async def test_subscriptions_at_the_end_of_a_deletion_of_offsets_count(broker: Broker) -> None:
+    shard = await with_offsets(broker)
+    deleting = asyncio.ensure_future(broker.ask(OFFSET_DELETE, 0, deletion(OFFSET_DELETE)))
+    await asyncio.sleep(0)
+    shard.check_offset_delete = lambda _: frozenset("t")  # type: ignore[method-assign]
+    errors = {each.error_code for each in (await deleting).topics[0].partitions}
+    assert errors == {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+    assert shard.offsets.size == OFFSETS
 
 
 async def written_first(broker: Broker) -> int:
     """How many records come into the log in the next turn in which some come."""
-    log = broker.hosted.log
+    log = broker.partition().log
     before = log.log_end_offset
     await turns_until(lambda: log.log_end_offset > before)
     return log.log_end_offset - before
 
 
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-def test_a_deletion_that_a_resignation_ends_says_so(tmp_path: Path, api_key: int) -> None:
-    async def test(broker: Broker) -> None:
-        in_steps(broker)
-        shard = broker.shard
-        await broker.groups.append(shard, commits(OFFSETS))
-        shard.find("g")
-        deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
-        await asyncio.sleep(0)
-        broker.resign()
-        await turns_until(lambda: not shard.offsets.group_ids())
-        answer = await deleting
-        error = answer if api_key == OFFSET_DELETE else answer.results[0]
-        assert error.error_code == ErrorCode.NOT_COORDINATOR
-        assert broker.hosted.log.log_end_offset == OFFSETS
-
-    run(tmp_path, test)
+async def test_a_deletion_that_a_resignation_ends_says_so(api_key: int, broker: Broker) -> None:
+    shard = await with_offsets(broker)
+    shard.find("g")
+    deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
+    await asyncio.sleep(0)
+    broker.resign()
+    await turns_until(lambda: not shard.offsets.group_ids())
+    answer = await deleting
+    error = answer if api_key == OFFSET_DELETE else answer.results[0]
+    assert error.error_code == ErrorCode.NOT_COORDINATOR
+    assert broker.partition().log.log_end_offset == OFFSETS
 
 
-def test_many_groups_are_listed_in_steps_but_for_those_that_went_meanwhile(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
-        broker.services.work = broker.replicas.work
-        groups: dict[str, Any] = {
-            f"g{n}": SimpleNamespace(
-                group_id=f"g{n}", protocol_type="consumer", state=GroupState.STABLE
-            )
-            for n in range(3 * GROUPS_A_STEP)
-        }
-        broker.shard.table.groups.update(groups)
-        values = {"states_filter": [], "types_filter": []}
-        task = asyncio.ensure_future(broker.ask(LIST_GROUPS, 5, values))
-        assert await turns_until(task.done) >= 3
-        assert [each.group_id for each in task.result().groups] == list(groups)
-        task = asyncio.ensure_future(broker.ask(LIST_GROUPS, 5, values))
-        await asyncio.sleep(0)
-        gone = list(groups)[-GROUPS_A_STEP:]
-        for group_id in gone:
-            del broker.shard.table.groups[group_id]
-        assert [each.group_id for each in (await task).groups] == list(groups)[:-GROUPS_A_STEP]
-        broker.shard.table.groups.clear()
-
-    run(tmp_path, test)
+async def test_many_groups_are_listed_in_steps_but_for_those_that_went_meanwhile(
+    broker: Broker,
+) -> None:
+    broker.services.work = broker.replicas.work
+    groups: dict[str, Any] = {
+        f"g{n}": SimpleNamespace(
+            group_id=f"g{n}", protocol_type="consumer", state=GroupState.STABLE
+        )
+        for n in range(3 * GROUPS_A_STEP)
+    }
+    broker.shard.table.groups.update(groups)
+    values = {"states_filter": [], "types_filter": []}
+    task = asyncio.ensure_future(broker.ask(LIST_GROUPS, 5, values))
+    assert await turns_until(task.done) >= 3
+    assert [each.group_id for each in task.result().groups] == list(groups)
+    task = asyncio.ensure_future(broker.ask(LIST_GROUPS, 5, values))
+    await asyncio.sleep(0)
+    gone = list(groups)[-GROUPS_A_STEP:]
+    for group_id in gone:
+        del broker.shard.table.groups[group_id]
+    assert [each.group_id for each in (await task).groups] == list(groups)[:-GROUPS_A_STEP]
+    broker.shard.table.groups.clear()
 
 
 @pytest.mark.parametrize(("members", "is_at_once"), [(0, True), (50, True), (51, False)])
-def test_a_few_members_leave_at_once(tmp_path: Path, members: int, is_at_once: bool) -> None:
-    async def test(broker: Broker) -> None:
-        broker.services.work = broker.replicas.work
-        leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(members)]
-        answer = broker.send(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
-        assert answer.is_there == is_at_once
-        errors = [each.error_code for each in (await answer.value()).members]
-        assert errors == [ErrorCode.UNKNOWN_MEMBER_ID] * members
-
-    run(tmp_path, test)
+async def test_a_few_members_leave_at_once(members: int, is_at_once: bool, broker: Broker) -> None:
+    broker.services.work = broker.replicas.work
+    leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(members)]
+    answer = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
+    assert answer.is_there == is_at_once
+    errors = [each.error_code for each in (await answer.value()).members]
+    assert errors == [ErrorCode.UNKNOWN_MEMBER_ID] * members
 
 
-def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
-    tmp_path: Path,
+async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
+    broker: Broker,
 ) -> None:
     """They would ask the next coordinator, which does not know them any more."""
-
-    async def test(broker: Broker) -> None:
-        broker.services.work = broker.replicas.work
-        leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
-        answer = broker.send(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
-        await asyncio.sleep(0)
-        broker.resign()
-        told = await answer.value()
-        assert told.error_code == ErrorCode.NONE
-        errors = [each.error_code for each in told.members]
-        count = errors.index(ErrorCode.NOT_COORDINATOR)
-        assert count in (50, 100)
-        assert errors[:count] == [ErrorCode.UNKNOWN_MEMBER_ID] * count
-        assert errors[count:] == [ErrorCode.NOT_COORDINATOR] * (120 - count)
-
-    run(tmp_path, test)
+    broker.services.work = broker.replicas.work
+    leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
+    leave = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
+    await asyncio.sleep(0)
+    broker.resign()
+    answer = await leave.value()
+    assert answer.error_code == ErrorCode.NONE
+    errors = [each.error_code for each in answer.members]
+    count = errors.index(ErrorCode.NOT_COORDINATOR)
+    assert count in (50, 100)
+    assert errors[:count] == [ErrorCode.UNKNOWN_MEMBER_ID] * count
+    assert errors[count:] == [ErrorCode.NOT_COORDINATOR] * (120 - count)
 
 
-def test_a_commit_is_not_judged_by_groups_that_have_gone_with_a_resignation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_commit_is_not_judged_by_groups_that_have_gone_with_a_resignation(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
     """Its member would take itself for fenced."""
+    in_steps(broker)
+    await broker.groups.append(broker.shard, commits(OFFSETS))
+    monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each has to be looked for
+    indexes = [{"partition_index": n, "committed_offset": 6} for n in range(OFFSETS)]
+    values = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": 3,
+        "member_id": "m",
+        "topics": [{"name": "t", "partitions": indexes}],
+    }
+    checking = offset_commits._Commit.checking_room
 
-    async def test(broker: Broker) -> None:
-        in_steps(broker)
-        await broker.groups.append(broker.shard, commits(OFFSETS))
-        monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each has to be looked for
-        indexes = [{"partition_index": n, "committed_offset": 6} for n in range(OFFSETS)]
-        values = {
-            "group_id": "g",
-            "generation_id_or_member_epoch": 3,
-            "member_id": "m",
-            "topics": [{"name": "t", "partitions": indexes}],
-        }
-        checking = offset_commits._Commit.checking_room
+    def resigning(commit: Any, table: Any) -> Steps[None]:
+        broker.resign()
+        yield from checking(commit, table)
 
-        def resigning(commit: Any, table: Any) -> Steps[None]:
-            broker.resign()
-            yield from checking(commit, table)
-
-        monkeypatch.setattr(offset_commits._Commit, "checking_room", resigning)
-        answer = await broker.ask(OFFSET_COMMIT, 8, values)
-        errors = {each.error_code for each in answer.topics[0].partitions}
-        assert errors == {ErrorCode.NOT_COORDINATOR}
-
-    run(tmp_path, test)
+    monkeypatch.setattr(offset_commits._Commit, "checking_room", resigning)
+    answer = await broker.ask(OFFSET_COMMIT, 8, values)
+    errors = {each.error_code for each in answer.topics[0].partitions}
+    assert errors == {ErrorCode.NOT_COORDINATOR}

@@ -56,6 +56,12 @@ def large_requests(key: int, version: int, items: int, names: Names) -> Iterator
         )
 
 
+def plain_request(key: int, version: int, names: Names) -> bytes:
+    """One with an item in each array."""
+    schema = control._schema(key, version, "request")
+    return control.encode_request(key, version, _message(schema, (), 1, names, 0))
+
+
 def _arrays(schema: type) -> Iterator[tuple[str, ...]]:
     for kind in kinds_of(schema):
         inner = [] if kind.entity is None else list(_arrays(kind.entity))

@@ -7,7 +7,6 @@ with REQUEST_ELEMENTS_MAX elements two lines for each, at 0.1 us, are the 20 ms 
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,9 @@ from oncelog.node.handlers.api_table import served_apis
 from oncelog.wire.messages.apis import API_NAMES
 
 from ...size.connection import Connection
-from ..counted_lines import LINES_A_SLICE, CountingLoop, Lines
-from ..own_broker import OwnBroker, until
-from .large_requests import LargeRequest, Names, large_requests
+from ..counted_broker import CountedBroker
+from ..counted_lines import LINES_A_SLICE
+from .large_requests import LargeRequest, large_requests
 
 ITEMS = 4_500
 LINES_AT_ONCE_MAX = LINES_A_SLICE + 2 * ITEMS
@@ -32,31 +31,7 @@ APIS = served_apis(None)  # type: ignore[arg-type]
 BOUNDED = {"topics.assignments"}
 
 
-class Served:
-    """One broker for all tests; it lives while one of them runs its loop."""
-
-    def __init__(self, root: Path) -> None:
-        self.lines = Lines()
-        self.runner = asyncio.Runner(loop_factory=lambda: CountingLoop(self.lines))
-        self.runner.run(self._start(root))
-
-    async def _start(self, root: Path) -> None:
-        self.broker = OwnBroker(
-            root,
-            slice_clock=self.lines.clock,
-            settings={
-                "auto.create.topics.enable": "false",
-                "group.initial.rebalance.delay.ms": "0",
-            },
-        )
-        await self.broker.start()
-        names = [f"topic-{number}" for number in range(TOPICS)]
-        for name in names:
-            await self.broker.create(name)
-        await until(lambda: all(self.broker.serves(name) for name in names))
-        names += [f"unknown-{number}" for number in range(ITEMS)]
-        self.names = Names(names, [name.encode().ljust(16) for name in names])
-
+class Served(CountedBroker):
     def too_long(self, request: LargeRequest) -> list[tuple[str, int]]:
         """The busiest functions of the longest turn up to the answer, if it was too long."""
         return self.runner.run(self._too_long(request))
@@ -67,10 +42,6 @@ class Served:
         with self.lines.counted():
             await asking
         return self.lines.busiest if self.lines.longest > LINES_AT_ONCE_MAX else []
-
-    def stop(self) -> None:
-        self.runner.run(self.broker.stop())
-        self.runner.close()
 
 
 def _ask(port: int, request: LargeRequest) -> int:
@@ -86,7 +57,9 @@ def _ask(port: int, request: LargeRequest) -> int:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(commands, "ITEMS_MAX", COMMAND_ITEMS)
-        served = Served(tmp_path_factory.mktemp("large"))
+        served = Served(
+            tmp_path_factory.mktemp("large"), topics=TOPICS, partitions=2, unknown_topics=ITEMS
+        )
         yield served
         served.stop()
 

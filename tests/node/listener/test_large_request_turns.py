@@ -1,25 +1,21 @@
 """Large requests come one after the other, and those of clients that have gone do not come."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import wraps
 from typing import Any
 
 import pytest
 
-from oncelog.node.handlers.api_table import control_plane_apis
-from oncelog.node.handlers.fetch.offsets import DELETION_WAIT_MS_MAX
+from oncelog.node.handlers.fetch.record_deletion import DELETION_WAIT_MS_MAX
 from oncelog.node.listener import large_requests
-from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
+from oncelog.node.listener.dispatch import RequestContext
 from oncelog.node.listener.large_requests import IN_WORK_BYTES_MAX, ClientGone, LargeRequests
 from oncelog.wire.errors import RequestTimedOut
-from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import control
 
-from ..fake_broker import FakeBroker
-from ..leading_broker import settle
+from ...awaiting import settle, turns_until, until
+from ..fake_broker import Answer, FakeBroker, request
 
 METADATA, CREATE_TOPICS = 3, 19
 
@@ -36,7 +32,7 @@ class Client:
 
 
 class Asking:
-    """One request in line; it holds its place until it is told to end."""
+    """One request in line; it holds its place until `end`."""
 
     def __init__(self, line: LargeRequests, size_bytes: int) -> None:
         self.client, self.began = Client(), False
@@ -54,15 +50,6 @@ class Asking:
         await settle(3)
 
 
-def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    @wraps(test)
-    def run() -> None:
-        asyncio.run(test())
-
-    return run
-
-
-@on_a_loop
 async def test_a_few_at_a_time_in_their_order_or_one_that_is_larger() -> None:
     line = LargeRequests(100)
     asked = [Asking(line, size) for size in (60, 40, 10, 500, 5)]
@@ -80,7 +67,6 @@ async def test_a_few_at_a_time_in_their_order_or_one_that_is_larger() -> None:
     assert not line.in_work_bytes
 
 
-@on_a_loop
 async def test_who_has_gone_does_not_come() -> None:
     line = LargeRequests(100)
     first, gone, last = (Asking(line, 100) for _ in range(3))
@@ -100,7 +86,6 @@ async def test_who_has_gone_does_not_come() -> None:
     assert not line.in_work_bytes
 
 
-@on_a_loop
 async def test_a_place_is_free_when_its_request_fails() -> None:
     line = LargeRequests(100)
     with pytest.raises(ZeroDivisionError):
@@ -115,7 +100,6 @@ async def test_a_place_is_free_when_its_request_fails() -> None:
     await waiting.end()
 
 
-@on_a_loop
 async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled() -> None:
     """Its client has gone in the very turn in which the request before it ended."""
     line = LargeRequests(100)
@@ -131,9 +115,8 @@ async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled(
     assert not line.in_work_bytes
 
 
-@on_a_loop
 async def test_who_waits_for_a_decision_for_long_steps_aside() -> None:
-    """Without a controller one request with much time kept others from being told in theirs."""
+    """Without a controller one request with much time kept others from their answers."""
     line = LargeRequests(100)
     decisions: list[asyncio.Future[str]] = []
 
@@ -146,9 +129,7 @@ async def test_who_waits_for_a_decision_for_long_steps_aside() -> None:
         patched.setattr(large_requests, "ASIDE_AFTER_S", 0.01)
         patched.setattr(large_requests, "ASIDE_BYTES_MAX", 250)
         asked = [asyncio.ensure_future(ask(100)) for _ in range(4)]
-        async with asyncio.timeout(10):
-            while len(decisions) < 3:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(decisions) >= 3)
         await asyncio.sleep(0.05)
         assert len(decisions) == 3, "the third may not step aside, or the memory were full"
         assert (line.in_work_bytes, line.aside_bytes) == (100, 200)
@@ -168,11 +149,8 @@ async def test_who_waits_for_a_decision_for_long_steps_aside() -> None:
     assert (line.in_work_bytes, line.aside_bytes) == (0, 0)
 
 
-@on_a_loop
 async def test_a_large_request_without_a_controller_keeps_no_other_from_its_answer() -> None:
     broker = FakeBroker(1)
-    log = logging.getLogger("test")
-    dispatcher = Dispatcher(control_plane_apis(log), log)
 
     async def submit(command: Any, *, timeout_ms: int) -> Any:
         await asyncio.sleep(timeout_ms / 1000)
@@ -180,42 +158,29 @@ async def test_a_large_request_without_a_controller_keeps_no_other_from_its_answ
 
     broker.services.controller.submit = submit  # type: ignore[method-assign]
 
-    def ask(timeout_ms: int) -> PendingAnswer:
+    def ask(timeout_ms: int) -> Answer:
         topics = [{"name": f"{n:09}", "num_partitions": 1, "replication_factor": 1,
                    "assignments": [], "configs": []} for n in range(20_000)]  # fmt: skip
         values = {"topics": topics, "timeout": timeout_ms, "validate_only": False}
-        frame = encode_request_header(CREATE_TOPICS, 5, 1, "test")
-        view = memoryview(bytearray(frame + control.encode_request(CREATE_TOPICS, 5, values)))
-        context = RequestContext(broker.services, 1, "127.0.0.1")
-        answer = dispatcher.dispatch(context, dispatcher.find(view), view)
-        assert isinstance(answer, PendingAnswer)
-        return answer
+        return broker.request(CREATE_TOPICS, 5, values)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(large_requests, "ASIDE_AFTER_S", 0.05)
         patient, hasty = ask(600_000), ask(100)
-        async with asyncio.timeout(20):
-            while not hasty.is_done:
-                await asyncio.sleep(0.01)
-    assert not patient.is_done
+        await until(lambda: hasty.is_there)
+    assert not patient.is_there
 
 
-@on_a_loop
 async def test_clients_that_ask_for_much_and_go_leave_little_behind() -> None:
     """Their bytes count no more, but 100,000 entries each were decoded and answered."""
     broker = FakeBroker(1)
-    dispatcher = Dispatcher(
-        control_plane_apis(logging.getLogger("test")), logging.getLogger("test")
-    )
-    values = {"topics": [{"name": f"{n:09}"} for n in range(20_000)]}
-    frame = encode_request_header(METADATA, 5, 1, "test")
-    frame += control.encode_request(METADATA, 5, {**values, "allow_auto_topic_creation": False})
+    topics = [{"name": f"{n:09}"} for n in range(20_000)]
+    values = {"topics": topics, "allow_auto_topic_creation": False}
+    body = control.encode_request(METADATA, 5, values)
     answers = []
     for _ in range(20):
         context = RequestContext(broker.services, 1, "127.0.0.1")
-        view = memoryview(bytearray(frame))
-        answer = dispatcher.dispatch(context, dispatcher.find(view), view)
-        assert isinstance(answer, PendingAnswer)
+        answer = request(broker.dispatcher, context, METADATA, 5, body)
         answers.append(answer)
         await settle(2)
         context.is_closed = True
@@ -223,12 +188,10 @@ async def test_clients_that_ask_for_much_and_go_leave_little_behind() -> None:
             callback()
         answer.abandon()
     await settle(5)
-    assert len(dispatcher._tasks) <= IN_WORK_BYTES_MAX // len(frame)
-    async with asyncio.timeout(30):
-        while dispatcher._tasks:
-            await asyncio.sleep(0)
-    reasons = [answer.close_reason for answer in answers]
-    assert reasons.count("its client is gone") >= 20 - IN_WORK_BYTES_MAX // len(frame)
+    assert len(broker.dispatcher._tasks) <= IN_WORK_BYTES_MAX // len(body)
+    await turns_until(lambda: not broker.dispatcher._tasks, timeout_s=30)
+    reasons = [answer.outcome.close_reason for answer in answers]
+    assert reasons.count("its client is gone") >= 20 - IN_WORK_BYTES_MAX // len(body)
 
 
 def test_no_deletion_waits_for_ever() -> None:

@@ -12,7 +12,9 @@ from oncelog.node.listener.memory_budget import ALLOWANCE_BYTES, Holder
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import control
 
-from .toy_server import ECHO, PRODUCE, WAIT, Bench, Client, run, toy_server
+from ...awaiting import until
+from ...present import present
+from .toy_server import ECHO, PRODUCE, WAIT, Bench, Client, toy_server
 
 pytestmark = pytest.mark.uvloop  # as brokers do
 KIB, MIB = 1024, 1024 * 1024
@@ -81,19 +83,20 @@ async def test_a_frame_that_makes_no_sense_closes_its_connection_only(data: byte
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
-async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: int) -> None:
-    async with toy_server() as bench:
-        client = await bench.connect()
-        request = b"\0\x12" + version.to_bytes(2, "big") + b"\0\0\0\x07" + b"whatever follows"
-        client.writer.write(sized(len(request)) + request)
-        correlation_id, body = await client.receive()
-        answer = control.decode_response(18, 0, memoryview(body))
-        assert (correlation_id, answer.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
-        ((api),) = answer.api_keys
-        assert (api.api_key, api.min_version, api.max_version) == (18, 0, 4)
-        supported = await client.ask((18, 0))
-        keys = {a.api_key: a for a in control.decode_response(18, 0, supported).api_keys}
-        assert (keys[0].min_version, keys[0].max_version) == (0, 3)  # Produce from 0
+async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
+    bench: Bench, version: int
+) -> None:
+    client = await bench.connect()
+    request = b"\0\x12" + version.to_bytes(2, "big") + b"\0\0\0\x07" + b"whatever follows"
+    client.writer.write(sized(len(request)) + request)
+    correlation_id, body = await client.receive()
+    answer = control.decode_response(18, 0, memoryview(body))
+    assert (correlation_id, answer.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
+    ((api),) = answer.api_keys
+    assert (api.api_key, api.min_version, api.max_version) == (18, 0, 4)
+    supported = await client.ask((18, 0))
+    keys = {a.api_key: a for a in control.decode_response(18, 0, supported).api_keys}
+    assert (keys[0].min_version, keys[0].max_version) == (0, 3)  # Produce from 0
 
 
 async def test_places_are_limited() -> None:
@@ -104,7 +107,7 @@ async def test_places_are_limited() -> None:
         late = await bench.connect()
         assert await late.is_closed()
         clients[0].writer.close()
-        await bench.until(lambda: bench.server.connection_count == 2)
+        await until(lambda: bench.server.connection_count == 2)
         await honest(bench)
 
 
@@ -119,7 +122,7 @@ async def test_places_of_one_address_are_limited_but_not_on_loopback(
         assert await late.is_closed()
         for client in bench.clients[:4]:
             client.writer.close()
-        await bench.until(lambda: bench.server.connection_count == 1)
+        await until(lambda: bench.server.connection_count == 1)
         await honest(bench)
 
 
@@ -157,50 +160,48 @@ async def test_who_takes_no_answers_is_not_served_on_and_costs_bounded_memory(
     monkeypatch.setattr(server, "STALLED_MAX_S", 0.1)
     async with toy_server(held_bytes_max=2 * MIB) as bench:
         deaf = await bench.connect()
-        deaf.writer.transport.pause_reading()
+        deaf.transport.pause_reading()
         for _ in range(100):
             deaf.send(ECHO, b"big %d" % MIB)
-        await bench.until(lambda: bool(bench.toys.started))
+        await until(lambda: bench.toys.started)
         await asyncio.sleep(0.05)  # time enough to serve too many
         assert len(bench.toys.started) < 20
         (held,) = bench.server._connections
-        assert held._transport.get_write_buffer_size() < 12 * MIB
+        assert present(held._transport).get_write_buffer_size() < 12 * MIB
         assert bench.server.connection_count == 1
         # 2 MiB in all are held by him alone: others come first.
         other = await bench.connect()
-        other.writer.transport.pause_reading()
+        other.transport.pause_reading()
         other.send(ECHO, b"big %d" % (32 * MIB))
-        await bench.until(lambda: bench.server.connection_count == 0)
+        await until(lambda: bench.server.connection_count == 0)
         assert bench.server.budget.held_bytes == 0
         await honest(bench)
 
 
-async def test_an_answer_that_is_not_taken_whole_counts_whole() -> None:
+async def test_an_answer_that_is_not_taken_whole_counts_whole(bench: Bench) -> None:
     """The transport keeps all of it, though the kernel has most: 40 such answers were 150 MB."""
-    async with toy_server() as bench:
-        deaf = await bench.connect()
-        deaf.writer.transport.pause_reading()
-        answer_bytes = 16 * MIB
-        deaf.send(ECHO, b"big %d" % answer_bytes)
-        await bench.until(lambda: bench.server.budget.held_bytes > MIB)
-        assert bench.server.budget.held_bytes >= answer_bytes
-        assert bench.server.budget.share_bytes <= (64 - 16) * MIB // 2
-        deaf.writer.transport.resume_reading()
-        assert len((await deaf.receive())[1]) == answer_bytes
-        await bench.until(lambda: bench.server.budget.held_bytes == 0)
+    deaf = await bench.connect()
+    deaf.transport.pause_reading()
+    answer_bytes = 16 * MIB
+    deaf.send(ECHO, b"big %d" % answer_bytes)
+    await until(lambda: bench.server.budget.held_bytes > MIB)
+    assert bench.server.budget.held_bytes >= answer_bytes
+    assert bench.server.budget.share_bytes <= (64 - 16) * MIB // 2
+    deaf.transport.resume_reading()
+    assert len((await deaf.receive())[1]) == answer_bytes
+    await until(lambda: bench.server.budget.held_bytes == 0)
 
 
-async def test_a_slow_reader_gets_everything_in_the_end() -> None:
-    async with toy_server() as bench:
-        slow = await bench.connect()
-        for _ in range(20):
-            slow.send(ECHO, b"big %d" % MIB)
-        slow.send(ECHO, b"last")
-        await asyncio.sleep(0.1)
-        for number in range(1, 21):
-            assert await slow.receive() == (number, bytes(MIB))
-        assert await slow.receive() == (21, b"last")
-        assert bench.server.budget.held_bytes == 0
+async def test_a_slow_reader_gets_everything_in_the_end(bench: Bench) -> None:
+    slow = await bench.connect()
+    for _ in range(20):
+        slow.send(ECHO, b"big %d" % MIB)
+    slow.send(ECHO, b"last")
+    await asyncio.sleep(0.1)
+    for number in range(1, 21):
+        assert await slow.receive() == (number, bytes(MIB))
+    assert await slow.receive() == (21, b"last")
+    assert bench.server.budget.held_bytes == 0
 
 
 async def test_requests_over_the_budget_are_left_in_the_socket(
@@ -220,16 +221,16 @@ async def test_requests_over_the_budget_are_left_in_the_socket(
         clients = [await bench.connect() for _ in range(10)]
         for number, client in enumerate(clients):
             client.send(WAIT, b"%d" % number + b" " * 2 * MIB)
-        await bench.until(lambda: bool(told_to_wait) and bool(bench.toys.started))
+        await until(lambda: bool(told_to_wait) and bool(bench.toys.started))
         await honest(bench)
         for _ in clients:
             assert budget.held_bytes < 4 * MIB + 10 * (ALLOWANCE_BYTES + 2 * MIB)
-            await bench.until(lambda: bool(bench.toys.pending))
+            await until(lambda: bench.toys.pending)
             _, pending = bench.toys.pending.popitem()
             pending.complete([b"done"])
         for client in clients:
             assert await client.receive() == (1, b"done")
-        await bench.until(lambda: (budget.held_bytes, budget.waiting_count) == (0, 0))
+        await until(lambda: (budget.held_bytes, budget.waiting_count) == (0, 0))
 
 
 async def test_unfinished_requests_that_fill_the_budget_let_one_pass_at_a_time(
@@ -241,7 +242,7 @@ async def test_unfinished_requests_that_fill_the_budget_let_one_pass_at_a_time(
         frame = sized(50 * MIB) + b"\0\2\0\1" + bytes(400 * KIB)
         for attacker in attackers:
             attacker.writer.write(frame)
-        await bench.until(lambda: bench.server.budget.waiting_count > 0)
+        await until(lambda: bench.server.budget.waiting_count > 0)
         assert bench.server.budget.held_bytes < 20 * 500 * KIB
         large = await bench.connect()
         large.send(ECHO, b"now" + bytes(3 * MIB))
@@ -249,29 +250,28 @@ async def test_unfinished_requests_that_fill_the_budget_let_one_pass_at_a_time(
         assert len((await large.receive(20))[1]) == 3 * MIB + 3
 
 
-async def test_a_thousand_idle_connections_cost_little_and_disturb_nobody() -> None:
-    async with toy_server() as bench:
-        await honest(bench)
-        process = psutil.Process()
-        before = process.memory_info().rss
-        clients = [await bench.connect() for _ in range(1000)]
-        for client in clients:
-            client.send(ECHO, b"a")
-        for client in clients:
-            assert (await client.receive())[1] == b"a"
-        assert bench.server.connection_count == 1001
-        # Both ends live in this process, and the client's end is asyncio's streams.
-        assert process.memory_info().rss - before < 48 * MIB
-        for _ in range(20):
-            began = time.monotonic()
-            assert await bench.clients[0].ask(ECHO, b"hello") == b"hello"
-            assert time.monotonic() - began < 10
-        for client in clients:
-            client.writer.transport.abort()
-        await bench.until(lambda: bench.server.connection_count == 1)
+async def test_a_thousand_idle_connections_cost_little_and_hold_up_no_other(bench: Bench) -> None:
+    await honest(bench)
+    process = psutil.Process()
+    before = process.memory_info().rss
+    clients = [await bench.connect() for _ in range(1000)]
+    for client in clients:
+        client.send(ECHO, b"a")
+    for client in clients:
+        assert (await client.receive())[1] == b"a"
+    assert bench.server.connection_count == 1001
+    # Both ends live in this process, and the client's end is asyncio's streams.
+    assert process.memory_info().rss - before < 48 * MIB
+    for _ in range(20):
+        began = time.monotonic()
+        assert await bench.clients[0].ask(ECHO, b"hello") == b"hello"
+        assert time.monotonic() - began < 10
+    for client in clients:
+        client.writer.transport.abort()
+    await until(lambda: bench.server.connection_count == 1)
 
 
-async def test_rubbish_disturbs_nobody(quick_sweep: None) -> None:
+async def test_rubbish_holds_up_no_other_connection(quick_sweep: None) -> None:
     rng = random.Random(11)
     async with toy_server(request_bytes_max=MIB) as bench:
         good = await bench.connect()
@@ -288,7 +288,7 @@ async def test_rubbish_disturbs_nobody(quick_sweep: None) -> None:
         assert process.memory_info().rss - before < 64 * MIB
         for client in bench.clients[1:]:
             client.writer.transport.abort()
-        await bench.until(lambda: bench.server.connection_count == 1)
+        await until(lambda: bench.server.connection_count == 1)
         assert bench.server.budget.held_bytes == 0
 
 
@@ -305,17 +305,13 @@ def _rubbish(rng: random.Random) -> bytes:
     return bytes(frame) * rng.randrange(1, 4)
 
 
-def test_lines_in_the_log_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_lines_in_the_log_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-
-    async def test() -> None:
-        async with toy_server() as bench:
-            for _ in range(40):
-                bad = await bench.connect()
-                bad.writer.write(sized(-1))
-                assert await bad.is_closed()
-
-    run(test())
+    async with toy_server() as bench:
+        for _ in range(40):
+            bad = await bench.connect()
+            bad.writer.write(sized(-1))
+            assert await bad.is_closed()
     assert len([r for r in caplog.records if "closed" in r.getMessage()]) == 10
 
 

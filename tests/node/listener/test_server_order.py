@@ -7,240 +7,225 @@ import pytest
 
 from oncelog.node.listener.connection import PIPELINED_MAX, REQUESTS_AT_A_STRETCH
 
-from .toy_server import ECHO, PRODUCE, SLOW, WAIT, Client, run, toy_server
+from ...awaiting import until
+from ...present import present
+from .toy_server import ECHO, PRODUCE, SLOW, WAIT, Bench, Client, toy_server
 
 pytestmark = pytest.mark.uvloop  # as brokers do
 
 
-async def test_a_request_is_answered() -> None:
-    async with toy_server() as bench:
-        client = await bench.connect()
-        assert await client.ask(ECHO, b"hello") == b"hello"
-        assert await client.ask(WAIT, b"now") == b"now"
+async def test_a_request_is_answered(bench: Bench) -> None:
+    client = await bench.connect()
+    assert await client.ask(ECHO, b"hello") == b"hello"
+    assert await client.ask(WAIT, b"now") == b"now"
 
 
-async def test_frames_may_arrive_in_any_pieces() -> None:
-    async with toy_server() as bench:
-        client = await bench.connect()
-        bodies = [b"x" * size for size in (0, 1, 70_000, 3, 200_000, 2)]
-        stream = b"".join(Client.frame(ECHO, body, number) for number, body in enumerate(bodies))
-        rng = random.Random(7)
-        while stream:
-            size = rng.choice((1, 2, 3, 5, 4096, 65_536))
-            client.writer.write(stream[:size])
-            stream = stream[size:]
-            await asyncio.sleep(0)
-        for number, body in enumerate(bodies):
-            assert await client.receive() == (number, body)
+async def test_frames_may_arrive_in_any_pieces(bench: Bench) -> None:
+    client = await bench.connect()
+    bodies = [b"x" * size for size in (0, 1, 70_000, 3, 200_000, 2)]
+    stream = b"".join(Client.frame(ECHO, body, number) for number, body in enumerate(bodies))
+    rng = random.Random(7)
+    while stream:
+        size = rng.choice((1, 2, 3, 5, 4096, 65_536))
+        client.writer.write(stream[:size])
+        stream = stream[size:]
+        await asyncio.sleep(0)
+    for number, body in enumerate(bodies):
+        assert await client.receive() == (number, body)
 
 
-async def test_produces_start_at_once_and_are_answered_in_order() -> None:
-    async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        names = [b"%d" % number for number in range(20)]
-        for name in names:
-            client.send(PRODUCE, name)
-        await bench.until(lambda: len(toys.started) == 20)
-        finished = random.Random(3).sample(names, 20)
-        for name in finished:
-            toys.pending[name].complete([name])
-        for number, name in enumerate(names, 1):
-            assert await client.receive() == (number, name)
+async def test_produces_start_at_once_and_are_answered_in_order(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    names = [b"%d" % number for number in range(20)]
+    for name in names:
+        client.send(PRODUCE, name)
+    await until(lambda: len(toys.started) == 20)
+    finished = random.Random(3).sample(names, 20)
+    for name in finished:
+        toys.pending[name].complete([name])
+    for number, name in enumerate(names, 1):
+        assert await client.receive() == (number, name)
 
 
-async def test_an_early_answer_waits_for_those_before_it() -> None:
-    async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        for name in (b"first", b"now", b"none", b"third"):
-            client.send(PRODUCE, name)
-        await bench.until(lambda: len(toys.started) == 4)
-        assert await client.is_silent()
-        toys.pending[b"first"].complete([b"1"])
-        assert await client.receive() == (1, b"1")
-        assert await client.receive() == (2, b"now")
-        toys.pending[b"third"].complete([b"4"])
-        assert await client.receive() == (4, b"4")
+async def test_an_early_answer_waits_for_those_before_it(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    for name in (b"first", b"now", b"none", b"third"):
+        client.send(PRODUCE, name)
+    await until(lambda: len(toys.started) == 4)
+    assert await client.is_silent()
+    toys.pending[b"first"].complete([b"1"])
+    assert await client.receive() == (1, b"1")
+    assert await client.receive() == (2, b"now")
+    toys.pending[b"third"].complete([b"4"])
+    assert await client.receive() == (4, b"4")
 
 
 @pytest.mark.parametrize("second", [ECHO, WAIT, SLOW])
-async def test_anything_else_starts_after_all_earlier_answers(second: tuple[int, int]) -> None:
+async def test_anything_else_starts_after_all_earlier_answers(
+    bench: Bench, second: tuple[int, int]
+) -> None:
+    client, toys = await bench.connect(), bench.toys
+    client.send(PRODUCE, b"a")
+    client.send(PRODUCE, b"b")
+    client.send(second, b"now")
+    client.send(PRODUCE, b"c")
+    await until(lambda: len(toys.started) == 2)
+    toys.pending[b"b"].complete([b"2"])
+    await asyncio.sleep(0.02)
+    assert toys.started == [b"a", b"b"]
+    toys.pending[b"a"].complete([b"1"])
+    await until(lambda: len(toys.started) >= 3)
+    toys.gate.set()
+    await until(lambda: len(toys.started) == 4)
+    toys.pending[b"c"].complete([b"4"])
+    for answer in ((1, b"1"), (2, b"2"), (3, b"now"), (4, b"4")):
+        assert await client.receive() == answer
+
+
+async def test_a_produce_waits_for_a_fetch_before_it(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    client.send(WAIT, b"fetch")
+    client.send(PRODUCE, b"produce")
+    await until(lambda: toys.started == [b"fetch"])
+    await asyncio.sleep(0.02)
+    assert toys.started == [b"fetch"]
+    toys.pending[b"fetch"].complete([b"1"])
+    await until(lambda: toys.started == [b"fetch", b"produce"])
+
+
+async def test_so_many_produces_are_under_way_and_no_more(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    names = [b"%d" % number for number in range(PIPELINED_MAX + 10)]
+    for name in names:
+        client.send(PRODUCE, name)
+    await until(lambda: len(toys.started) == PIPELINED_MAX)
+    await asyncio.sleep(0.02)
+    assert len(toys.started) == PIPELINED_MAX
+    for done, name in enumerate(names):
+        await until(lambda name=name: name in toys.pending)
+        assert len(toys.started) <= done + PIPELINED_MAX
+        toys.pending[name].complete([name])
+    for number, name in enumerate(names, 1):
+        assert await client.receive() == (number, name)
+
+
+async def test_connections_do_not_wait_for_one_another(bench: Bench) -> None:
+    stuck, free = await bench.connect(), await bench.connect()
+    stuck.send(WAIT, b"never")
+    stuck.send(ECHO, b"behind")
+    assert await free.ask(ECHO, b"hello") == b"hello"
+    assert bench.toys.started == [b"never", b"hello"]
+
+
+async def test_a_long_queue_of_small_requests_leaves_others_their_turn(bench: Bench) -> None:
+    greedy, other = await bench.connect(), await bench.connect()
+    for _ in range(50 * REQUESTS_AT_A_STRETCH):
+        greedy.send(ECHO, b"g")
+    other.send(ECHO, b"other")
+    assert await other.receive() == (1, b"other")
+    place = bench.toys.started.index(b"other")
+    for number in range(1, 50 * REQUESTS_AT_A_STRETCH + 1):
+        assert await greedy.receive() == (number, b"g")
+    assert place < 45 * REQUESTS_AT_A_STRETCH
+
+
+async def test_slow_work_holds_up_its_own_connection_only(bench: Bench) -> None:
+    slow, other = await bench.connect(), await bench.connect()
+    slow.send(SLOW, b"slow")
+    slow.send(ECHO, b"next")
+    assert await other.ask(ECHO, b"hello") == b"hello"
+    bench.toys.gate.set()
+    assert await slow.receive() == (1, b"slow")
+    assert await slow.receive() == (2, b"next")
+
+
+async def test_a_defect_is_an_answer_where_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
     async with toy_server() as bench:
         client, toys = await bench.connect(), bench.toys
-        client.send(PRODUCE, b"a")
-        client.send(PRODUCE, b"b")
-        client.send(second, b"now")
-        client.send(PRODUCE, b"c")
-        await bench.until(lambda: len(toys.started) == 2)
-        toys.pending[b"b"].complete([b"2"])
-        await asyncio.sleep(0.02)
-        assert toys.started == [b"a", b"b"]
-        toys.pending[b"a"].complete([b"1"])
-        await bench.until(lambda: len(toys.started) >= 3)
+        assert await client.ask(ECHO, b"defect") == b"error -1"
+        assert await client.ask(ECHO, b"and on") == b"and on"
         toys.gate.set()
-        await bench.until(lambda: len(toys.started) == 4)
-        toys.pending[b"c"].complete([b"4"])
-        for answer in ((1, b"1"), (2, b"2"), (3, b"now"), (4, b"4")):
-            assert await client.receive() == answer
-
-
-async def test_a_produce_waits_for_a_fetch_before_it() -> None:
-    async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        client.send(WAIT, b"fetch")
-        client.send(PRODUCE, b"produce")
-        await bench.until(lambda: toys.started == [b"fetch"])
-        await asyncio.sleep(0.02)
-        assert toys.started == [b"fetch"]
-        toys.pending[b"fetch"].complete([b"1"])
-        await bench.until(lambda: toys.started == [b"fetch", b"produce"])
-
-
-async def test_so_many_produces_are_under_way_and_no_more() -> None:
-    async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        names = [b"%d" % number for number in range(PIPELINED_MAX + 10)]
-        for name in names:
-            client.send(PRODUCE, name)
-        await bench.until(lambda: len(toys.started) == PIPELINED_MAX)
-        await asyncio.sleep(0.02)
-        assert len(toys.started) == PIPELINED_MAX
-        for done, name in enumerate(names):
-            await bench.until(lambda name=name: name in toys.pending)
-            assert len(toys.started) <= done + PIPELINED_MAX
-            toys.pending[name].complete([name])
-        for number, name in enumerate(names, 1):
-            assert await client.receive() == (number, name)
-
-
-async def test_connections_do_not_wait_for_one_another() -> None:
-    async with toy_server() as bench:
-        stuck, free = await bench.connect(), await bench.connect()
-        stuck.send(WAIT, b"never")
-        stuck.send(ECHO, b"behind")
-        assert await free.ask(ECHO, b"hello") == b"hello"
-        assert bench.toys.started == [b"never", b"hello"]
-
-
-async def test_a_long_queue_of_small_requests_leaves_others_their_turn() -> None:
-    async with toy_server() as bench:
-        greedy, other = await bench.connect(), await bench.connect()
-        for _ in range(50 * REQUESTS_AT_A_STRETCH):
-            greedy.send(ECHO, b"g")
-        other.send(ECHO, b"other")
-        assert await other.receive() == (1, b"other")
-        place = bench.toys.started.index(b"other")
-        for number in range(1, 50 * REQUESTS_AT_A_STRETCH + 1):
-            assert await greedy.receive() == (number, b"g")
-        assert place < 45 * REQUESTS_AT_A_STRETCH
-
-
-async def test_slow_work_holds_up_its_own_connection_only() -> None:
-    async with toy_server() as bench:
-        slow, other = await bench.connect(), await bench.connect()
-        slow.send(SLOW, b"slow")
-        slow.send(ECHO, b"next")
-        assert await other.ask(ECHO, b"hello") == b"hello"
-        bench.toys.gate.set()
-        assert await slow.receive() == (1, b"slow")
-        assert await slow.receive() == (2, b"next")
-
-
-def test_a_defect_is_an_answer_where_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        async with toy_server() as bench:
-            client, toys = await bench.connect(), bench.toys
-            assert await client.ask(ECHO, b"defect") == b"error -1"
-            assert await client.ask(ECHO, b"and on") == b"and on"
-            toys.gate.set()
-            client.send(SLOW, b"defect")
-            assert await client.is_closed()  # that toy has no way to say it
-
-    run(test())
-    assert len([r for r in caplog.records if "as told" in r.getMessage()]) >= 2
+        client.send(SLOW, b"defect")
+        assert await client.is_closed()  # that toy has no way to say it
+    assert len([r for r in caplog.records if "on purpose" in r.getMessage()]) >= 2
 
 
 @pytest.mark.parametrize("body", [b"close", b"malformed"])
-async def test_a_handler_can_close_its_connection(body: bytes) -> None:
-    async with toy_server() as bench:
-        client, other = await bench.connect(), await bench.connect()
-        client.send(ECHO, b"before")
-        client.send(ECHO, body)
-        client.send(ECHO, b"after")
-        assert await client.receive() == (1, b"before")
-        assert await client.is_closed()
-        assert b"after" not in bench.toys.started
-        assert await other.ask(ECHO, b"hello") == b"hello"
+async def test_a_handler_can_close_its_connection(bench: Bench, body: bytes) -> None:
+    client, other = await bench.connect(), await bench.connect()
+    client.send(ECHO, b"before")
+    client.send(ECHO, body)
+    client.send(ECHO, b"after")
+    assert await client.receive() == (1, b"before")
+    assert await client.is_closed()
+    assert b"after" not in bench.toys.started
+    assert await other.ask(ECHO, b"hello") == b"hello"
 
 
-async def test_a_late_failure_without_an_answer_closes_the_connection() -> None:
-    async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        client.send(PRODUCE, b"a")
-        client.send(PRODUCE, b"b")
-        await bench.until(lambda: len(toys.pending) == 2)
-        toys.pending[b"b"].abort("a write with acks=0 failed")
-        assert await client.is_silent()
-        toys.pending[b"a"].complete([b"1"])
-        assert await client.receive() == (1, b"1")
-        assert await client.is_closed()
+async def test_a_late_failure_without_an_answer_closes_the_connection(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    client.send(PRODUCE, b"a")
+    client.send(PRODUCE, b"b")
+    await until(lambda: len(toys.pending) == 2)
+    toys.pending[b"b"].abort("a write with acks=0 failed")
+    assert await client.is_silent()
+    toys.pending[b"a"].complete([b"1"])
+    assert await client.receive() == (1, b"1")
+    assert await client.is_closed()
 
 
-async def test_handlers_hear_that_nobody_waits_any_more() -> None:
-    async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        closed = []
-        client.send(PRODUCE, b"a")
-        client.send(PRODUCE, b"b")
-        await bench.until(lambda: len(toys.pending) == 2)
-        (connection,) = bench.server._connections
-        assert connection.context is not None
-        connection.context.on_close.append(lambda: closed.append(True))
-        client.writer.close()
-        await bench.until(lambda: toys.abandoned == [b"a", b"b"])
-        assert closed == [True]
-        toys.pending[b"a"].complete([b"too late"])
-        assert bench.server.budget.held_bytes == 0
-        assert bench.server.connection_count == 0
+async def test_handlers_are_notified_when_their_client_has_gone(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    closed = []
+    client.send(PRODUCE, b"a")
+    client.send(PRODUCE, b"b")
+    await until(lambda: len(toys.pending) == 2)
+    (connection,) = bench.server._connections
+    assert connection.context is not None
+    connection.context.on_close.append(lambda: closed.append(True))
+    client.writer.close()
+    await until(lambda: toys.abandoned == [b"a", b"b"])
+    assert closed == [True]
+    toys.pending[b"a"].complete([b"too late"])
+    assert bench.server.budget.held_bytes == 0
+    assert bench.server.connection_count == 0
 
 
-async def test_stopping_answers_what_was_received() -> None:
-    async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        client.send(PRODUCE, b"a")
-        await bench.until(lambda: b"a" in toys.pending)
-        asyncio.get_running_loop().call_later(0.05, lambda: toys.pending[b"a"].complete([b"1"]))
-        await bench.server.stop(deadline_s=2)
-        assert await client.receive() == (1, b"1")
-        assert await client.is_closed()
-        with pytest.raises(OSError):
-            await bench.connect()
+async def test_stopping_answers_what_was_received(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    client.send(PRODUCE, b"a")
+    await until(lambda: b"a" in toys.pending)
+    asyncio.get_running_loop().call_later(0.05, lambda: toys.pending[b"a"].complete([b"1"]))
+    await bench.server.stop(deadline_s=2)
+    assert await client.receive() == (1, b"1")
+    assert await client.is_closed()
+    with pytest.raises(OSError):
+        await bench.connect()
 
 
-async def test_stopping_does_not_wait_for_ever() -> None:
-    async with toy_server() as bench:
-        client = await bench.connect()
-        client.send(WAIT, b"never")
-        await bench.until(lambda: b"never" in bench.toys.pending)
-        async with asyncio.timeout(1):
-            await bench.server.stop(deadline_s=0.1)
-        assert await client.is_closed()
+async def test_stopping_does_not_wait_for_ever(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(WAIT, b"never")
+    await until(lambda: b"never" in bench.toys.pending)
+    async with asyncio.timeout(1):
+        await bench.server.stop(deadline_s=0.1)
+    assert await client.is_closed()
 
 
-async def test_a_taken_port_is_told_in_a_sentence() -> None:
+async def test_a_taken_port_is_reported_in_a_sentence() -> None:
     async with toy_server() as one, toy_server() as two:
         with pytest.raises(OSError, match=f"Cannot listen on 127.0.0.1:{one.server.port}"):
             await two.server.start("127.0.0.1", one.server.port)
 
 
-async def test_an_answer_for_somebody_who_just_left_is_dropped() -> None:
-    async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        for name in (b"a", b"b"):
-            client.send(PRODUCE, name)
-        await bench.until(lambda: len(toys.pending) == 2)
-        (connection,) = bench.server._connections
-        connection._transport.abort()  # the transport knows, the protocol does not yet
-        for name in (b"a", b"b"):
-            toys.pending[name].complete([bytes(1000)])
-        await bench.until(lambda: bench.server.connection_count == 0)
-        assert bench.server.budget.held_bytes == 0
+async def test_an_answer_for_somebody_who_just_left_is_dropped(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    for name in (b"a", b"b"):
+        client.send(PRODUCE, name)
+    await until(lambda: len(toys.pending) == 2)
+    (connection,) = bench.server._connections
+    present(connection._transport).abort()  # the transport knows, the protocol does not yet
+    for name in (b"a", b"b"):
+        toys.pending[name].complete([bytes(1000)])
+    await until(lambda: bench.server.connection_count == 0)
+    assert bench.server.budget.held_bytes == 0

@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-
-import uvloop
 
 from oncelog.node.handlers.metadata import cluster
 from oncelog.node.listener.dispatch import (
@@ -53,11 +51,11 @@ class Toys:
         self.started.append(name)
         match name.split(b" ")[0]:
             case b"close":
-                raise CloseConnection("as told")
+                raise CloseConnection("on purpose")
             case b"malformed":
-                raise MalformedFrame("as told")
+                raise MalformedFrame("on purpose")
             case b"defect":
-                raise ZeroDivisionError("as told")
+                raise ZeroDivisionError("on purpose")
             case b"big":
                 return [bytes(int(name.split(b" ")[1]))]
         return [b"", name[:3], memoryview(name)[3:]]
@@ -68,7 +66,7 @@ class Toys:
         self.started.append(bytes(body))
         await self.gate.wait()
         if bytes(body) == b"defect":
-            raise ZeroDivisionError("as told")
+            raise ZeroDivisionError("on purpose")
         return [bytes(body)]
 
     @staticmethod
@@ -93,6 +91,7 @@ class Client:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
+        self.transport: Any = writer.transport  # of a socket: it can pause reading
         self.sent = 0
 
     def send(self, api: tuple[int, int], body: bytes = b"") -> None:
@@ -146,11 +145,6 @@ class Bench:
         self.clients.append(client)
         return client
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
-            while not condition():
-                await asyncio.sleep(0.002)
-
 
 @asynccontextmanager
 async def toy_server(**limits: Any) -> AsyncIterator[Bench]:
@@ -166,7 +160,3 @@ async def toy_server(**limits: Any) -> AsyncIterator[Bench]:
         for client in bench.clients:
             client.writer.transport.abort()
         await server.stop(deadline_s=0.2)
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    uvloop.run(test)

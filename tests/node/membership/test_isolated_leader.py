@@ -1,37 +1,20 @@
-"""A leader that nobody hears takes no writes that it could not commit."""
+"""A leader without heartbeats or fetches takes no writes that it could not commit."""
 
 from pathlib import Path
 
-from oncelog.node.clock import SystemClock
 from oncelog.node.membership.isolated_leader import IsolatedLeader
 
-from ..leading_broker import CLOSED, LeadingBroker, batch
+from ..fake_broker import CLOSED
+from ..leading_broker import LeadingBroker, StoppedClock, plain
 
 TIMEOUT_MS = 1_500
 
 
-def plain() -> bytearray:
-    return batch(-1, producer_id=-1, epoch=-1, transactional=False)
-
-
-class FakeClock:
-    """Stands still between the test's steps."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return SystemClock.wall_ms()
-
-
 def isolated_leader(
     directory: Path, **details: object
-) -> tuple[LeadingBroker, IsolatedLeader, FakeClock]:
+) -> tuple[LeadingBroker, IsolatedLeader, StoppedClock]:
     broker = LeadingBroker(directory, **details)  # type: ignore[arg-type]
-    clock = FakeClock()
+    clock = StoppedClock()
     broker.replicas.clock = clock
     broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
     return broker, IsolatedLeader(broker.replicas, session_timeout_ms=TIMEOUT_MS), clock
@@ -41,7 +24,7 @@ async def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_
     tmp_path: Path,
 ) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
-    waiting = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    waiting = broker.put(plain())
     clock.now_ms += TIMEOUT_MS - 1
     watch.look()
     assert not waiting.is_there
@@ -49,13 +32,13 @@ async def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_
     watch.look()
     assert await waiting.value() == CLOSED
     end_offset = broker.log().log_end_offset
-    late = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    late = broker.put(plain())
     assert await late.value() == CLOSED
     assert broker.log().log_end_offset == end_offset
-    loose = broker.produce(broker.connect(), {0: plain()}, transactional_id=None, acks=1)
+    loose = broker.put(plain(), acks=1)
     assert await loose.errors() == {0: 0}, "acks=1 asks for no more than this log"
-    watch.heard()
-    again = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    watch.on_heartbeat_answered()
+    again = broker.put(plain())
     assert not again.is_there
     broker.replicate()
     assert await again.errors() == {0: 0}
@@ -66,7 +49,7 @@ async def test_partitions_whose_followers_fetch_go_on_without_a_controller(tmp_p
     clock.now_ms += TIMEOUT_MS
     broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
     watch.look()
-    written = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    written = broker.put(plain())
     broker.replicate()
     assert await written.errors() == {0: 0}
 
@@ -75,5 +58,5 @@ async def test_who_is_in_sync_alone_goes_on(tmp_path: Path) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2), isr=(1,))
     clock.now_ms += 2 * TIMEOUT_MS
     watch.look()
-    written = broker.produce(broker.connect(), {0: plain()}, transactional_id=None)
+    written = broker.put(plain())
     assert await written.errors() == {0: 0}

@@ -1,7 +1,6 @@
-"""Registrations of processes that come and go, and heartbeats that end when they are told to."""
+"""Registrations of processes that come and go, and heartbeats that end when they are stopped."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from oncelog.node.controller.client import ControllerClient
 from oncelog.node.membership.liveness import Liveness, Replaced
 from oncelog.wire.errors import ErrorCode
 
+from ...awaiting import settle, turns_until
 from ..controller.small_cluster import SmallCluster
 from ..fake_broker import broker_config
 
@@ -46,23 +46,11 @@ def _liveness() -> Liveness:
 @pytest.mark.parametrize("turns", TURNS)
 async def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
     liveness = _liveness()
-    liveness.start()
+    liveness.start(lambda: None)
     await asyncio.sleep(0.01)  # it waits for its next beat
     liveness._beat_now.set()
-    for _ in range(turns):
-        await asyncio.sleep(0)
+    await settle(turns)
     await asyncio.wait_for(liveness.stop(), 2)
-
-
-def _run(scenario: Callable[[SmallCluster], Awaitable[None]]) -> None:
-    async def all_of_it() -> None:
-        cluster = SmallCluster()
-        try:
-            await asyncio.wait_for(scenario(cluster), 20)
-        finally:
-            await cluster.stop()
-
-    asyncio.run(all_of_it())
 
 
 def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:
@@ -79,74 +67,61 @@ def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None =
     )
 
 
-def test_a_late_registration_of_a_dead_process_does_not_end_its_successor() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await _process(cluster, 1).register(9092)
-        late = cluster.log[-1]
-        successor = _process(cluster, 2)
-        epoch = await successor.register(9092)
-        await cluster.groups[1].submit(late)
-        registered = cluster.groups[1].state.brokers[2]
-        assert (registered.broker_epoch, registered.incarnation[0]) == (epoch, 2)
-        successor.start()
-        await successor.until_unfenced()
-        assert not successor.replaced.done()
-        await successor.stop()
-
-    _run(scenario)
-
-
-def test_a_process_whose_metadata_is_new_learns_what_it_replaces() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        await _process(cluster, 1).register(9092)
-        length = len(cluster.log)
-        epoch = await _process(cluster, 2, state=ClusterState()).register(9092)
-        assert epoch == len(cluster.log) == length + 2, "refused once"
-        assert cluster.groups[2].state.brokers[2].incarnation[0] == 2
-
-    _run(scenario)
+async def test_a_late_registration_of_a_dead_process_does_not_end_its_successor(
+    cluster: SmallCluster,
+) -> None:
+    await _process(cluster, 1).register(9092)
+    late = cluster.log[-1]
+    successor = _process(cluster, 2)
+    epoch = await successor.register(9092)
+    await cluster.groups[1].submit(late)
+    registered = cluster.groups[1].state.brokers[2]
+    assert (registered.broker_epoch, registered.incarnation[0]) == (epoch, 2)
+    successor.start(lambda: None)
+    await successor.until_unfenced()
+    assert not successor.replaced.done()
+    await successor.stop()
 
 
-def test_a_registration_that_comes_between_is_replaced() -> None:
+async def test_a_process_whose_metadata_is_new_learns_what_it_replaces(
+    cluster: SmallCluster,
+) -> None:
+    await _process(cluster, 1).register(9092)
+    length = len(cluster.log)
+    epoch = await _process(cluster, 2, state=ClusterState()).register(9092)
+    assert epoch == len(cluster.log) == length + 2, "refused once"
+    assert cluster.groups[2].state.brokers[2].incarnation[0] == 2
+
+
+async def test_a_registration_that_comes_between_is_replaced(cluster: SmallCluster) -> None:
     """It left its process before that died, and arrives when the successor has looked."""
-
-    async def scenario(cluster: SmallCluster) -> None:
-        await _process(cluster, 1).register(9092)
-        length = len(cluster.log)
-        cluster.elect(None)
-        successor = asyncio.ensure_future(_process(cluster, 3).register(9092))
-        await asyncio.sleep(0)  # it has looked, and waits for a controller
-        cluster.elect(1)
-        await _process(cluster, 2).register(9092)
-        epoch = await successor
-        assert epoch == len(cluster.log) == length + 3, "refused once"
-        registered = cluster.groups[1].state.brokers[2]
-        assert (registered.broker_epoch, registered.incarnation[0]) == (epoch, 3)
-
-    _run(scenario)
+    await _process(cluster, 1).register(9092)
+    length = len(cluster.log)
+    cluster.elect(None)
+    successor = asyncio.ensure_future(_process(cluster, 3).register(9092))
+    await asyncio.sleep(0)  # it has looked, and waits for a controller
+    cluster.elect(1)
+    await _process(cluster, 2).register(9092)
+    epoch = await successor
+    assert epoch == len(cluster.log) == length + 3, "refused once"
+    registered = cluster.groups[1].state.brokers[2]
+    assert (registered.broker_epoch, registered.incarnation[0]) == (epoch, 3)
 
 
-def test_an_answer_that_was_lost_is_given_again() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        while not cluster.log:
-            await asyncio.sleep(0)  # until the controller has named the cluster
-        cluster.lost_answers = 1
-        assert await _process(cluster, 1).register(9092) == 2
-        assert len(cluster.log) == 3, "proposed twice"
-
-    _run(scenario)
+async def test_an_answer_that_was_lost_is_given_again(cluster: SmallCluster) -> None:
+    await turns_until(lambda: cluster.log)  # the controller has named the cluster
+    cluster.lost_answers = 1
+    assert await _process(cluster, 1).register(9092) == 2
+    assert len(cluster.log) == 3, "proposed twice"
 
 
-def test_of_two_processes_the_earlier_one_ends_with_words() -> None:
-    async def scenario(cluster: SmallCluster) -> None:
-        earlier, later = _process(cluster, 1), _process(cluster, 2)
-        for process in (earlier, later):
-            await process.register(9092)
-            process.start()
-            await process.until_unfenced()
-        with pytest.raises(Replaced, match="another process has registered as node 2"):
-            await earlier.replaced
-        assert not later.replaced.done()
-        await asyncio.gather(earlier.stop(), later.stop())
-
-    _run(scenario)
+async def test_of_two_processes_the_earlier_one_ends_with_words(cluster: SmallCluster) -> None:
+    earlier, later = _process(cluster, 1), _process(cluster, 2)
+    for process in (earlier, later):
+        await process.register(9092)
+        process.start(lambda: None)
+        await process.until_unfenced()
+    with pytest.raises(Replaced, match="another process has registered as node 2"):
+        await earlier.replaced
+    assert not later.replaced.done()
+    await asyncio.gather(earlier.stop(), later.stop())

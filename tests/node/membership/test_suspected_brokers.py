@@ -9,6 +9,7 @@ from oncelog.coordinator.metadata.commands import FenceBroker, encode_command
 from oncelog.node.membership import suspected_brokers
 from oncelog.replication.sliced_work import run_to_end
 
+from ...awaiting import settle
 from ..fake_broker import FakeBroker
 
 METADATA = 3
@@ -17,7 +18,7 @@ TOPICS = {"topics": None, "allow_auto_topic_creation": False}
 
 
 class FakeLinks:
-    """Tells what a test tells it."""
+    """Open and closed as the test says."""
 
     def __init__(self) -> None:
         self.change: Callable[[int, bool], None] = lambda node_id, is_open: None
@@ -26,47 +27,52 @@ class FakeLinks:
         self.change = callback
 
 
-def watched() -> tuple[FakeBroker, FakeLinks]:
-    broker, links = FakeBroker(), FakeLinks()
+@pytest.fixture
+def broker() -> FakeBroker:
+    return FakeBroker()
+
+
+@pytest.fixture
+def links(broker: FakeBroker) -> FakeLinks:
+    links = FakeLinks()
     broker.services.suspected_brokers.watch(links, broker.state)
     links.change(2, True)
     links.change(3, True)
-    return broker, links
+    return links
 
 
 async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
     """A question that has had every chance to be answered."""
     question = asyncio.ensure_future(broker.answer(METADATA, 9, TOPICS))
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settle()
     return question
 
 
-async def test_the_answer_comes_with_the_fence() -> None:
-    broker, links = watched()
+async def test_the_answer_comes_with_the_fence(broker: FakeBroker, links: FakeLinks) -> None:
     links.change(2, False)
     question = await asked(broker)
     assert not question.done()
-    fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
-    broker.controller.apply(fence)
+    broker.fence(2)
     answer = await question
     assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
 
 
-async def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too() -> None:
-    broker, links = watched()
+async def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too(
+    broker: FakeBroker, links: FakeLinks
+) -> None:
     question = await asked(broker)
     links.change(2, False)
     await asyncio.sleep(3 * suspected_brokers.NEWS_MS / 1000)
     assert not question.done()
-    broker.controller.apply(FenceBroker(2, broker.state.brokers[2].broker_epoch))
+    broker.fence(2)
     answer = await question
     assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
 
 
-async def test_a_question_on_a_new_connection_does_not_wait_for_news() -> None:
+async def test_a_question_on_a_new_connection_does_not_wait_for_news(
+    broker: FakeBroker, links: FakeLinks
+) -> None:
     """librdkafka's first transaction begins half a second later when it does."""
-    broker, links = watched()
     broker.context.connected_at_ms = broker.services.clock.monotonic_ms()
     question = await asked(broker)
     assert question.done()
@@ -77,8 +83,9 @@ async def test_a_question_on_a_new_connection_does_not_wait_for_news() -> None:
     await question
 
 
-def test_a_question_between_two_steps_of_the_fence_waits() -> None:
-    broker, links = watched()
+def test_a_question_between_two_steps_of_the_fence_waits(
+    broker: FakeBroker, links: FakeLinks
+) -> None:
     for name in ("t", "u"):
         broker.create(name, partitions=300)
 
@@ -97,8 +104,7 @@ def test_a_question_between_two_steps_of_the_fence_waits() -> None:
     asyncio.run(scenario())
 
 
-async def test_a_link_that_is_back_ends_the_doubt() -> None:
-    broker, links = watched()
+async def test_a_link_that_is_back_ends_the_doubt(broker: FakeBroker, links: FakeLinks) -> None:
     links.change(2, False)
     links.change(3, False)
     question = await asked(broker)
@@ -110,9 +116,10 @@ async def test_a_link_that_is_back_ends_the_doubt() -> None:
     assert len(answer.brokers) == 3  # type: ignore[attr-defined]
 
 
-async def test_the_wait_is_bounded_and_happens_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_is_bounded_and_happens_once(
+    broker: FakeBroker, links: FakeLinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 20)
-    broker, links = watched()
     links.change(2, False)
     links.change(3, False)
     await asyncio.wait_for(broker.services.suspected_brokers.settled(LONG_CONNECTED_MS), 5)
@@ -121,10 +128,9 @@ async def test_the_wait_is_bounded_and_happens_once(monkeypatch: pytest.MonkeyPa
 
 
 async def test_links_that_break_in_turn_hold_no_request_longer_than_one(
-    monkeypatch: pytest.MonkeyPatch,
+    broker: FakeBroker, links: FakeLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 50)
-    broker, links = watched()
     links.change(2, False)
 
     async def break_in_turn() -> None:
@@ -140,11 +146,9 @@ async def test_links_that_break_in_turn_hold_no_request_longer_than_one(
 
 
 async def test_a_link_to_a_fenced_broker_holds_no_request(
-    monkeypatch: pytest.MonkeyPatch,
+    broker: FakeBroker, links: FakeLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
-    broker, links = watched()
-    fence = FenceBroker(2, broker.state.brokers[2].broker_epoch)
-    broker.controller.apply(fence)
+    broker.fence(2)
     links.change(2, False)
     await asyncio.wait_for(broker.services.suspected_brokers.settled(LONG_CONNECTED_MS), 5)

@@ -1,37 +1,23 @@
 """A bit of an index flips under readers: one partition has an error, until it is mended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelog.node.partitions.log_maintenance import LogMaintenance
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.messages import fetch
-from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-from ..hosted_logs import data_directory, maintenance_intervals
-from ..leading_broker import FETCH, LeadingBroker, batch
+from ..hosted_logs import data_directory, maintaining
+from ..leading_broker import LeadingBroker, batch
 
 E = ErrorCode
 WAIT_S = 10
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not await condition():
-            await asyncio.sleep(0.005)
-
-
 async def fetch_all(broker: LeadingBroker, **fields: Any) -> dict[int, Any]:
     """What one fetch of committed data says of each partition."""
-    wanted = FetchTopic("t", None, [FetchPartition(i, 0, max_bytes=1 << 20) for i in range(3)])
-    fields = {"max_wait_ms": 0, "min_bytes": 1, "isolation_level": 1} | fields
-    body = b"".join(fetch.encode_request(FetchRequest(topics=[wanted], **fields), 12))
-    (topic,) = (await broker.send(broker.connect(), FETCH, 12, body).value()).topics
+    (topic,) = (await broker.fetch(indexes=range(3), **fields).value()).topics
     return {partition.index: partition for partition in topic.partitions}
 
 
@@ -61,21 +47,13 @@ async def test_a_transaction_index_that_is_damaged_is_made_again(
     assert not log.is_failed
     uncommitted = await fetch_all(broker, isolation_level=0)
     assert uncommitted[1].error_code == E.NONE
-    directory = data_directory(tmp_path)
-    config = maintenance_intervals()
-    with ThreadPoolExecutor(1) as executor:
-        maintenance = LogMaintenance(broker.replicas, directory, config, executor, executor)
-
-        async def is_mended() -> bool:
-            return (await fetch_all(broker))[1].aborted_transactions == expected
-
-        await until(is_mended)
-        await maintenance.stop()
-    directory.release()
+    async with asyncio.timeout(WAIT_S), maintaining(broker.replicas, data_directory(tmp_path)):
+        while (await fetch_all(broker))[1].aborted_transactions != expected:
+            await asyncio.sleep(0.005)
     assert path.read_bytes() == content
     assert f"{path} cannot be read, and is made again" in caplog.text
     await abort(broker, 5)
-    assert log.aborted_transactions(0, 12) == [*expected, (7, 10)]
+    assert log.aborted_transactions.between(0, 12) == [*expected, (7, 10)]
 
 
 async def test_a_fetch_that_waits_is_answered_when_an_index_is_damaged(tmp_path: Path) -> None:

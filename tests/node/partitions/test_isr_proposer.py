@@ -11,6 +11,8 @@ from oncelog.replication.isr_change import IsrChange, IsrMember
 from oncelog.replication.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
 
+from ...awaiting import until
+
 TOPIC_ID = bytes(16)
 WATCHED_S = 0.5
 
@@ -35,7 +37,7 @@ class _Hopeful:
         return None
 
 
-def test_a_change_that_is_always_refused_does_not_go_round_as_fast_as_it_is_decided() -> None:
+async def test_a_change_that_is_always_refused_is_not_proposed_as_fast_as_it_is_decided() -> None:
     """The refusal raises the partition epoch, and that has the partition looked at at once."""
     partition: Any = _Partition()
     asked: list[Command] = []
@@ -43,23 +45,18 @@ def test_a_change_that_is_always_refused_does_not_go_round_as_fast_as_it_is_deci
     async def refuse(command: Command) -> Result:
         asked.append(command)
         await asyncio.sleep(0)
-        replicas.isr_may_change(partition)
+        replicas.in_sync.isr_may_change(partition)
         return Result(items=(Item(error=ErrorCode.INELIGIBLE_REPLICA),))
 
     clock = SimpleNamespace(monotonic_ms=lambda: 0)
-    replicas: Any = SimpleNamespace(
-        clock=clock, isr_may_change=None, unsettled={}, raise_high_watermark=lambda *_: None
+    replicas: Any = SimpleNamespace(clock=clock, unsettled={}, raise_high_watermark=lambda *_: None)
+
+    proposer = IsrProposer(
+        replicas, refuse, node_id=1, broker_epoch=10, tick_ms=60_000, work=SlicedWork()
     )
-
-    async def watch() -> None:
-        proposer = IsrProposer(
-            replicas, refuse, node_id=1, broker_epoch=10, tick_ms=60_000, work=SlicedWork()
-        )
-        proposer.isr_may_change(partition)
-        await asyncio.sleep(WATCHED_S)
-        await proposer.stop()
-
-    asyncio.run(watch())
+    proposer.isr_may_change(partition)
+    await asyncio.sleep(WATCHED_S)
+    await proposer.stop()
     assert 2 <= len(asked) <= WATCHED_S * 1000 / RETRY_MS + 1
     assert isinstance(asked[0], AlterPartition)
 
@@ -93,9 +90,7 @@ async def test_a_settled_partition_is_looked_at_once_however_many_ticks_pass() -
     work = SlicedWork()
     proposer = IsrProposer(replicas, propose, node_id=1, broker_epoch=10, tick_ms=5, work=work)
     for looks in (1, 2):
-        async with asyncio.timeout(10):
-            while leader.looks < looks:
-                await asyncio.sleep(0.005)
+        await until(lambda looks=looks: leader.looks >= looks)
         await asyncio.sleep(0.05)  # ten ticks
         assert leader.looks == looks
         replicas.unsettled[partition] = None  # as an append does

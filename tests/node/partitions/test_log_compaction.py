@@ -4,7 +4,9 @@ import asyncio
 import errno
 import os
 import weakref
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,16 +19,16 @@ from oncelog.node.partitions.log_compaction import LogCompaction
 from oncelog.replication.sliced_work import SlicedWork
 from oncelog.storage.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS
 from oncelog.storage.compaction.log_cleaner import LogCleaner
-from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
-from oncelog.wire.control_record import ControlType, encode_marker
-from oncelog.wire.record_batch import decode_header, restamp
+from oncelog.wire.control_record import ControlType
+from oncelog.wire.record_batch import restamp
 from oncelog.wire.records import Record, encode_batch
 
-from ..hosted_logs import TOPIC_ID
-from ..own_broker import until
+from ...awaiting import until
+from ...log_batches import append_as_leader, marker
+from ..hosted_logs import TOPIC_ID, data_directory
 
 NOW_MS = 1_700_000_000_000
 COMPACTED = LogConfig(
@@ -38,11 +40,44 @@ COMPACTED = LogConfig(
 )
 
 
+class Disk:
+    """A broker's, with two logs and what cleans them."""
+
+    def __init__(self, path: Path) -> None:
+        self.directory = data_directory(path)
+        self.logs = [
+            self.directory.open_partition(name, 0, TOPIC_ID, COMPACTED, NOW_MS) for name in "tu"
+        ]
+        self.directory.note_recovered()
+        self.cleaner = LogCleaner(self.directory.path)
+
+    def has_cleaned(self) -> bool:
+        return (self.directory.path / CLEANED_OFFSETS).exists()
+
+    @asynccontextmanager
+    async def compacting(self) -> AsyncIterator[None]:
+        with ThreadPoolExecutor(1) as executor:
+            work = SlicedWork()
+            points = CheckpointWriter(self.directory, RECOVERY_POINTS, executor, work)
+            compaction = LogCompaction(
+                self.directory, self.cleaner, SystemClock(), executor, points, work, backoff_ms=5
+            )
+            yield
+            await compaction.stop()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path)
+    yield disk
+    disk.directory.release()
+
+
 class Log:
     """Stands for one with open files, which its end closes."""
 
 
-def test_a_deleted_log_ends_when_it_is_deleted_not_at_the_next_look() -> None:
+async def test_a_deleted_log_ends_when_it_is_deleted_not_at_the_next_look() -> None:
     """Three thousand that ended together at a look closed their files on the loop: 150 ms."""
     looks: list[int] = []
 
@@ -50,46 +85,35 @@ def test_a_deleted_log_ends_when_it_is_deleted_not_at_the_next_look() -> None:
         looks.append(len(logs))
         yield
 
-    async def play() -> bool:
-        directory: Any = SimpleNamespace(logs={"t-0": Log()})
-        ended = weakref.ref(directory.logs["t-0"])
-        cleaner: Any = SimpleNamespace(beginning=beginning)
-        unused: Any = None
-        compaction = LogCompaction(
-            directory, cleaner, SystemClock(), unused, unused, SlicedWork(), backoff_ms=20
-        )
-        while not looks:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.001)  # until that look is over
-        directory.logs.clear()
-        is_gone = ended() is None
-        await compaction.stop()
-        return is_gone
-
-    assert asyncio.run(play())
+    directory: Any = SimpleNamespace(logs={"t-0": Log()})
+    ended = weakref.ref(directory.logs["t-0"])
+    cleaner: Any = SimpleNamespace(beginning=beginning)
+    unused: Any = None
+    compaction = LogCompaction(
+        directory, cleaner, SystemClock(), unused, unused, SlicedWork(), backoff_ms=20
+    )
+    await until(lambda: looks)
+    await asyncio.sleep(0.001)  # until that look is over
+    directory.logs.clear()
+    assert ended() is None
+    await compaction.stop()
     assert looks[0] == 1
 
 
 def fill(log: PartitionLog) -> None:
     for n in range(20):
         record = Record(0, NOW_MS, b"%d" % (n % 3), bytes(50))
-        batch = memoryview(bytearray(encode_batch([record], base_offset=0)))
-        log.append_as_leader(batch, decode_header(batch), leader_epoch=1, now_ms=NOW_MS)
-    log.flush()
+        append_as_leader(log, encode_batch([record]), epoch=1, now_ms=NOW_MS)
+    log.flushing.flush()
     log.advance_high_watermark(log.log_end_offset)
 
 
 @pytest.mark.parametrize("refuses", ["save", "swap"])
-def test_a_full_disk_does_not_end_the_compaction_and_is_tried_once_a_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: str
+async def test_a_full_disk_does_not_end_the_compaction_and_is_tried_once_a_look(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, refuses: str
 ) -> None:
     """Seed 178 of the simulator, at the time: the broker ended."""
-    directory = LogDirectory(
-        tmp_path, cluster_id="c", node_id=1, boot_id="boot", new_directory_id=bytes(16)
-    )
-    logs = [directory.open_partition(name, 0, TOPIC_ID, COMPACTED, NOW_MS) for name in "tu"]
-    directory.note_recovered()
-    cleaner = LogCleaner(directory.path)
+    cleaner, logs = disk.cleaner, disk.logs
     works = getattr(cleaner, refuses)
     is_full = True
     refused: list[tuple[str, int]] = []
@@ -105,41 +129,25 @@ def test_a_full_disk_does_not_end_the_compaction_and_is_tried_once_a_look(
         cleaned.append(cleaner.partition)
         LogCleaner.finish(cleaner)
 
-    async def play() -> None:
-        nonlocal is_full
-        with ThreadPoolExecutor(1) as executor:
-            points = CheckpointWriter(directory, RECOVERY_POINTS, executor, SlicedWork())
-            compaction = LogCompaction(
-                directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=5
-            )
-            for _ in range(2):
-                tried = len(refused)
-                for log in logs:
-                    fill(log)
-                await until(lambda tried=tried: len(refused) >= tried + 2)
-            is_full = False
-            fill(logs[0])
-            await until((directory.path / CLEANED_OFFSETS).exists)
-            await compaction.stop()
-
     monkeypatch.setattr(cleaner, refuses, or_refused)
     monkeypatch.setattr(cleaner, "finish", finish)
-    asyncio.run(play())
+    async with disk.compacting():
+        for _ in range(2):
+            tried = len(refused)
+            for log in logs:
+                fill(log)
+            await until(lambda tried=tried: len(refused) >= tried + 2)
+        is_full = False
+        fill(logs[0])
+        await until(disk.has_cleaned)
     assert set(refused[:2]) == {("t", 0), ("u", 0)}
-    directory.release()
 
 
 def follow(log: PartitionLog, epoch: int, *, aborts: int = 0, batches: int = 0) -> None:
     for n in range(aborts + batches):
-        marker = encode_marker(
-            ControlType.ABORT,
-            producer_id=n,
-            producer_epoch=0,
-            coordinator_epoch=0,
-            timestamp_ms=NOW_MS,
-        )
-        record = encode_batch([Record(0, NOW_MS, b"k", b"")], base_offset=0)
-        batch = memoryview(bytearray(marker if n < aborts else record))
+        abort = marker(n, ControlType.ABORT, at_ms=NOW_MS)
+        record = encode_batch([Record(0, NOW_MS, b"k", b"")])
+        batch = memoryview(bytearray(abort if n < aborts else record))
         restamp(batch, 0, log.log_end_offset, epoch)
         log.append_as_follower(batch, now_ms=NOW_MS)
         if n < aborts:
@@ -148,29 +156,24 @@ def follow(log: PartitionLog, epoch: int, *, aborts: int = 0, batches: int = 0) 
 
 
 @pytest.mark.parametrize("change", ["flipped bit", "cut"])
-def test_an_index_that_cannot_be_read_ends_a_cleaning_and_not_the_broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+async def test_an_index_that_cannot_be_read_ends_a_cleaning_and_not_the_broker(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """After a cut a new file, with fewer entries, may have the name of one that is read."""
-    directory = LogDirectory(
-        tmp_path, cluster_id="c", node_id=1, boot_id="boot", new_directory_id=bytes(16)
-    )
-    logs = [directory.open_partition(name, 0, TOPIC_ID, COMPACTED, NOW_MS) for name in "tu"]
-    directory.note_recovered()
-    broken, sound = logs
+    broken, sound = disk.logs
     follow(broken, 4, batches=3)
     broken.roll(NOW_MS)
     follow(broken, 4, aborts=3)
     broken.roll(NOW_MS)
-    broken.flush()
+    broken.flushing.flush()
     broken.advance_high_watermark(broken.log_end_offset)
-    cleaner = LogCleaner(directory.path)
+    cleaner = disk.cleaner
     collect = TransactionIndex.collect
 
     def collect_and_cut(self: TransactionIndex, *offsets: int) -> Any:
         if broken.log_end_offset == 6 and self is broken.segments.first.transaction_index:
             cleaner.truncated("t", 0, 2)
-            broken.truncate_to(2)
+            broken.truncation.truncate_to(2)
             follow(broken, 5, batches=1)
             broken.roll(NOW_MS)
             follow(broken, 5, aborts=1)
@@ -182,19 +185,10 @@ def test_an_index_that_cannot_be_read_ends_a_cleaning_and_not_the_broker(
         path = broken.segments.floor(3).transaction_index.path  # type: ignore[union-attr]
         path.write_bytes(b"\1" + path.read_bytes()[1:])
 
-    async def play() -> None:
-        ended: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: ended.append(context))
-        with ThreadPoolExecutor(1) as executor:
-            points = CheckpointWriter(directory, RECOVERY_POINTS, executor, SlicedWork())
-            compaction = LogCompaction(
-                directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=5
-            )
-            fill(sound)
-            await until(lambda: ended or (directory.path / CLEANED_OFFSETS).exists())
-            await compaction.stop()
-        assert not ended
-
-    asyncio.run(play())
+    ended: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: ended.append(context))
+    async with disk.compacting():
+        fill(sound)
+        await until(lambda: ended or disk.has_cleaned())
+    assert not ended
     assert set(cleaner.uncleanable) == ({("t", 0)} if change == "flipped bit" else set())
-    directory.release()

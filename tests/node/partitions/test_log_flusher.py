@@ -1,35 +1,55 @@
 """Group commit: who asks for a flush, and when, makes no difference to the promises."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.log_flusher import LogFlusher
 from oncelog.storage.log_durability import SEGMENTS_A_JOB
 from oncelog.wire.records import Record, encode_batch
 
+from ...awaiting import until
 from ..hosted_logs import open_hosted
 
+Problems = list[dict[str, Any]]
 
-async def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(tmp_path: Path) -> None:
-    problems: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: problems.append(context))
+
+@pytest.fixture
+@asynccontextmanager
+async def problems() -> AsyncIterator[Problems]:
+    """What is given to the exception handler of the loop."""
+    found: Problems = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
+    yield found
+
+
+def with_segments(directory: Path, count: int) -> HostedPartition:
+    hosted = open_hosted(directory, segment_bytes=100)
+    for offset in range(count):
+        record = encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset)
+        hosted.log.append_as_follower(record, now_ms=1)
+    return hosted
+
+
+async def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(
+    tmp_path: Path, problems: Problems
+) -> None:
     hosted = open_hosted(tmp_path)
-    flusher = LogFlusher(loop, flushed=lambda _: None, failed=lambda _: None)
+    flusher = LogFlusher(asyncio.get_running_loop(), flushed=lambda _: None, failed=lambda _: None)
     done = asyncio.Event()
     flusher.flush(hosted, lambda: flusher.flush(hosted, done.set))
-    async with asyncio.timeout(10):
-        await done.wait()
+    await until(done.is_set)
     await asyncio.sleep(0)
     assert not problems
 
 
-async def test_who_fails_after_a_flush_fails_alone(tmp_path: Path) -> None:
-    problems: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: problems.append(context))
+async def test_who_fails_after_a_flush_fails_alone(tmp_path: Path, problems: Problems) -> None:
     hosted = open_hosted(tmp_path)
     seen: list[str] = []
     done = asyncio.Event()
@@ -41,54 +61,39 @@ async def test_who_fails_after_a_flush_fails_alone(tmp_path: Path) -> None:
         seen.append("flushed")
         done.set()
 
-    flusher = LogFlusher(loop, flushed=flushed, failed=lambda _: None)
+    flusher = LogFlusher(asyncio.get_running_loop(), flushed=flushed, failed=lambda _: None)
     flusher.flush(hosted, fail)
     flusher.flush(hosted, lambda: seen.append("second"))
-    async with asyncio.timeout(10):
-        await done.wait()
+    await until(done.is_set)
     assert seen == ["second", "flushed"]
     assert [str(problem["exception"]) for problem in problems] == ["of this one alone"]
 
 
 async def test_who_waits_for_a_flush_of_many_segments_waits_for_all(tmp_path: Path) -> None:
-    hosted = open_hosted(tmp_path, segment_bytes=100)
+    hosted = with_segments(tmp_path, 80)
     log = hosted.log
-    for offset in range(80):
-        log.append_as_follower(
-            encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset), now_ms=1
-        )
     assert len(log.segments) > 2 * SEGMENTS_A_JOB
     flusher = LogFlusher(asyncio.get_running_loop(), flushed=lambda _: None, failed=lambda _: None)
     points: list[int] = []
     done = asyncio.Event()
-    flusher.flush(hosted, lambda: points.append(log.recovery_point))
+    flusher.flush(hosted, lambda: points.append(log.flushing.recovery_point))
     flusher.flush(hosted, done.set)
-    async with asyncio.timeout(10):
-        await done.wait()
+    await until(done.is_set)
     assert points == [80]
 
 
 async def test_what_is_left_of_a_flush_when_a_broker_stops_is_left_to_the_close(
-    tmp_path: Path,
+    tmp_path: Path, problems: Problems
 ) -> None:
-    problems: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: problems.append(context))
-    hosted = open_hosted(tmp_path, segment_bytes=100)
+    hosted = with_segments(tmp_path, 2 * SEGMENTS_A_JOB)
     log = hosted.log
-    for offset in range(2 * SEGMENTS_A_JOB):
-        log.append_as_follower(
-            encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset), now_ms=1
-        )
-    flusher = LogFlusher(loop, flushed=lambda _: None, failed=lambda _: None)
+    flusher = LogFlusher(asyncio.get_running_loop(), flushed=lambda _: None, failed=lambda _: None)
     flusher.start(lambda count, _: ThreadPoolExecutor(count))
     flusher.flush(hosted)
     await asyncio.sleep(0)
     flusher.stop()
-    async with asyncio.timeout(10):
-        while not log.recovery_point:
-            await asyncio.sleep(0.001)
+    await until(lambda: log.flushing.recovery_point)
     await asyncio.sleep(0)
     assert not problems
     log.close()
-    assert log.recovery_point == log.log_end_offset
+    assert log.flushing.recovery_point == log.log_end_offset

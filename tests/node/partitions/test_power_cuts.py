@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
 from oncelog.node.partitions.hosted_partition import HostedPartition
@@ -30,18 +30,17 @@ from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.directory.partition_offsets import CHECKPOINTS
 from oncelog.storage.log_config import LogConfig
-from oncelog.storage.partition_log import PartitionLog
-from oncelog.wire.record_batch import decode_header, iterate_batches, restamp
 from oncelog.wire.records import Record, decode_batch, encode_batch
 from oncelog.wire.steps import run_to_end
 
+from ...awaiting import turns_until
+from ...log_batches import append_as_leader, batches_in
 from ...simulation.virtual_disk import Disks
 from ...simulation.virtual_loop import Timeline
-from ..hosted_logs import TOPIC_ID
+from ..hosted_logs import TOPIC_ID, data_directory
 from ..leading_broker import LeadingBroker
 
 NOW_MS = 1_700_000_000_000
-WAIT_S = 10
 
 
 class SameThread(Executor):
@@ -71,13 +70,7 @@ class Machine:
         return True
 
     def open(self, boot_id: str) -> LogDirectory:
-        return LogDirectory(
-            Path(self.disk.path) / "data",
-            cluster_id="c",
-            node_id=1,
-            boot_id=boot_id,
-            new_directory_id=bytes(16),
-        )
+        return data_directory(Path(self.disk.path), boot_id=boot_id)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -98,31 +91,14 @@ class Machine:
         return batches_in(log), log.log_end_offset
 
 
-def make_batch(key: bytes, value: bytes, offset: int = 0, epoch: int = 1) -> memoryview:
-    batch = memoryview(bytearray(encode_batch([Record(0, NOW_MS, key, value)], base_offset=0)))
-    restamp(batch, 0, offset, epoch)
-    return batch
-
-
-def batches_in(log: PartitionLog) -> list[bytes]:
-    found, at = [], log.log_start_offset
-    while at < log.log_end_offset:
-        read = log.read(at, 1 << 20, upper_offset=log.log_end_offset)
-        data = bytes(read.data)
-        found += [data[p : p + header.size_bytes] for p, header in iterate_batches(data)]
-        at = read.next_offset
-    return found
+def make_batch(key: bytes, value: bytes, offset: int = 0, epoch: int = 1) -> bytes:
+    record = Record(offset, NOW_MS, key, value)
+    return encode_batch([record], base_offset=offset, leader_epoch=epoch)
 
 
 def write_checkpoints(directory: LogDirectory) -> None:
     for name in CHECKPOINTS:
         directory.write_offsets(name, run_to_end(directory.collect_offsets(name)))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 PUTS = 17
@@ -149,9 +125,8 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
         last: dict[bytes, bytes] = {}
         for n in range(PUTS):
             key = b"a" if n % 2 else b"b%d" % n
-            batch = make_batch(key, b"%d" % n)
-            log.append_as_leader(batch, decode_header(batch), leader_epoch=1, now_ms=NOW_MS)
-            log.flush()
+            append_as_leader(log, make_batch(key, b"%d" % n), epoch=1, now_ms=NOW_MS)
+            log.flushing.flush()
             log.advance_high_watermark(log.log_end_offset)
             last[key] = b"%d" % n
             if n == 0:
@@ -169,7 +144,7 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
             directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=0
         )
         is_clean = lambda: (directory.path / "cleaner-offset-checkpoint").exists()  # noqa: E731
-        await until(lambda: machine.is_off or is_clean())
+        await turns_until(lambda: machine.is_off or is_clean())
         await compaction.stop()
 
     operations, batch_counts = seed, set()
@@ -229,10 +204,10 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
     caplog.set_level(logging.CRITICAL, "oncelog.node")  # what was logged would keep files open
 
     def old(offset: int) -> bytes:
-        return bytes(make_batch(b"k", b"v" * 11, offset, 1))
+        return make_batch(b"k", b"v" * 11, offset, 1)
 
     def new(offset: int) -> bytes:
-        return old(offset) if offset < 25 else bytes(make_batch(b"k", b"v" * 12, offset, 2))
+        return old(offset) if offset < 25 else make_batch(b"k", b"v" * 12, offset, 2)
 
     async def follow(machine: Machine, operations: int | None) -> None:
         loop = asyncio.get_running_loop()
@@ -242,15 +217,15 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
         directory.note_recovered()
         for offset in range(45):
             log.append_as_follower(old(offset), now_ms=NOW_MS)
-        log.flush()
+        log.flushing.flush()
         write_checkpoints(directory)
         leader = Leader(tmp_path / f"leader-{operations}", machine)
         led = leader.broker.partition()
-        led.log.truncate_fully_and_start_at(begin)
+        led.log.truncation.truncate_fully_and_start_at(begin)
         for offset in range(begin, begin + 65):
             led.log.append_as_follower(new(offset), now_ms=NOW_MS)
-        record = Partition(replicas=(1, 2), isr=(1,), leader=1, leader_epoch=3)
-        leader.broker.lead(led, record)
+        record = PartitionRegistration(replicas=(1, 2), isr=(1,), leader=1, leader_epoch=3)
+        leader.broker.make_leader(led, record)
         replicas = ReplicaManager(loop=loop, clock=SystemClock(), partition_exists=lambda *_: True)
         replicas.flusher.executor = SameThread()
         replicas.recovery_points = CheckpointWriter(
@@ -263,7 +238,7 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
         hosted.follow(record)
         machine.disk.operations_left = operations
         fetchers.follow(hosted)
-        await until(lambda: machine.is_off or log.log_end_offset == begin + 65)
+        await turns_until(lambda: machine.is_off or log.log_end_offset == begin + 65)
         fetchers.stop()
 
     operations = seed % 3

@@ -1,7 +1,7 @@
 """A batch behind one that was refused for now is no gap: it is refused with the same error."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,12 @@ from oncelog.node.listener.dispatch import RequestContext
 from oncelog.node.partitions import refused_batches
 from oncelog.node.partitions.refused_batches import HELD_MS, RefusedBatches
 from oncelog.wire.errors import ErrorCode, UnknownTopicOrPartition
-from oncelog.wire.messages.produce import ProducePartition, ProduceTopic
+from oncelog.wire.record_batch import decode_header
 
-from ..leading_broker import LeadingBroker, batch
+from ..leading_broker import LeadingBroker, plain
 
 E = ErrorCode
 NER, OUT_OF_ORDER = E.NOT_ENOUGH_REPLICAS, E.OUT_OF_ORDER_SEQUENCE_NUMBER
-Test = Callable[["Broker"], Awaitable[None]]
 
 
 class Broker(LeadingBroker):
@@ -34,132 +33,124 @@ class Broker(LeadingBroker):
         real = self.clock.monotonic_ms
         self.replicas.clock.monotonic_ms = lambda: real() + ms  # type: ignore[method-assign]
 
-    async def put(self, connection: RequestContext, sequence: int, epoch: int = 0) -> int:
+    async def error_of(self, connection: RequestContext, sequence: int, epoch: int = 0) -> int:
         """The error of one plain batch, -1 while it waits for the other replica."""
-        data = batch(sequence, epoch=epoch, transactional=False)
-        answer = self.produce(connection, [(0, data)], transactional_id=None)
+        answer = self.put(plain(sequence, epoch=epoch), connection=connection)
         return (await answer.errors())[0] if answer.is_there else -1
 
 
-def run(directory: Path, test: Test) -> None:
-    async def make() -> None:
-        await test(Broker(directory, replicas=(1, 2), min_insync_replicas=2))
-
-    asyncio.run(make())
+@pytest.fixture
+@asynccontextmanager
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    yield Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
 
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_what_was_sent_behind_a_refused_batch_is_refused_until_that_one_comes_again(
-    tmp_path: Path, known: bool
+    broker: Broker, known: bool
 ) -> None:
     """Kafka says OUT_OF_ORDER_SEQUENCE_NUMBER, or appends it if the producer is new."""
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     connection, first = broker.connect(), 0
     if known:
-        assert await broker.put(connection, 0) == -1
+        assert await broker.error_of(connection, 0) == -1
         first = 1
     broker.isr_is(1)
-    assert await broker.put(connection, first) == NER
+    assert await broker.error_of(connection, first) == NER
     broker.isr_is(1, 2)
-    assert await broker.put(connection, first + 1) == NER
-    assert await broker.put(connection, first + 2) == NER
+    assert await broker.error_of(connection, first + 1) == NER
+    assert await broker.error_of(connection, first + 2) == NER
     for sequence in (first, first + 1, first + 2):
-        assert await broker.put(connection, sequence) == -1
-    assert await broker.put(connection, first + 4) == OUT_OF_ORDER, "nothing was refused here"
+        assert await broker.error_of(connection, sequence) == -1
+    assert await broker.error_of(connection, first + 4) == OUT_OF_ORDER, "nothing was refused here"
 
 
-async def test_a_batch_behind_one_that_had_no_leader_is_refused(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+async def test_a_batch_behind_one_that_had_no_leader_is_refused(broker: Broker) -> None:
     connection = broker.connect()
-    assert await broker.put(connection, 0) == -1
+    assert await broker.error_of(connection, 0) == -1
     broker.resign()
-    assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
-    broker.lead(broker.partition(), broker.record)
-    assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
-    assert await broker.put(connection, 1) == -1
+    assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+    broker.make_leader(broker.partition(), broker.record)
+    assert await broker.error_of(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.error_of(connection, 1) == -1
 
 
-async def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(tmp_path: Path) -> None:
+async def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(broker: Broker) -> None:
     """Another leader took it, or another connection: the log knows."""
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     connection, other = broker.connect(), broker.connect()
-    assert await broker.put(connection, 0) == -1
+    assert await broker.error_of(connection, 0) == -1
     broker.isr_is(1)
-    assert await broker.put(connection, 1) == NER
+    assert await broker.error_of(connection, 1) == NER
     broker.isr_is(1, 2)
-    assert await broker.put(other, 2) == OUT_OF_ORDER, "another connection sends its own batches"
-    assert await broker.put(other, 1) == -1
-    assert await broker.put(connection, 2) == -1
+    assert await broker.error_of(other, 2) == OUT_OF_ORDER, (
+        "another connection sends its own batches"
+    )
+    assert await broker.error_of(other, 1) == -1
+    assert await broker.error_of(connection, 2) == -1
 
 
-async def test_a_producer_that_gives_the_refused_batch_up_goes_on(tmp_path: Path) -> None:
+async def test_a_producer_that_gives_the_refused_batch_up_goes_on(broker: Broker) -> None:
     """With a new epoch at once; with its old one it hears of the gap when `HELD_MS` are over."""
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     connection = broker.connect()
-    assert await broker.put(connection, 0) == -1
+    assert await broker.error_of(connection, 0) == -1
     broker.isr_is(1)
-    assert await broker.put(connection, 1) == NER
+    assert await broker.error_of(connection, 1) == NER
     broker.isr_is(1, 2)
     broker.go_on_ms(HELD_MS + 1)
-    assert await broker.put(connection, 2) == OUT_OF_ORDER
-    assert await broker.put(connection, 0, epoch=1) == -1
+    assert await broker.error_of(connection, 2) == OUT_OF_ORDER
+    assert await broker.error_of(connection, 0, epoch=1) == -1
 
 
-async def test_a_batch_that_is_refused_again_is_held_from_then_on(tmp_path: Path) -> None:
+async def test_a_batch_that_is_refused_again_is_held_from_then_on(broker: Broker) -> None:
     """A log that is opened slowly has no leader for longer than `HELD_MS`."""
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     connection, hosted = broker.connect(), broker.partition()
-    assert await broker.put(connection, 0) == -1
+    assert await broker.error_of(connection, 0) == -1
     broker.replicas.remove(hosted)
-    assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
     broker.go_on_ms(HELD_MS + 1)
-    assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
     broker.replicas.add(hosted)
-    assert await broker.put(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
-    assert await broker.put(connection, 1) == -1
+    assert await broker.error_of(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.error_of(connection, 1) == -1
 
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_new_epoch_is_held_where_its_old_one_was_refused(
-    tmp_path: Path, known: bool
+    broker: Broker, known: bool
 ) -> None:
     """If the producer was unknown the second batch was appended, and the first was lost."""
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     connection, hosted = broker.connect(), broker.partition()
     if known:
-        assert await broker.put(connection, 0) == -1
+        assert await broker.error_of(connection, 0) == -1
     broker.replicas.remove(hosted)
-    assert await broker.put(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
-    assert await broker.put(connection, 0, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.error_of(connection, 0, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
     broker.replicas.add(hosted)
-    assert await broker.put(connection, 1, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
-    assert await broker.put(connection, 0, epoch=1) == -1
-    assert await broker.put(connection, 1, epoch=1) == -1
+    assert await broker.error_of(connection, 1, epoch=1) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.error_of(connection, 0, epoch=1) == -1
+    assert await broker.error_of(connection, 1, epoch=1) == -1
 
 
 async def test_the_first_of_the_refused_is_waited_for_in_whatever_order_they_came(
-    tmp_path: Path,
+    broker: Broker,
 ) -> None:
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     connection, hosted = broker.connect(), broker.partition()
-    assert await broker.put(connection, 0) == -1
+    assert await broker.error_of(connection, 0) == -1
     broker.replicas.remove(hosted)
     for sequence in (2, 1):
-        assert await broker.put(connection, sequence) == E.NOT_LEADER_OR_FOLLOWER
+        assert await broker.error_of(connection, sequence) == E.NOT_LEADER_OR_FOLLOWER
     broker.replicas.add(hosted)
-    assert await broker.put(connection, 3) == E.NOT_LEADER_OR_FOLLOWER
-    assert await broker.put(connection, 1) == -1
+    assert await broker.error_of(connection, 3) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.error_of(connection, 1) == -1
 
 
-async def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+async def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(broker: Broker) -> None:
     connection, successor = broker.connect(), broker.connect()
-    assert await broker.put(connection, 0) == -1
+    assert await broker.error_of(connection, 0) == -1
     broker.isr_is(1)
-    assert await broker.put(connection, 1) == NER
+    assert await broker.error_of(connection, 1) == NER
     broker.isr_is(1, 2)
-    assert await broker.put(successor, 0, epoch=1) == -1
-    assert await broker.put(connection, 2) == E.INVALID_PRODUCER_EPOCH
+    assert await broker.error_of(successor, 0, epoch=1) == -1
+    assert await broker.error_of(connection, 2) == E.INVALID_PRODUCER_EPOCH
 
 
 async def test_a_bounded_number_of_refused_batches_is_remembered_for_a_bounded_time(
@@ -170,31 +161,28 @@ async def test_a_bounded_number_of_refused_batches_is_remembered_for_a_bounded_t
     connection = broker.connect()
     broker.isr_is(1)
     for producer_id in range(25):
-        data = batch(0, producer_id=producer_id, transactional=False)
-        answer = broker.produce(connection, [(0, data)], transactional_id=None)
+        answer = broker.put(plain(0, producer_id=producer_id), connection=connection)
         assert await answer.errors() == {0: NER}
     assert len(broker.services.refused_batches) == 20
     broker.go_on_ms(HELD_MS + 1)
-    assert await broker.put(connection, 0) == NER
+    assert await broker.error_of(connection, 0) == NER
     assert len(broker.services.refused_batches) == 1
 
 
 def test_names_that_no_topic_can_have_are_not_remembered() -> None:
     """They may have 32,767 bytes each."""
     refused = RefusedBatches()
-    wanted = ProducePartition(0, memoryview(batch(0, transactional=False)))
+    header = decode_header(plain(0))
     for length in (NAME_CHARS_MAX + 1, NAME_CHARS_MAX):
         assert len(refused) == 0
-        topic = ProduceTopic("t" * length, None, [wanted])
-        refused.note(1, topic, wanted, UnknownTopicOrPartition(), 0)
+        refused.note(1, "t" * length, 0, header, UnknownTopicOrPartition(), 0)
     assert len(refused) == 1
 
 
-async def test_what_is_no_batch_is_not_remembered(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+async def test_what_is_no_batch_is_not_remembered(broker: Broker) -> None:
     connection = broker.connect()
     for records in (b"", b"no batch", bytes(61)):
-        answer = broker.produce(connection, [(5, records)], acks=1, transactional_id=None)
+        answer = broker.put([(5, records)], connection=connection, acks=1)
         assert await answer.errors() == {5: E.NOT_LEADER_OR_FOLLOWER}
     assert not broker.services.refused_batches
-    assert await broker.put(connection, 1) == -1
+    assert await broker.error_of(connection, 1) == -1

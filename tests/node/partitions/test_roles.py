@@ -20,7 +20,9 @@ from oncelog.storage.flush_job import FlushJob
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 
-from ..own_broker import running, until
+from ...awaiting import until
+from ..hosted_logs import RecordedFailures
+from ..own_broker import running
 
 NEW_ID = b"another topic id"
 
@@ -176,13 +178,11 @@ async def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_othe
 
     monkeypatch.setattr(PartitionLog, "opening", classmethod(without_files))
     async with running(tmp_path) as broker:
-        unusable, usable = [], []
-        broker._roles.log_unusable = lambda topic_id, index: unusable.append(index)
-        broker._roles.log_usable = lambda topic_id, index: usable.append(index)
+        failures = broker._replicas.failed_logs = RecordedFailures()
         await broker.create("a", 3)
         await until(lambda: broker._replicas.get("a", 2) is not None)
         await until(lambda: opened["a-1"] > 2)
-        assert unusable == [], "nobody else could lead it"
+        assert failures.reported == [], "no other replica could lead it"
         assert broker._replicas.get("a", 1) is None
         assert "too many open files (Too many open files); this process may" in caplog.text
         assert caplog.text.count("a-1 cannot be opened") == 1
@@ -191,7 +191,7 @@ async def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_othe
             await broker.delete("a")
         else:
             await until(lambda: broker.serves("a", 3))
-            assert usable == [1]
+            assert [index for _, index in failures.withdrawn] == [1]
             return
         await broker.create("a", 3, topic_id=NEW_ID)
         await until(lambda: broker.serves("a", 3))
@@ -217,7 +217,7 @@ async def test_a_leader_that_lacks_a_descriptor_for_a_moment_leads_when_there_is
 
     def lacking(hosted: HostedPartition, *args: Any, **keywords: Any) -> None:
         if failures:
-            with hosted.log._disk.retriable:
+            with hosted.log.local.disk.retriable:
                 raise failures.pop()
         lead(hosted, *args, **keywords)
 
@@ -239,7 +239,7 @@ async def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
         hosted = broker._replicas.partition("a", 0)
         await broker._group.submit(encode_command(FenceBroker(1, epoch)))
         await until(lambda: hosted.leader is None)
-        hosted.log.truncate_fully_and_start_at(7)
+        hosted.log.truncation.truncate_fully_and_start_at(7)
         is_synced, sync = threading.Event(), FlushJob.run
 
         def slow(job: FlushJob) -> None:
@@ -253,5 +253,5 @@ async def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
             hosted.leading()
         is_synced.set()
         await until(lambda: hosted.leader is not None)
-        assert not hosted.log.is_cut_unsynced
+        assert not hosted.log.flushing.is_cut_unsynced
         assert hosted.log.leader_epochs.latest_epoch == hosted.leader_epoch

@@ -1,6 +1,5 @@
 """Flushes before acknowledgements, and what a broker does when a disk refuses."""
 
-import asyncio
 import errno
 import os
 import threading
@@ -10,19 +9,14 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.metadata.cluster_model import Partition
-from oncelog.node.partitions.hosted_partition import HostedPartition
+from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.wire.errors import ErrorCode
 
-from ..leading_broker import LeadingBroker, batch, settle
+from ...awaiting import settle, until
+from ..hosted_logs import RecordedFailures
+from ..leading_broker import LeadingBroker, plain
 
 WAIT_S = 10
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 class SlowDisk:
@@ -53,6 +47,13 @@ class SlowDisk:
         return sync
 
 
+def failing(number: int) -> Callable[..., Any]:
+    def fail(*_: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_flush_messages_is_kept_before_the_acknowledgement_off_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int
@@ -61,18 +62,9 @@ async def test_flush_messages_is_kept_before_the_acknowledgement_off_the_loop(
     connection = broker.connect()
     disk = SlowDisk(monkeypatch)
     disk.free.clear()
-    first = broker.produce(
-        connection, {i: batch(producer_id=-1, transactional=False) for i in range(3)},
-        transactional_id=None, acks=acks,
-    )  # fmt: skip
+    first = broker.put({i: plain() for i in range(3)}, connection=connection, acks=acks)
     await until(lambda: disk.count >= 1)
-    more = [
-        broker.produce(
-            connection, {0: batch(producer_id=-1, transactional=False)},
-            transactional_id=None, acks=acks,
-        )
-        for _ in range(20)
-    ]  # fmt: skip
+    more = [broker.put(plain(), connection=connection, acks=acks) for _ in range(20)]
     await settle()
     assert not first.is_there and not any(each.is_there for each in more)
     assert broker.log().high_watermark == 0 and broker.log().log_end_offset == 21
@@ -80,14 +72,10 @@ async def test_flush_messages_is_kept_before_the_acknowledgement_off_the_loop(
     assert await first.errors() == {0: 0, 1: 0, 2: 0}
     for each in more:
         assert await each.errors() == {0: 0}
-    assert broker.log().recovery_point == broker.log().high_watermark == 21
+    assert broker.log().flushing.recovery_point == broker.log().high_watermark == 21
     assert disk.on_the_loop == 0
     disk.count = 0
-    answer = broker.produce(
-        connection, {0: batch(producer_id=-1, transactional=False)},
-        transactional_id=None, acks=acks,
-    )  # fmt: skip
-    assert await answer.errors() == {0: 0}
+    assert await broker.put(plain(), connection=connection, acks=acks).errors() == {0: 0}
     assert disk.count == 1, "the active segment needs one sync"
 
 
@@ -97,9 +85,7 @@ async def test_an_acknowledgement_of_the_replicas_does_not_stand_for_our_own_flu
     broker = LeadingBroker(tmp_path, replicas=(1, 2), log_config={"flush_messages": 1})
     disk = SlowDisk(monkeypatch)
     disk.free.clear()
-    answer = broker.produce(
-        broker.connect(), {0: batch(producer_id=-1, transactional=False)}, transactional_id=None
-    )
+    answer = broker.put(plain())
     broker.replicate()
     await settle()
     assert not answer.is_there and broker.log().high_watermark == 0
@@ -110,20 +96,13 @@ async def test_an_acknowledgement_of_the_replicas_does_not_stand_for_our_own_flu
 async def test_a_flush_that_fails_answers_with_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(fd: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})
-    told: list[HostedPartition] = []
-    broker.replicas.storage_failed = told.append
-    monkeypatch.setattr(os, "fdatasync", fail)
+    failures = broker.replicas.failed_logs = RecordedFailures()
+    monkeypatch.setattr(os, "fdatasync", failing(errno.EIO))
     for acks in (1, -1):
-        answer = broker.produce(
-            broker.connect(), {0: batch(producer_id=-1, transactional=False)},
-            transactional_id=None, acks=acks,
-        )  # fmt: skip
+        answer = broker.put(plain(), acks=acks)
         assert await answer.errors() == {0: ErrorCode.KAFKA_STORAGE_ERROR}
-    assert told == [broker.partition()] and broker.partition().leader is None
+    assert failures.reported == [broker.partition().key] and broker.partition().leader is None
 
 
 async def test_a_leader_that_came_with_unsynced_records_settles_them(
@@ -131,9 +110,11 @@ async def test_a_leader_that_came_with_unsynced_records_settles_them(
 ) -> None:
     broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})
     hosted = broker.partition()
-    hosted.follow(Partition(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
-    hosted.log.append_as_follower(bytes(batch(producer_id=-1, transactional=False)), now_ms=1)
-    broker.lead(hosted, Partition(replicas=(1,), isr=(1,), leader=1, leader_epoch=3))
+    hosted.follow(PartitionRegistration(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
+    hosted.log.append_as_follower(bytes(plain()), now_ms=1)
+    broker.make_leader(
+        hosted, PartitionRegistration(replicas=(1,), isr=(1,), leader=1, leader_epoch=3)
+    )
     assert hosted.leader is not None and hosted.log.high_watermark == 0
     broker.replicas.flusher.flush(hosted)
     await until(lambda: hosted.log.high_watermark == 1)
@@ -141,33 +122,27 @@ async def test_a_leader_that_came_with_unsynced_records_settles_them(
 
 async def _failing_reads(
     broker: LeadingBroker, monkeypatch: pytest.MonkeyPatch, number: int
-) -> tuple[list[Any], Any]:
-    told: list[HostedPartition] = []
-    broker.replicas.storage_failed = told.append
+) -> tuple[list[tuple[bytes, int]], int]:
+    failures = broker.replicas.failed_logs = RecordedFailures()
     for _ in range(3):
-        broker.produce(
-            broker.connect(), {0: batch(producer_id=-1, transactional=False)}, transactional_id=None
-        )
+        broker.put(plain())
     broker.replicate()
 
-    def fail(*_: Any) -> bytes:
-        raise OSError(number, os.strerror(number))
-
     with monkeypatch.context() as patched:
-        patched.setattr(os, "pread", fail)
-        answer = await broker.fetch(0, isolation_level=0).value()
+        patched.setattr(os, "pread", failing(number))
+        (read,) = await broker.fetch(0, isolation_level=0).partitions()
         await settle()
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    answer = await broker.fetch(0, isolation_level=0).value()
-    return told, answer.topics[0].partitions[0].error_code
+    assert read.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    (read,) = await broker.fetch(0, isolation_level=0).partitions()
+    return failures.reported, read.error_code
 
 
 async def test_a_read_error_makes_the_broker_step_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = LeadingBroker(tmp_path, replicas=(1, 2))
-    told, error = await _failing_reads(broker, monkeypatch, errno.EIO)
-    assert told == [broker.partition()] and broker.partition().leader is None
+    reported, error = await _failing_reads(broker, monkeypatch, errno.EIO)
+    assert reported == [broker.partition().key] and broker.partition().leader is None
     assert error == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -180,19 +155,11 @@ async def test_a_lack_of_descriptors_passes(
 
 
 async def test_a_full_disk_refuses_writes_until_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: LeadingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    broker = LeadingBroker(tmp_path)
-
-    async def produce() -> dict[int, int]:
-        records = batch(producer_id=-1, transactional=False)
-        return await broker.produce(broker.connect(), {0: records}, transactional_id=None).errors()
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", fail)
-        assert await produce() == {0: ErrorCode.KAFKA_STORAGE_ERROR}
-    assert await produce() == {0: 0}
+        patched.setattr(os, "pwrite", failing(errno.ENOSPC))
+        assert await broker.put(plain()).errors() == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert await broker.put(plain()).errors() == {0: 0}
     assert broker.log().log_end_offset == 1

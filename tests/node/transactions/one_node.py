@@ -1,5 +1,5 @@
-"""The coordinator of one node in this process: a Raft group that does as it is told, partitions
-that answer markers as they are told, and a clock of its own."""
+"""The coordinator of one node in this process: the test decides for its Raft group, for partitions
+that answer markers, and for its clock."""
 
 import asyncio
 import itertools
@@ -15,20 +15,26 @@ from oncelog.coordinator.transactions.messages import (
 )
 from oncelog.coordinator.transactions.settings import TransactionSettings
 from oncelog.coordinator.transactions.shard import TransactionShard
+from oncelog.node.connection_ids import ConnectionIds
 from oncelog.node.transactions.marker_sender import MarkerSender
 from oncelog.node.transactions.service import TransactionCoordinators
 from oncelog.node.transactions.shard_leader import LeaderPorts
+from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.peer.transport import PeerTransport, PeerUnavailable
 from oncelog.replication.sliced_work import SlicedWork
+
+from ...awaiting import until
+from ..fake_raft_group import FakeRaftGroup
 
 NODE = 1
 WAIT_S = 5.0
 
 
-class Group:
+class Group(FakeRaftGroup):
     """One shard's Raft group as this node sees it."""
 
     def __init__(self, shard: TransactionShard) -> None:
+        super().__init__()
         self.shard = shard
         self.log: list[bytes] = []
         self.term = 0
@@ -37,28 +43,16 @@ class Group:
         self.preferred_leader: int | None = None
         self.held: list[Callable[[], None]] | None = None  # proposals wait here when it is a list
         self.fate: list[str] = []  # of the next proposals: "lost", "refused", "unknown"
-        self._elected: list[Callable[[int], None]] = []
-        self._resigned: list[Callable[[], None]] = []
-        self._applied: list[Callable[[int], None]] = []
-
-    def on_elected(self, callback: Callable[[int], None]) -> None:
-        self._elected.append(callback)
-
-    def on_resigned(self, callback: Callable[[], None]) -> None:
-        self._resigned.append(callback)
-
-    def on_applied(self, callback: Callable[[int], None]) -> None:
-        self._applied.append(callback)
 
     def elect(self, term: int | None = None) -> None:
         self.term = self.term + 1 if term is None else term
         self.leader_id, self.is_leader = NODE, True
-        for callback in self._elected:
+        for callback in self.elected:
             callback(self.term)
 
     def resign(self, successor: int | None = None) -> None:
         self.leader_id, self.is_leader = successor, False
-        for callback in self._resigned:
+        for callback in self.resigned:
             callback()
 
     def propose(self, command: bytes, timeout_ms: float, on_done: Callable[..., None]) -> None:
@@ -70,16 +64,16 @@ class Group:
 
         def settle() -> None:
             if fate == "refused":
-                on_done(None, DefinitelyNot("told so"))
+                on_done(None, DefinitelyNot("so the test decided"))
                 return
             result = None
             if fate != "lost":
                 self.log.append(command)
                 result = self.shard.apply(command, len(self.log), term)
-                for callback in self._applied:
+                for callback in self.applied:
                     callback(len(self.log))
             if fate in ("lost", "unknown"):
-                on_done(None, OutcomeUnknown("told so"))
+                on_done(None, OutcomeUnknown("so the test decided"))
             else:
                 on_done(result, None)
 
@@ -126,8 +120,8 @@ class Partitions:
     def _errors(self, marker: TransactionMarker) -> tuple[int, ...]:
         errors = []
         for partition in marker.partitions:
-            told = self.errors.get(partition)
-            error = told.pop(0) if told else 0
+            due = self.errors.get(partition)
+            error = due.pop(0) if due else 0
             if not error:
                 self.written.append((partition, marker))
             errors.append(int(error))
@@ -151,8 +145,6 @@ class Links:
     async def request(
         self, peer: int, kind: int, header: bytes, *, timeout_ms: int
     ) -> tuple[bytes, Sequence[Any]]:
-        from oncelog.replication.peer.codec import decode_message, encode_message
-
         reply = await self.partitions.write(peer, decode_message(WriteMarkers, header))
         return encode_message(reply), []
 
@@ -166,7 +158,7 @@ class OneNode:
         self.wall_ms = 1_000_000
         ticks = itertools.count()
         self.work = SlicedWork(lambda: next(ticks) * 0.003)  # a step in each turn
-        self.newest_connection = 0
+        self.connection_ids = ConnectionIds()
         self.next_id = 100
         self.passed: list[str] = []  # fault points
         self.id_failure: Exception | None = None
@@ -198,7 +190,7 @@ class OneNode:
                 fault_point=self.passed.append,
                 work=self.work,
             ),
-            newest_connection=lambda: self.newest_connection,
+            connection_ids=self.connection_ids,
         )
         if is_led:
             for group in self.groups:
@@ -233,19 +225,25 @@ class OneNode:
             who.producer_id,
             who.producer_epoch,
             is_commit=is_commit,
-            raises_epoch=v2,
+            bumps_epoch=v2,
             **options,
         )
+
+    async def prepared(self) -> Any:
+        """A transaction that is decided, and whose markers wait for `partitions.gate`."""
+        self.partitions.gate = asyncio.Event()
+        who = await self.init()
+        await self.add(who)
+        await self.end(who)
+        return who
+
+    def release_markers(self) -> None:
+        assert self.partitions.gate is not None
+        self.partitions.gate.set()
 
     def state(self, name: str = "id") -> str:
         record = self.shards[self.coordinators.shard_of(name)].get(name)
         return "" if record is None else record.state.kafka_name
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        deadline = self.loop.time() + WAIT_S
-        while not holds():
-            assert self.loop.time() < deadline, "it did not come to pass"
-            await asyncio.sleep(0.001)
-
     async def until_state(self, state: str, name: str = "id") -> None:
-        await self.until(lambda: self.state(name) == state)
+        await until(lambda: self.state(name) == state)

@@ -1,7 +1,7 @@
-"""A transaction that nobody will end is ended by the partition, after a question."""
+"""A transaction whose coordinator knows nothing of it is ended by the partition."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,16 +9,15 @@ import pytest
 
 from oncelog.coordinator.transactions.answers import TransactionDescription
 from oncelog.coordinator.transactions.messages import DescribeTransaction
-from oncelog.node.clock import SystemClock
-from oncelog.node.transactions.connection_fence import ConnectionFence
+from oncelog.node.transactions.connection_fence import ProducerConnectionFence
 from oncelog.node.transactions.hanging_transactions import (
     ASK_AFTER_MS,
     ASK_AGAIN_MS_MAX,
     QUESTIONS_PER_SCAN,
+    HangingCandidate,
+    HangingDecision,
     HangingTransactionReaper,
     OpenSince,
-    OpenTransaction,
-    Verdict,
     verdict_on,
 )
 from oncelog.node.transactions.producer_expiry import ProducerExpiry
@@ -28,28 +27,15 @@ from oncelog.replication.peer.transport import PeerUnavailable
 from oncelog.replication.sliced_work import SlicedWork, run_to_end
 from oncelog.wire.errors import ErrorCode
 
-from ..leading_broker import LeadingBroker, batch
+from ..leading_broker import LeadingBroker, StoppedClock, batch
 
 E = ErrorCode
-Test = Callable[[LeadingBroker], Awaitable[None]]
 HERE, ELSEWHERE = (("t", 0),), (("u", 0),)
-LEAVE, ABORT, COMMIT = Verdict.LEAVE, Verdict.ABORT, Verdict.COMMIT
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 1_000
-        self.base_ms = SystemClock.wall_ms()
-
-    def wall_ms(self) -> int:
-        return self.base_ms + self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
+LEAVE, ABORT, COMMIT = HangingDecision.LEAVE, HangingDecision.ABORT, HangingDecision.COMMIT
 
 
 class Coordinators:
-    """Every id is coordinated by `node`, who says `description`."""
+    """Every id is coordinated by `node`, which answers `description`."""
 
     def __init__(self) -> None:
         self.node: int | None = 1
@@ -87,7 +73,7 @@ class Scene:
 
     def __init__(self, directory: Path) -> None:
         self.broker = LeadingBroker(directory)
-        self.clock = Clock()
+        self.clock = StoppedClock()
         self.broker.replicas.clock = self.clock
         self.coordinators, self.links = Coordinators(), Links()
         self.reaper = HangingTransactionReaper(
@@ -105,6 +91,21 @@ class Scene:
         self.clock.now_ms += delay_ms
         await self.reaper.scan()
 
+    def expiry(
+        self,
+        *fences: ProducerConnectionFence,
+        expiration_ms: int = 86_400_000,
+        producers_max: int = 100,
+    ) -> ProducerExpiry:
+        return ProducerExpiry(
+            self.broker.replicas,
+            list(fences),
+            work=SlicedWork(),
+            expiration_ms=expiration_ms,
+            interval_ms=1 << 30,
+            producers_max=producers_max,
+        )
+
     async def open_transaction(self) -> None:
         self.connection = self.broker.connect()
         answer = self.broker.produce(self.connection, {0: batch(0)})
@@ -112,15 +113,12 @@ class Scene:
         await self.scan_after(0)
 
 
-def run(directory: Path, test: Callable[[Scene], Awaitable[None]]) -> None:
-    async def make() -> None:
-        scene = Scene(directory)
-        try:
-            await test(scene)
-        finally:
-            await scene.reaper.stop()
-
-    asyncio.run(make())
+@pytest.fixture
+@asynccontextmanager
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    await scene.reaper.stop()
 
 
 # -- the judgement
@@ -168,18 +166,15 @@ def described(
         (described("", error=E.COORDINATOR_LOAD_IN_PROGRESS), LEAVE),
     ],
 )
-def test_what_an_answer_means(
-    tmp_path: Path, description: TransactionDescription, verdict: Verdict
+async def test_what_an_answer_means(
+    description: TransactionDescription, verdict: HangingDecision, scene: Scene
 ) -> None:
-    async def test(scene: Scene) -> None:
-        partition = scene.broker.partition()
-        assert verdict_on(description, OpenTransaction(partition, 7, 5, 3, 10, 12)) is verdict
-
-    run(tmp_path, test)
+    partition = scene.broker.partition()
+    assert verdict_on(description, HangingCandidate(partition, 7, 5, 3, 10, 12)) is verdict
 
 
 def test_questions_become_rare_and_are_bounded() -> None:
-    many = [OpenTransaction(None, n, 0, 0, n, n) for n in range(250)]  # type: ignore[arg-type]
+    many = [HangingCandidate(None, n, 0, 0, n, n) for n in range(250)]  # type: ignore[arg-type]
     since = OpenSince()
     assert run_to_end(since.looking(many, 0)) == []
     assert run_to_end(since.looking(many, ASK_AFTER_MS - 1)) == []
@@ -206,183 +201,129 @@ def test_questions_become_rare_and_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_an_orphan_is_aborted(tmp_path: Path, node: int) -> None:
-    async def test(scene: Scene) -> None:
-        await scene.open_transaction()
-        scene.coordinators.node = node
-        scene.coordinators.description = described("Empty", 0)
-        await scene.scan_after(ASK_AFTER_MS - 1)
-        assert scene.coordinators.asked == 0
-        await scene.scan_after(1)
-        assert scene.broker.contents() == [(0, 7, 0, 0), (1, 7, 0, "ABORT")]
-        assert scene.broker.log().last_stable_offset == 2
-        assert scene.reaper.ended_count == 1
-        # The producer, if it lives, goes on in its epoch.
-        answer = scene.broker.produce(scene.connection, {0: batch(1)})
-        assert await answer.errors() == {0: E.NONE}
-        assert len(scene.broker.verifier.questions) == 2
-
-    run(tmp_path, test)
+async def test_an_orphan_is_aborted(node: int, scene: Scene) -> None:
+    await scene.open_transaction()
+    scene.coordinators.node = node
+    scene.coordinators.description = described("Empty", 0)
+    await scene.scan_after(ASK_AFTER_MS - 1)
+    assert scene.coordinators.asked == 0
+    await scene.scan_after(1)
+    assert scene.broker.contents() == [(0, 7, 0, 0), (1, 7, 0, "ABORT")]
+    assert scene.broker.log().last_stable_offset == 2
+    assert scene.reaper.ended_count == 1
+    # The producer, if it lives, goes on in its epoch.
+    answer = scene.broker.produce(scene.connection, {0: batch(1)})
+    assert await answer.errors() == {0: E.NONE}
+    assert len(scene.broker.verifier.questions) == 2
 
 
-def test_a_long_transaction_is_left_alone(tmp_path: Path) -> None:
-    async def test(scene: Scene) -> None:
-        await scene.open_transaction()
-        scene.coordinators.description = described("Ongoing", 0, HERE)
-        for _ in range(100):
-            await scene.scan_after(1_000)
-        assert 2 <= scene.coordinators.asked <= 5
-        assert len(scene.broker.contents()) == 1
-        assert scene.reaper.hanging_count == 1, "people are told"
-
-    run(tmp_path, test)
+async def test_a_long_transaction_is_left_alone(scene: Scene) -> None:
+    await scene.open_transaction()
+    scene.coordinators.description = described("Ongoing", 0, HERE)
+    for _ in range(100):
+        await scene.scan_after(1_000)
+    assert 2 <= scene.coordinators.asked <= 5
+    assert len(scene.broker.contents()) == 1
+    assert scene.reaper.hanging_count == 1, "operators see it"
 
 
-def test_without_an_answer_nothing_happens(tmp_path: Path) -> None:
-    async def test(scene: Scene) -> None:
-        await scene.open_transaction()
-        scene.coordinators.description = described("Empty", 0)
-        scene.coordinators.node = None
-        await scene.scan_after(ASK_AFTER_MS)
-        scene.coordinators.node, scene.links.is_up = 2, False
-        await scene.scan_after(ASK_AGAIN_MS_MAX)
-        scene.links.is_up = True
-        scene.broker.partition().transactional_ids.clear()  # opened under another leadership
-        await scene.scan_after(ASK_AGAIN_MS_MAX)
-        assert len(scene.broker.contents()) == 1
-        assert scene.reaper.hanging_count == 1
-
-    run(tmp_path, test)
+async def test_without_an_answer_nothing_happens(scene: Scene) -> None:
+    await scene.open_transaction()
+    scene.coordinators.description = described("Empty", 0)
+    scene.coordinators.node = None
+    await scene.scan_after(ASK_AFTER_MS)
+    scene.coordinators.node, scene.links.is_up = 2, False
+    await scene.scan_after(ASK_AGAIN_MS_MAX)
+    scene.links.is_up = True
+    scene.broker.partition().transactional_ids.clear()  # opened under another leadership
+    await scene.scan_after(ASK_AGAIN_MS_MAX)
+    assert len(scene.broker.contents()) == 1
+    assert scene.reaper.hanging_count == 1
 
 
-def test_a_producer_that_goes_on_meanwhile_is_not_aborted(tmp_path: Path) -> None:
-    async def test(scene: Scene) -> None:
-        await scene.open_transaction()
+async def test_a_producer_that_goes_on_meanwhile_is_not_aborted(scene: Scene) -> None:
+    await scene.open_transaction()
 
-        def describe(transactional_id: str) -> TransactionDescription:
-            scene.broker.produce(scene.connection, {0: batch(1)})
-            return described("Empty", 0)
+    def describe(transactional_id: str) -> TransactionDescription:
+        scene.broker.produce(scene.connection, {0: batch(1)})
+        return described("Empty", 0)
 
-        scene.coordinators.describe = describe  # type: ignore[method-assign]
-        await scene.scan_after(ASK_AFTER_MS)
-        assert [entry[3] for entry in scene.broker.contents()] == [0, 1]
-
-    run(tmp_path, test)
+    scene.coordinators.describe = describe  # type: ignore[method-assign]
+    await scene.scan_after(ASK_AFTER_MS)
+    assert [entry[3] for entry in scene.broker.contents()] == [0, 1]
 
 
-def test_an_ordinary_end_is_forgotten(tmp_path: Path) -> None:
-    async def test(scene: Scene) -> None:
-        await scene.open_transaction()
-        assert await scene.broker.mark() == [E.NONE]
-        await scene.scan_after(ASK_AFTER_MS)
-        assert scene.coordinators.asked == 0
-        assert scene.broker.partition().transactional_ids == {}
-
-    run(tmp_path, test)
+async def test_an_ordinary_end_is_forgotten(scene: Scene) -> None:
+    await scene.open_transaction()
+    assert await scene.broker.mark() == [E.NONE]
+    await scene.scan_after(ASK_AFTER_MS)
+    assert scene.coordinators.asked == 0
+    assert scene.broker.partition().transactional_ids == {}
 
 
-def test_other_brokers_can_describe_the_transactions_coordinated_here(tmp_path: Path) -> None:
-    async def test(scene: Scene) -> None:
-        scene.coordinators.description = told = described("Ongoing", 3, HERE)
-        answer, _ = await scene.links.request(
-            2,
-            PeerMessage.DESCRIBE_TRANSACTION,
-            encode_message(DescribeTransaction("tx")),
-            timeout_ms=1,
-        )
-        assert decode_message(TransactionDescription, answer) == told
-
-    run(tmp_path, test)
+async def test_other_brokers_can_describe_the_transactions_coordinated_here(scene: Scene) -> None:
+    scene.coordinators.description = description = described("Ongoing", 3, HERE)
+    answer, _ = await scene.links.request(
+        2,
+        PeerMessage.DESCRIBE_TRANSACTION,
+        encode_message(DescribeTransaction("tx")),
+        timeout_ms=1,
+    )
+    assert decode_message(TransactionDescription, answer) == description
 
 
 # -- what else is forgotten
 
 
-def test_silent_producers_are_forgotten_but_not_their_transactions(tmp_path: Path) -> None:
-    async def test(scene: Scene) -> None:
-        broker = scene.broker
-        await scene.open_transaction()
-        plain = broker.produce(scene.connection, {0: batch(0, producer_id=8, transactional=False)})
-        assert await plain.errors() == {0: E.NONE}
-        fence = broker.services.connection_fence
-        assert len(fence) == 1
-        expiry = ProducerExpiry(
-            broker.replicas,
-            [fence],
-            work=SlicedWork(),
-            expiration_ms=1_000,
-            interval_ms=1 << 30,
-            producers_max=100,
-        )
-        scene.clock.now_ms += 86_400_000
-        assert await expiry.expire() == 1
-        assert [entry.producer_id for entry in broker.log().producer_state.entries()] == [7]
-        await expiry.stop()
-
-    run(tmp_path, test)
+async def test_silent_producers_are_forgotten_but_not_their_transactions(scene: Scene) -> None:
+    broker = scene.broker
+    await scene.open_transaction()
+    await broker.write(sequence=0, producer_id=8)
+    fence = broker.services.connection_fence
+    assert len(fence) == 1
+    expiry = scene.expiry(fence, expiration_ms=1_000)
+    scene.clock.now_ms += 86_400_000
+    assert await expiry.expire() == 1
+    assert [entry.producer_id for entry in broker.log().producer_state.entries()] == [7]
+    await expiry.stop()
 
 
-def test_where_there_are_too_many_producers_the_longest_silent_are_forgotten(
-    tmp_path: Path,
+async def test_where_there_are_too_many_producers_the_longest_silent_are_forgotten(
+    scene: Scene,
 ) -> None:
-    async def test(scene: Scene) -> None:
-        broker = scene.broker
-        await scene.open_transaction()
-        for producer_id in range(100, 120):
-            sent = batch(0, producer_id=producer_id, transactional=False)
-            assert await broker.produce(scene.connection, {0: sent}).errors() == {0: E.NONE}
-            scene.clock.now_ms += 60_000
-        expiry = ProducerExpiry(
-            broker.replicas,
-            [],
-            work=SlicedWork(),
-            expiration_ms=86_400_000,
-            interval_ms=1 << 30,
-            producers_max=12,
-        )
-        assert expiry.known_count == 21
-        assert await expiry.make_room() >= 9
-        kept = [entry.producer_id for entry in broker.log().producer_state.entries()]
-        assert kept[0] == 7, "its transaction is open"
-        assert 0 < len(kept) - 1 <= 11
-        assert kept[1:] == list(range(121 - len(kept), 120)), "those that wrote last"
-        assert await expiry.make_room() == 0
-        await expiry.stop()
-
-    run(tmp_path, test)
+    broker = scene.broker
+    await scene.open_transaction()
+    for producer_id in range(100, 120):
+        await broker.write(sequence=0, producer_id=producer_id)
+        scene.clock.now_ms += 60_000
+    expiry = scene.expiry(producers_max=12)
+    assert expiry.known_count == 21
+    assert await expiry.make_room() >= 9
+    kept = [entry.producer_id for entry in broker.log().producer_state.entries()]
+    assert kept[0] == 7, "its transaction is open"
+    assert 0 < len(kept) - 1 <= 11
+    assert kept[1:] == list(range(121 - len(kept), 120)), "those that wrote last"
+    assert await expiry.make_room() == 0
+    await expiry.stop()
 
 
-def test_too_many_producers_double_nothing_that_may_be_sent_again(tmp_path: Path) -> None:
+async def test_too_many_producers_double_nothing_that_may_be_sent_again(scene: Scene) -> None:
     """librdkafka repeats for five minutes what was not acknowledged; its producer must be known."""
-
-    async def test(scene: Scene) -> None:
-        broker = scene.broker
-        connection = broker.connect()
-        for producer_id in range(100, 120):
-            sent = batch(0, producer_id=producer_id, transactional=False)
-            assert await broker.produce(connection, {0: sent}).errors() == {0: E.NONE}
-        expiry = ProducerExpiry(
-            broker.replicas,
-            [],
-            work=SlicedWork(),
-            expiration_ms=86_400_000,
-            interval_ms=1 << 30,
-            producers_max=12,
-        )
-        scene.clock.now_ms += 299_000
-        assert await expiry.make_room() == 0
-        again = batch(0, producer_id=100, transactional=False)
-        assert await broker.produce(connection, {0: again}).errors() == {0: E.NONE}
-        assert broker.log().log_end_offset == 20
-        scene.clock.now_ms += 2_000
-        assert await expiry.make_room() == 20
-        await expiry.stop()
-
-    run(tmp_path, test)
+    broker = scene.broker
+    for producer_id in range(100, 120):
+        await broker.write(sequence=0, producer_id=producer_id)
+    expiry = scene.expiry(producers_max=12)
+    scene.clock.now_ms += 299_000
+    assert await expiry.make_room() == 0
+    await broker.write(sequence=0, producer_id=100)  # again
+    assert broker.log().log_end_offset == 20
+    scene.clock.now_ms += 2_000
+    assert await expiry.make_room() == 20
+    await expiry.stop()
 
 
 def test_the_connection_fence_drops_the_least_recent_and_the_expired() -> None:
-    fence = ConnectionFence(producers_max=2)
+    fence = ProducerConnectionFence(producers_max=2)
     assert fence.admits(1, 0, 10, now_ms=0)
     assert fence.admits(2, 0, 20, now_ms=10)
     assert not fence.admits(1, 0, 9, now_ms=20)
@@ -397,7 +338,7 @@ def test_the_connection_fence_drops_the_least_recent_and_the_expired() -> None:
 
 
 def test_the_fence_is_of_an_epoch() -> None:
-    fence = ConnectionFence()
+    fence = ProducerConnectionFence()
     assert fence.admits(1, 4, 10, now_ms=0)
     assert fence.admits(1, 3, 9, now_ms=0), "the partition refuses it by its epoch"
     assert not fence.admits(1, 4, 9, now_ms=0)

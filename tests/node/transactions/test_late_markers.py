@@ -4,27 +4,18 @@ Its epochs tell nothing: a producer without KIP-890 keeps its own, and the coord
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.coordinator.transactions.messages import TransactionMarker, WriteMarkers
 from oncelog.wire.errors import ErrorCode
 
 from ..leading_broker import LeadingBroker, batch
 
 E = ErrorCode
-Test = Callable[[LeadingBroker], Awaitable[None]]
 LEADER_EPOCH = 1
-
-
-def run(directory: Path, test: Test, **options: object) -> None:
-    async def make() -> None:
-        await test(LeadingBroker(directory, **options))  # type: ignore[arg-type]
-
-    asyncio.run(make())
 
 
 async def begin(broker: LeadingBroker, sequence: int, *, ongoing_index: int, index: int = 0) -> int:
@@ -39,9 +30,8 @@ async def begin(broker: LeadingBroker, sequence: int, *, ongoing_index: int, ind
 
 @pytest.mark.parametrize("late_is_commit", [True, False])
 async def test_a_late_marker_of_the_same_epochs_is_refused(
-    tmp_path: Path, late_is_commit: bool
+    broker: LeadingBroker, late_is_commit: bool
 ) -> None:
-    broker = LeadingBroker(tmp_path)
     await begin(broker, 0, ongoing_index=10)
     first = {"prepare_index": 11, "leader_epoch": LEADER_EPOCH, "commits": late_is_commit}
     assert await broker.mark(**first) == [E.NONE]
@@ -64,10 +54,12 @@ async def test_the_end_of_a_request_that_its_own_repetition_has_overtaken_is_ref
     others = tuple(
         TransactionMarker(100 + number, 0, 3, True, (("t", 0),)) for number in range(1_000)
     )
-    sent_first = asyncio.ensure_future(broker.markers.write(WriteMarkers((*others, end))))
+    sent_first = asyncio.ensure_future(
+        broker.markers.write_txn_markers(WriteMarkers((*others, end)))
+    )
     await asyncio.sleep(0)
     assert not sent_first.done()
-    assert (await broker.markers.write(WriteMarkers((end,)))).errors == ((E.NONE,),)
+    assert (await broker.markers.write_txn_markers(WriteMarkers((end,)))).errors == ((E.NONE,),)
     first_offset = await begin(broker, 1, ongoing_index=13, index=1)
     assert (await sent_first).errors[-1] == (E.INVALID_TXN_STATE,)
     assert broker.log(1).producer_state.first_ongoing_offset == first_offset
@@ -77,20 +69,20 @@ async def test_the_end_of_a_request_that_its_own_repetition_has_overtaken_is_ref
     ("meant_for", "error"), [(1, E.FENCED_LEADER_EPOCH), (5, E.NONE), (6, E.UNKNOWN_LEADER_EPOCH)]
 )
 async def test_a_marker_is_taken_by_the_leadership_for_which_it_was_sent(
-    tmp_path: Path, meant_for: int, error: int
+    broker: LeadingBroker, meant_for: int, error: int
 ) -> None:
     """What an earlier leadership knew of its transactions, this one does not."""
-    broker = LeadingBroker(tmp_path)
     await begin(broker, 0, ongoing_index=10)
     broker.resign()
-    record = Partition(replicas=(1,), isr=(1,), leader=1, leader_epoch=5)
-    broker.lead(broker.partition(), record)
+    record = PartitionRegistration(replicas=(1,), isr=(1,), leader=1, leader_epoch=5)
+    broker.make_leader(broker.partition(), record)
     assert await broker.mark(prepare_index=11, leader_epoch=meant_for) == [error]
 
 
-async def test_who_does_not_come_from_the_log_is_not_compared_with_it(tmp_path: Path) -> None:
+async def test_who_does_not_come_from_the_log_is_not_compared_with_it(
+    broker: LeadingBroker,
+) -> None:
     """WriteTxnMarkers of an administrator: no index, no leader epoch."""
-    broker = LeadingBroker(tmp_path)
     await begin(broker, 0, ongoing_index=10)
     assert await broker.mark(commits=False) == [E.NONE]
     assert broker.log().last_stable_offset == broker.log().log_end_offset

@@ -25,8 +25,8 @@ from oncelog.node.transactions.marker_writer import COMMIT_WAIT_MS
 from oncelog.replication.peer.transport import PeerTimeout
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
+from ...awaiting import until
 from .one_node import WAIT_S, OneNode
-from .test_service import on_a_loop
 
 E = ErrorCode
 T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)
@@ -44,9 +44,7 @@ class Task:
         node.markers.send(task, partitions)
 
 
-@on_a_loop
-async def test_what_gathers_in_a_turn_leaves_as_one_message_to_each_broker() -> None:
-    node = OneNode()
+async def test_what_gathers_in_a_turn_leaves_as_one_message_to_each_broker(node: OneNode) -> None:
     node.partitions.leaders = {T0: 1, T1: 2, T2: 2}
     calls = []
     write = node.partitions.write
@@ -57,23 +55,19 @@ async def test_what_gathers_in_a_turn_leaves_as_one_message_to_each_broker() -> 
 
     node.partitions.write = counted  # type: ignore[method-assign]
     one, two = Task(node, T0, T1, T2), Task(node, T1, producer_id=8)
-    await node.until(lambda: len(one.written) == 3 and len(two.written) == 1)
+    await until(lambda: len(one.written) == 3 and len(two.written) == 1)
     assert sorted(calls) == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize("error", RETRIED)
-@on_a_loop
-async def test_a_passing_trouble_is_tried_again(error: int) -> None:
-    node = OneNode()
+async def test_a_passing_trouble_is_tried_again(node: OneNode, error: int) -> None:
     node.partitions.errors = {T0: [error, error]}
     task = Task(node, T0, T1)
-    await node.until(lambda: sorted(task.written) == [T0, T1])
+    await until(lambda: sorted(task.written) == [T0, T1])
     assert task.written.count(T0) == 1
 
 
-@on_a_loop
-async def test_markers_follow_the_leader() -> None:
-    node = OneNode()
+async def test_markers_follow_the_leader(node: OneNode) -> None:
     node.partitions.leaders = {T0: 2}
     node.partitions.down = {2}
     task = Task(node, T0)
@@ -82,17 +76,15 @@ async def test_markers_follow_the_leader() -> None:
     await asyncio.sleep(0.05)
     assert task.written == []
     node.partitions.leaders = {T0: 3}
-    await node.until(lambda: task.written == [T0])
+    await until(lambda: task.written == [T0])
     assert [where for where, _ in node.partitions.asked] == [3]
 
 
 @pytest.mark.parametrize("error", sorted(marker_sender.WRITTEN))
-@on_a_loop
-async def test_a_partition_that_needs_no_marker_counts_as_done(error: int) -> None:
-    node = OneNode()
+async def test_a_partition_that_needs_no_marker_counts_as_done(node: OneNode, error: int) -> None:
     node.partitions.errors = {T0: [error]}
     task = Task(node, T0)
-    await node.until(lambda: task.written == [T0])
+    await until(lambda: task.written == [T0])
     assert len(node.partitions.asked) == 1
 
 
@@ -100,29 +92,26 @@ async def test_a_partition_that_needs_no_marker_counts_as_done(error: int) -> No
     "error",
     [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED, E.CORRUPT_MESSAGE, 12345],
 )
-@on_a_loop
 async def test_a_refusal_is_not_hammered_but_never_forgotten(error, monkeypatch) -> None:
     monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 100)
     node = OneNode()
     node.partitions.errors = {T0: [error]}
     task = Task(node, T0)
     begun_s = node.loop.time()
-    await node.until(lambda: task.written == [T0])
+    await until(lambda: task.written == [T0])
     assert node.loop.time() - begun_s >= 0.1
 
 
-@on_a_loop
 async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
     monkeypatch.setattr(marker_sender, "UNKNOWN_TOPIC_GRACE_MS", 30)
     node = OneNode()
     node.partitions.leadership_of = lambda topic, index: None  # type: ignore[method-assign]
     node.markers._leadership_of = node.partitions.leadership_of
     task = Task(node, T0)
-    await node.until(lambda: task.written == [T0])
+    await until(lambda: task.written == [T0])
     assert node.partitions.asked == []
 
 
-@on_a_loop
 async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
     """It costs an entry of the cluster's metadata; a large topic may be deleted under many."""
     monkeypatch.setattr(marker_sender, "UNKNOWN_TOPIC_GRACE_MS", 30)
@@ -138,17 +127,14 @@ async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
 
     node.markers._catch_up = catch_up
     tasks = [Task(node, T0, T1, T2) for _ in range(10)]
-    await node.until(
-        lambda: bool(later and node.markers._unknown)
-    )  # more came while the first is asked
+    await until(lambda: bool(later and node.markers._unknown))  # more came while the first is asked
     assert node.partitions.caught_up == 1
     under_way.set()
-    await node.until(lambda: all(set(t.written) == {T0, T1, T2} for t in (*tasks, *later)))
+    await until(lambda: all(set(t.written) == {T0, T1, T2} for t in (*tasks, *later)))
     assert node.partitions.caught_up <= 3
     assert not node.markers._is_catching_up
 
 
-@on_a_loop
 async def test_a_topic_not_yet_in_this_nodes_metadata_gets_its_marker(monkeypatch) -> None:
     """Found by tests/simulation: a node that was behind the metadata took the partitions of a
     committed transaction for deleted, and its records stayed unreadable for ever.
@@ -168,16 +154,14 @@ async def test_a_topic_not_yet_in_this_nodes_metadata_gets_its_marker(monkeypatc
 
     node.markers._catch_up = catch_up
     task = Task(node, T0)
-    await node.until(lambda: task.written == [T0])
+    await until(lambda: task.written == [T0])
     assert node.partitions.asked and knows
 
 
-@on_a_loop
-async def test_a_leader_that_was_deposed_sends_nothing_more() -> None:
-    node = OneNode()
+async def test_a_leader_that_was_deposed_sends_nothing_more(node: OneNode) -> None:
     node.partitions.errors = {T0: [E.NOT_ENOUGH_REPLICAS] * 1000}
     task = Task(node, T0)
-    await node.until(lambda: len(node.partitions.asked) > 2)
+    await until(lambda: len(node.partitions.asked) > 2)
     task.is_wanted = False
     await asyncio.sleep(0.1)
     asked = len(node.partitions.asked)
@@ -185,24 +169,22 @@ async def test_a_leader_that_was_deposed_sends_nothing_more() -> None:
     assert len(node.partitions.asked) == asked and task.written == []
 
 
-@on_a_loop
-async def test_a_partition_that_cannot_commit_holds_up_no_other() -> None:
-    node = OneNode()
+async def test_a_partition_that_cannot_commit_holds_up_no_other(node: OneNode) -> None:
     node.partitions.gate = asyncio.Event()
     stuck = [Task(node, ("stuck", i)) for i in range(3)]
     await asyncio.sleep(0.01)
     node.partitions.gate, gate = None, node.partitions.gate
     free = Task(node, T0)
-    await node.until(lambda: free.written == [T0])
+    await until(lambda: free.written == [T0])
     assert not any(task.written for task in stuck)
     gate.set()
-    await node.until(lambda: all(task.written for task in stuck))
+    await until(lambda: all(task.written for task in stuck))
 
 
-@on_a_loop
-async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is() -> None:
+async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is(
+    node: OneNode,
+) -> None:
     """So a partition can tell it from the end of the producer's next transaction."""
-    node = OneNode()
     who = await node.init()
     ongoing, decided = [], []
     for _ in range(3):
@@ -210,7 +192,7 @@ async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is
         verify = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0,))
         ongoing.append((await node.coordinators.verify(verify)).ongoing_index)
         await node.end(who)
-        await node.until(lambda: len(node.partitions.written) > len(decided))
+        await until(lambda: len(node.partitions.written) > len(decided))
         marker = node.partitions.written[-1][1]
         decided.append(marker.prepare_index)
         assert marker.leader_epochs == (node.partitions.leader_epoch,)
@@ -219,7 +201,6 @@ async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is
     assert in_order == sorted(set(in_order)) and in_order[0] > 0
 
 
-@on_a_loop
 async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop() -> None:
     """1,000 ends that a new coordinator finds, and a partition that takes no marker for a while:
     as one burst they kept the loop for 100 ms, again and again."""
@@ -272,10 +253,10 @@ async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop()
     assert max(len(each.writes) for each in commands if isinstance(each, WriteRecords)) <= 100
 
 
-@on_a_loop
-async def test_a_leader_that_stands_still_is_not_waited_for_longer_than_for_its_successor() -> None:
+async def test_a_leader_that_stands_still_is_not_waited_for_longer_than_for_its_successor(
+    node: OneNode,
+) -> None:
     """Its link is there, and it answers nothing: for ten seconds committed data was not read."""
-    node = OneNode()
     node.partitions.leaders = {T0: 2}
     asked: list[tuple[int, int]] = []
     answer = node.links.request
@@ -289,14 +270,12 @@ async def test_a_leader_that_stands_still_is_not_waited_for_longer_than_for_its_
 
     node.links.request = request  # type: ignore[method-assign]
     task = Task(node, T0)
-    await node.until(lambda: task.written == [T0])
+    await until(lambda: task.written == [T0])
     assert [peer for peer, _ in asked] == [2, 3]
     assert COMMIT_WAIT_MS < asked[0][1] <= 3 * COMMIT_WAIT_MS
 
 
-@on_a_loop
-async def test_a_resignation_ends_the_taking_up() -> None:
-    node = OneNode()
+async def test_a_resignation_ends_the_taking_up(node: OneNode) -> None:
     waiting = []
     node.partitions.gate = asyncio.Event()
     for number in range(200):
@@ -317,4 +296,4 @@ async def test_a_resignation_ends_the_taking_up() -> None:
         await asyncio.sleep(0)
     assert len(node.shards[0].prepared_ids) == 200
     node.groups[0].elect()
-    await node.until(lambda: not node.shards[0].prepared_ids)
+    await until(lambda: not node.shards[0].prepared_ids)

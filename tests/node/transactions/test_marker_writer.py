@@ -1,9 +1,11 @@
 """A marker is answered with NONE when it is committed, however often it is sent."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,18 +20,11 @@ from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
 
-from ..leading_broker import LeadingBroker, batch, cancelled, settle
+from ...awaiting import settle, turns_until
+from ..leading_broker import LeadingBroker, batch, cancelled
 
 E = ErrorCode
-Test = Callable[[LeadingBroker], Awaitable[None]]
 WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
-
-
-def run(directory: Path, test: Test, **options: object) -> None:
-    async def make() -> None:
-        await test(LeadingBroker(directory, **options))  # type: ignore[arg-type]
-
-    asyncio.run(make())
 
 
 async def open_transaction(broker: LeadingBroker, *, version: int = 9, epoch: int = 0) -> None:
@@ -38,72 +33,76 @@ async def open_transaction(broker: LeadingBroker, *, version: int = 9, epoch: in
     assert broker.log().producer_state.first_ongoing_offset is not None
 
 
-REPLICATED = {"replicas": (1, 2), "min_insync_replicas": 2}
+REPLICATED: dict[str, Any] = {"replicas": (1, 2), "min_insync_replicas": 2}
+
+
+@pytest.fixture
+@asynccontextmanager
+async def replicated(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
+    """Node 2 follows, and what it lacks is not committed."""
+    yield LeadingBroker(tmp_path, **REPLICATED)
 
 
 # -- committed
 
 
-async def test_a_marker_is_answered_when_the_replicas_have_it(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path, **REPLICATED)
-    await open_transaction(broker)
-    marking = broker.mark()
+async def test_a_marker_is_answered_when_the_replicas_have_it(replicated: LeadingBroker) -> None:
+    await open_transaction(replicated)
+    marking = replicated.mark()
     await settle()
-    assert broker.contents()[-1] == (1, 7, 0, "COMMIT")
-    assert broker.log().last_stable_offset == 0
-    broker.replicate(up_to=1)
+    assert replicated.contents()[-1] == (1, 7, 0, "COMMIT")
+    assert replicated.log().last_stable_offset == 0
+    replicated.replicate(up_to=1)
     await settle()
     assert not marking.done(), "the data is committed, the marker is not"
-    assert broker.log().last_stable_offset == 0
-    broker.replicate()
+    assert replicated.log().last_stable_offset == 0
+    replicated.replicate()
     assert await marking == [E.NONE]
-    assert broker.log().last_stable_offset == 2
-    assert broker.partition().transactional_ids == {}
+    assert replicated.log().last_stable_offset == 2
+    assert replicated.partition().transactional_ids == {}
 
 
 @pytest.mark.parametrize("version", [0, 2])
 async def test_a_marker_that_is_sent_again_meanwhile_is_written_once(
-    tmp_path: Path, version: int
+    replicated: LeadingBroker, version: int
 ) -> None:
     """KAFKA-19999, and what a slow follower would make of every impatient coordinator."""
-    broker = LeadingBroker(tmp_path, **REPLICATED)
-    await open_transaction(broker, version=12 if version else 9)
+    await open_transaction(replicated, version=12 if version else 9)
     epoch = 1 if version else 0
-    first = broker.mark(7, epoch, transaction_version=version, wait_ms=20)
+    first = replicated.mark(7, epoch, transaction_version=version, wait_ms=20)
     assert await first == [E.REQUEST_TIMED_OUT]
-    again = [broker.mark(7, epoch, transaction_version=version) for _ in range(3)]
+    again = [replicated.mark(7, epoch, transaction_version=version) for _ in range(3)]
     await settle()
-    assert len(broker.contents()) == 2
-    broker.replicate()
+    assert len(replicated.contents()) == 2
+    replicated.replicate()
     for marking in again:
         assert await marking == [E.NONE]
-    assert len(broker.contents()) == 2
-    assert broker.markers.written_count == 1
+    assert len(replicated.contents()) == 2
+    assert replicated.markers.written_count == 1
 
 
-async def test_a_committed_marker_that_is_sent_again_is_known_by_its_epoch(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_a_committed_marker_that_is_sent_again_is_known_by_its_epoch(
+    broker: LeadingBroker,
+) -> None:
     await open_transaction(broker, version=12)
     for _ in range(3):
         assert await broker.mark(7, 1, transaction_version=2) == [E.NONE]
     assert broker.contents() == [(0, 7, 0, 0), (1, 7, 1, "COMMIT")]
 
 
-async def test_without_that_it_is_written_again_and_changes_nothing(tmp_path: Path) -> None:
+async def test_without_that_it_is_written_again_and_changes_nothing(broker: LeadingBroker) -> None:
     """As Kafka does: a marker without data may be that of the next transaction."""
-    broker = LeadingBroker(tmp_path)
     await open_transaction(broker)
     assert await broker.mark(commits=False) == [E.NONE]
     assert await broker.mark(commits=False) == [E.NONE]
     assert [entry[3] for entry in broker.contents()] == [0, "ABORT", "ABORT"]
-    assert broker.log().aborted_transactions(0, 3) == [(7, 0)]
+    assert broker.log().aborted_transactions.between(0, 3) == [(7, 0)]
     assert broker.log().last_stable_offset == 3
 
 
-async def test_a_marker_without_data_fences_all_the_same(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_a_marker_without_data_fences_all_the_same(broker: LeadingBroker) -> None:
     assert await broker.mark(7, 4, commits=False, coordinator_epoch=9) == [E.NONE]
-    assert broker.log().aborted_transactions(0, 99) == []
+    assert broker.log().aborted_transactions.between(0, 99) == []
     late = broker.produce(broker.connect(), {0: batch(0, epoch=3)})
     assert await late.errors() == {0: E.INVALID_PRODUCER_EPOCH}
     assert await broker.mark(7, 4, coordinator_epoch=8) == [E.TRANSACTION_COORDINATOR_FENCED]
@@ -122,8 +121,7 @@ async def test_each_partition_has_its_own_answer(tmp_path: Path) -> None:
     ]
 
 
-async def test_an_old_epoch_ends_the_sending(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_an_old_epoch_ends_the_sending(broker: LeadingBroker) -> None:
     await open_transaction(broker, epoch=5)
     assert await broker.mark(7, 4) == [E.INVALID_PRODUCER_EPOCH]
     assert await broker.mark(7, 5, transaction_version=2) == [E.INVALID_PRODUCER_EPOCH]
@@ -136,58 +134,61 @@ async def test_too_few_replicas_write_no_marker(tmp_path: Path) -> None:
     assert broker.contents() == []
 
 
-async def test_a_marker_of_a_lost_leadership_is_not_taken_for_committed(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path, **REPLICATED)
-    await open_transaction(broker)
-    waiting = broker.mark()
+async def test_a_marker_of_a_lost_leadership_is_not_taken_for_committed(
+    replicated: LeadingBroker,
+) -> None:
+    await open_transaction(replicated)
+    waiting = replicated.mark()
     await settle()
-    broker.resign()
+    replicated.resign()
     assert await waiting == [E.NOT_LEADER_OR_FOLLOWER]
-    hosted = broker.partition()
-    broker.lead(hosted, broker.record)
-    again = broker.mark()
+    hosted = replicated.partition()
+    replicated.make_leader(hosted, replicated.record)
+    again = replicated.mark()
     await settle()
-    broker.replicate()
+    replicated.replicate()
     assert await again == [E.NONE]
-    assert len(broker.contents()) == 2
+    assert len(replicated.contents()) == 2
 
 
-async def test_a_marker_taken_for_a_repetition_ends_what_is_being_verified(tmp_path: Path) -> None:
+async def test_a_marker_taken_for_a_repetition_ends_what_is_being_verified(
+    replicated: LeadingBroker,
+) -> None:
     """A new leader's high watermark lags: it may be the end of the next transaction, without data.
 
     The late yes to that transaction's question must open nothing, or the producer's third one,
     of the same epoch, would end what the second one has aborted.
     """
-    broker = LeadingBroker(tmp_path, **REPLICATED)
-    await open_transaction(broker)
-    assert await broker.mark(prepare_index=10, wait_ms=20) == [E.REQUEST_TIMED_OUT]
-    broker.resign()
-    broker.lead(broker.partition(), broker.record)  # it was committed under another leader
-    broker.verifier.hold, broker.verifier.ongoing_index = True, 11
-    late = broker.produce(broker.connect(), {0: batch(1)})
+    await open_transaction(replicated)
+    assert await replicated.mark(prepare_index=10, wait_ms=20) == [E.REQUEST_TIMED_OUT]
+    replicated.resign()
+    replicated.make_leader(
+        replicated.partition(), replicated.record
+    )  # it was committed under another leader
+    replicated.verifier.hold, replicated.verifier.ongoing_index = True, 11
+    late = replicated.produce(replicated.connect(), {0: batch(1)})
     await settle()
-    ending = broker.mark(commits=False, prepare_index=12)
+    ending = replicated.mark(commits=False, prepare_index=12)
     await settle()
-    broker.verifier.release()
+    replicated.verifier.release()
     await settle()
-    broker.verifier.hold, broker.verifier.answers = False, {0: int(E.TRANSACTION_ABORTABLE)}
-    broker.verifier.release()
+    replicated.verifier.hold, replicated.verifier.answers = False, {0: int(E.TRANSACTION_ABORTABLE)}
+    replicated.verifier.release()
     await settle()
-    assert broker.log().producer_state.first_ongoing_offset is None
+    assert replicated.log().producer_state.first_ongoing_offset is None
     assert await late.errors() == {0: E.INVALID_TXN_STATE}
-    broker.replicate()
+    replicated.replicate()
     assert await ending == [E.NONE]
 
 
-async def test_waiting_leaves_nothing_behind(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path, **REPLICATED)
-    await open_transaction(broker)
-    waited = broker.replicas.purgatory.waiting_count
-    marking = broker.mark()
+async def test_waiting_leaves_nothing_behind(replicated: LeadingBroker) -> None:
+    await open_transaction(replicated)
+    waited = replicated.replicas.purgatory.waiting_count
+    marking = replicated.mark()
     await settle()
-    assert broker.replicas.purgatory.waiting_count == waited + 1
+    assert replicated.replicas.purgatory.waiting_count == waited + 1
     await cancelled(marking)
-    assert broker.replicas.purgatory.waiting_count == waited
+    assert replicated.replicas.purgatory.waiting_count == waited
 
 
 # -- many, faults, peers
@@ -199,7 +200,7 @@ async def test_many_markers_of_one_request(tmp_path: Path) -> None:
         TransactionMarker(number, 0, 1, number % 2 == 0, (("t", 0), ("t", 1)))
         for number in range(300)
     )
-    reply = await broker.markers.write(WriteMarkers(markers))
+    reply = await broker.markers.write_txn_markers(WriteMarkers(markers))
     assert reply.errors == ((0, 0),) * 300
     kinds = [entry[3] for entry in broker.contents(1)]
     assert kinds == ["COMMIT", "ABORT"] * 150
@@ -216,36 +217,27 @@ async def test_what_is_committed_while_many_markers_are_looked_at_is_not_waited_
     request = WriteMarkers(
         tuple(TransactionMarker(pid, 0, 1, True, partitions) for pid in range(50))
     )
-    writing = asyncio.create_task(broker.markers.write(request, wait_ms=60_000))
+    writing = asyncio.create_task(broker.markers.write_txn_markers(request, wait_ms=60_000))
+    await turns_until(lambda: broker.log(2).log_end_offset == 50)
+    await settle(turns)
+    broker.replicate(0)
+    await turns_until(lambda: broker.replicas.purgatory.waiting_count)
+    broker.replicate(1)
+    broker.replicate(2)
     async with asyncio.timeout(10):
-        while broker.log(2).log_end_offset < 50:
-            await asyncio.sleep(0)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        broker.replicate(0)
-        while not broker.replicas.purgatory.waiting_count:
-            await asyncio.sleep(0)
-        broker.replicate(1)
-        broker.replicate(2)
         reply = await writing
     assert reply.errors == ((E.NONE,) * 3,) * 50
 
 
-def test_faults_can_strike_before_and_after_the_append(tmp_path: Path) -> None:
+async def test_faults_can_strike_before_and_after_the_append(tmp_path: Path) -> None:
     called: list[tuple[str, int]] = []
-
-    async def test(broker: LeadingBroker) -> None:
-        sizes.append(broker)
-        assert await broker.mark() == [E.NONE]
-        assert called == [("partition.before-marker", 0), ("partition.after-marker", 1)]
-
-    sizes: list[LeadingBroker] = []
-    point = lambda name: called.append((name, sizes[0].log().log_end_offset))  # noqa: E731
-    run(tmp_path, test, fault_point=point)
+    point = lambda name: called.append((name, broker.log().log_end_offset))  # noqa: E731
+    broker = LeadingBroker(tmp_path, fault_point=point)
+    assert await broker.mark() == [E.NONE]
+    assert called == [("partition.before-marker", 0), ("partition.after-marker", 1)]
 
 
-async def test_coordinators_on_other_brokers_are_answered(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_coordinators_on_other_brokers_are_answered(broker: LeadingBroker) -> None:
     handlers = {}
 
     class Transport:
@@ -269,49 +261,36 @@ async def test_coordinators_on_other_brokers_are_answered(tmp_path: Path) -> Non
     await writer.stop()
 
 
-# -- for people
+# -- for operators
+
+
+async def write_marker(
+    broker: LeadingBroker, version: int, *indexes: int, **fields: Any
+) -> dict[int, int]:
+    """WriteTxnMarkers of an administrator: the errors by partition."""
+    topics = [{"name": "t", "partition_indexes": list(indexes)}]
+    marker = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 2, "topics": topics}
+    answer = await broker.ask(WRITE_TXN_MARKERS, version, {"markers": [marker | fields]})
+    (result,) = answer.markers
+    assert result.producer_id == 7
+    return {each.partition_index: each.error_code for each in result.topics[0].partitions}
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_people_can_end_a_transaction(tmp_path: Path, version: int) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_an_operator_can_end_a_transaction(broker: LeadingBroker, version: int) -> None:
     await open_transaction(broker)
-    topics = [{"name": "t", "partition_indexes": [0, 4]}]
-    marker = {
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "transaction_result": False,
-        "topics": topics,
-        "coordinator_epoch": 2,
-    }
-    answer = await broker.ask(WRITE_TXN_MARKERS, version, {"markers": [marker]})
-    (told,) = answer.markers
-    assert told.producer_id == 7
-    assert [(p.partition_index, p.error_code) for p in told.topics[0].partitions] == [
-        (0, E.NONE),
-        (4, E.UNKNOWN_TOPIC_OR_PARTITION),
-    ]
+    written = await write_marker(broker, version, 0, 4, transaction_result=False)
+    assert written == {0: E.NONE, 4: E.UNKNOWN_TOPIC_OR_PARTITION}
     assert broker.contents()[-1] == (1, 7, 0, "ABORT")
 
 
-async def test_the_transaction_version_comes_with_version_2(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_the_transaction_version_comes_with_version_2(broker: LeadingBroker) -> None:
     await open_transaction(broker, version=12)
-    marker = {
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "transaction_result": True,
-        "topics": [{"name": "t", "partition_indexes": [0]}],
-        "coordinator_epoch": 2,
-        "transaction_version": 2,
-    }
-    answer = await broker.ask(WRITE_TXN_MARKERS, 2, {"markers": [marker]})
-    code = answer.markers[0].topics[0].partitions[0].error_code
-    assert code == E.INVALID_PRODUCER_EPOCH, "its epoch must be above that of the data"
+    written = await write_marker(broker, 2, 0, transaction_result=True, transaction_version=2)
+    assert written == {0: E.INVALID_PRODUCER_EPOCH}, "its epoch must be above that of the data"
 
 
-async def test_a_partition_tells_its_producers(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_a_partition_describes_its_producers(broker: LeadingBroker) -> None:
     topic = {"name": "t", "num_partitions": 2, "replication_factor": 1}
     await broker.fake.answer(19, 7, {"topics": [topic], "timeout": 1000})
     await open_transaction(broker)

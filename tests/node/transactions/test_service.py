@@ -1,9 +1,6 @@
 """The coordinator's shell: durable before answered, markers until written, holds, fences, time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any
 
 import pytest
 
@@ -14,23 +11,14 @@ from oncelog.node.transactions import shard_timeouts
 from oncelog.node.transactions.shard_timeouts import ShardCountMismatch
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
+from ...awaiting import until
 from .one_node import NODE, OneNode
 
 E = ErrorCode
 T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
 
 
-def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*arguments: Any, **options: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **options), 20))
-
-    return run
-
-
-@on_a_loop
-async def test_a_transaction_from_begin_to_end() -> None:
-    node = OneNode()
+async def test_a_transaction_from_begin_to_end(node: OneNode) -> None:
     who = await node.init()
     assert (who.error, who.producer_epoch) == (0, 0)
     assert await node.add(who, T0, T1) == 0
@@ -40,35 +28,29 @@ async def test_a_transaction_from_begin_to_end() -> None:
     await node.until_state("CompleteCommit")
     assert sorted(node.partitions.epochs()) == [(T0, 0, True), (T1, 0, True)]
     assert {m.coordinator_epoch for _, m in node.partitions.written} == {1}
-    await node.until(lambda: node.passed == list(FAULT_POINTS))
+    await until(lambda: node.passed == list(FAULT_POINTS))
     await node.coordinators.stop()
 
 
-@on_a_loop
-async def test_the_client_is_answered_before_any_marker_leaves() -> None:
-    node = OneNode()
+async def test_the_client_is_answered_before_any_marker_leaves(node: OneNode) -> None:
     node.partitions.gate = asyncio.Event()
     who = await node.init()
     await node.add(who)
     ended = await node.end(who)
     assert ended.error == 0 and node.state() == "PrepareCommit"
     assert node.partitions.written == []
-    node.partitions.gate.set()
+    node.release_markers()
     await node.until_state("CompleteCommit")
 
 
-@on_a_loop
 async def test_the_next_transaction_waits_for_the_markers_and_takes_the_completion_along() -> None:
     node = OneNode(hold_ms=5_000)
-    node.partitions.gate = asyncio.Event()
-    who = await node.init()
-    await node.add(who)
-    await node.end(who)
+    who = await node.prepared()
     adding = asyncio.ensure_future(node.add(who, T1))
     await asyncio.sleep(0.01)
     assert not adding.done()
     commands = len(node.groups[0].log)
-    node.partitions.gate.set()
+    node.release_markers()
     assert await adding == 0
     assert node.state() == "Ongoing"
     assert len(node.groups[0].log) == commands + 1  # Complete and Ongoing in one command
@@ -76,13 +58,9 @@ async def test_the_next_transaction_waits_for_the_markers_and_takes_the_completi
     assert record.partitions == {T1}
 
 
-@on_a_loop
 async def test_a_hold_ends_with_concurrent_transactions() -> None:
     node = OneNode(hold_ms=20)
-    node.partitions.gate = asyncio.Event()
-    who = await node.init()
-    await node.add(who)
-    await node.end(who)
+    who = await node.prepared()
     assert await node.add(who, T1) == E.CONCURRENT_TRANSACTIONS
     assert (await node.init()).error == E.CONCURRENT_TRANSACTIONS
     assert (await node.end(who)).error == E.CONCURRENT_TRANSACTIONS
@@ -91,25 +69,19 @@ async def test_a_hold_ends_with_concurrent_transactions() -> None:
     assert (await node.coordinators.verify(verify)).error == E.CONCURRENT_TRANSACTIONS
 
 
-@on_a_loop
 async def test_no_more_requests_are_held_than_allowed() -> None:
     node = OneNode(hold_ms=300, held_max=2)
-    node.partitions.gate = asyncio.Event()
-    who = await node.init()
-    await node.add(who)
-    await node.end(who)
+    who = await node.prepared()
     held = [asyncio.ensure_future(node.add(who, T1)) for _ in range(2)]
     await asyncio.sleep(0.01)
     before = node.loop.time()
     assert await node.add(who, T1) == E.CONCURRENT_TRANSACTIONS
     assert node.loop.time() - before < 0.2
-    node.partitions.gate.set()
+    node.release_markers()
     assert await asyncio.gather(*held) == [0, 0]
 
 
-@on_a_loop
-async def test_a_new_session_finishes_the_transaction_before_it() -> None:
-    node = OneNode()
+async def test_a_new_session_finishes_the_transaction_before_it(node: OneNode) -> None:
     old = await node.init()
     await node.add(old, T0)
     new = await node.init()
@@ -120,10 +92,8 @@ async def test_a_new_session_finishes_the_transaction_before_it() -> None:
     assert await node.add(new) == 0
 
 
-@on_a_loop
-async def test_an_end_waits_for_a_write_that_is_under_way() -> None:
+async def test_an_end_waits_for_a_write_that_is_under_way(node: OneNode) -> None:
     """librdkafka #4849: an abort while AddPartitions is under way is not fatal."""
-    node = OneNode()
     who = await node.init()
     node.groups[0].held = []
     adding = asyncio.ensure_future(node.add(who))
@@ -137,9 +107,7 @@ async def test_an_end_waits_for_a_write_that_is_under_way() -> None:
     await node.until_state("CompleteAbort")
 
 
-@on_a_loop
-async def test_a_v2_abort_of_nothing_is_one_command() -> None:
-    node = OneNode()
+async def test_a_v2_abort_of_nothing_is_one_command(node: OneNode) -> None:
     who = await node.init()
     ended = await node.end(who, False, v2=True)
     assert (ended.error, ended.producer_epoch) == (0, 1)
@@ -148,9 +116,7 @@ async def test_a_v2_abort_of_nothing_is_one_command() -> None:
     assert (await node.end(who, False, v2=True)).producer_epoch == 1  # the retry
 
 
-@on_a_loop
-async def test_v2_ends_raise_the_epoch_in_markers_too() -> None:
-    node = OneNode()
+async def test_v2_ends_raise_the_epoch_in_markers_too(node: OneNode) -> None:
     who = await node.init()
     for epoch in range(1, 4):
         verify = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0, T1), adds=True)
@@ -165,9 +131,7 @@ async def test_v2_ends_raise_the_epoch_in_markers_too() -> None:
 # -- outcomes of writes
 
 
-@on_a_loop
-async def test_what_was_not_written_is_repeated_by_the_client() -> None:
-    node = OneNode()
+async def test_what_was_not_written_is_repeated_by_the_client(node: OneNode) -> None:
     who = await node.init()
     node.groups[0].fate = ["refused"]
     assert await node.add(who) == E.COORDINATOR_NOT_AVAILABLE
@@ -176,14 +140,13 @@ async def test_what_was_not_written_is_repeated_by_the_client() -> None:
 
 
 @pytest.mark.parametrize("fate", ["lost", "unknown"])
-@on_a_loop
 async def test_an_unknown_outcome_is_read_from_the_log(fate: str) -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     await node.add(who)
     node.groups[0].fate = [fate, "lost"]  # the first barrier is lost as well
     assert (await node.end(who)).error == E.COORDINATOR_NOT_AVAILABLE
-    # Until a barrier is applied nobody knows, and nothing is assumed.
+    # Until a barrier is applied the outcome is unknown, and nothing is assumed.
     again = await node.end(who)
     if fate == "lost":
         assert again.error == 0
@@ -193,9 +156,7 @@ async def test_an_unknown_outcome_is_read_from_the_log(fate: str) -> None:
     assert node.partitions.epochs() == [(T0, 0, True)]
 
 
-@on_a_loop
-async def test_without_a_producer_id_the_client_comes_again() -> None:
-    node = OneNode()
+async def test_without_a_producer_id_the_client_comes_again(node: OneNode) -> None:
     node.id_failure = RequestTimedOut()
     assert (await node.init()).error == E.COORDINATOR_LOAD_IN_PROGRESS
     node.id_failure = None
@@ -205,7 +166,6 @@ async def test_without_a_producer_id_the_client_comes_again() -> None:
 # -- elections
 
 
-@on_a_loop
 async def test_who_is_asked_says_what_he_is() -> None:
     node = OneNode(is_led=False)
     group = node.groups[0]
@@ -213,7 +173,7 @@ async def test_who_is_asked_says_what_he_is() -> None:
     assert node.coordinators.leader_of("id") is None
     group.leader_id = NODE  # elected; its barrier is not applied
     assert (await node.init()).error == E.COORDINATOR_LOAD_IN_PROGRESS
-    assert node.coordinators.is_loading
+    assert node.coordinators.leaders.is_loading
     assert node.coordinators.describe("id").error == E.COORDINATOR_LOAD_IN_PROGRESS
     group.elect()
     assert node.coordinators.leader_of("id") == NODE
@@ -224,14 +184,14 @@ async def test_who_is_asked_says_what_he_is() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-@on_a_loop
-async def test_the_next_leader_sends_all_markers_again_under_its_own_epoch(is_commit) -> None:
-    node = OneNode()
+async def test_the_next_leader_sends_all_markers_again_under_its_own_epoch(
+    node: OneNode, is_commit
+) -> None:
     node.partitions.errors = {T1: [E.NOT_ENOUGH_REPLICAS] * 1000}
     who = await node.init()
     await node.add(who, T0, T1)
     await node.end(who, is_commit)
-    await node.until(lambda: bool(node.partitions.written))
+    await until(lambda: bool(node.partitions.written))
     group = node.groups[0]
     group.resign()
     group.elect(9)
@@ -241,29 +201,23 @@ async def test_the_next_leader_sends_all_markers_again_under_its_own_epoch(is_co
     assert sorted(again) == [(T0, 9), (T1, 9)]
 
 
-@on_a_loop
 async def test_what_is_under_way_when_the_term_ends_is_repeated_elsewhere() -> None:
     node = OneNode(hold_ms=5_000)
-    node.partitions.gate = asyncio.Event()
-    who = await node.init()
-    await node.add(who)
-    await node.end(who)
+    who = await node.prepared()
     held = asyncio.ensure_future(node.add(who, T1))
     await asyncio.sleep(0.01)
     node.groups[0].resign(successor=2)
     assert await held == E.NOT_COORDINATOR
-    node.partitions.gate.set()
+    node.release_markers()
     await asyncio.sleep(0.05)
     assert node.state() == "PrepareCommit"  # the old leader completes nothing
 
 
-@on_a_loop
-async def test_a_completion_that_was_not_durable_is_made_again() -> None:
-    node = OneNode()
+async def test_a_completion_that_was_not_durable_is_made_again(node: OneNode) -> None:
     who = await node.init()
     await node.add(who)
     await node.end(who)
-    await node.until(lambda: bool(node.partitions.written))
+    await until(lambda: bool(node.partitions.written))
     group = node.groups[0]
     group.resign()
     assert node.state() == "PrepareCommit"
@@ -272,26 +226,24 @@ async def test_a_completion_that_was_not_durable_is_made_again() -> None:
     assert [m.coordinator_epoch for _, m in node.partitions.written] == [1, 2]
 
 
-@on_a_loop
 async def test_nodes_agree_on_the_number_of_shards() -> None:
     node = OneNode(shards=4)
-    await node.coordinators.confirm_shard_count()
+    await node.coordinators.leaders.confirm_shard_count()
     other = OneNode(shards=2, is_led=False)
     for command in node.groups[0].log:
         other.shards[0].apply(command, 1, 1)
     with pytest.raises(ShardCountMismatch, match="set it to 4"):
-        await other.coordinators.confirm_shard_count()
+        await other.coordinators.leaders.confirm_shard_count()
 
 
 # -- time
 
 
-@on_a_loop
 async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
     node = OneNode(timeout_scan_interval_ms=5)
     who = await node.init(timeout_ms=1_000)
     await node.add(who)
-    node.coordinators.start()
+    node.coordinators.leaders.start()
     node.wall_ms += 1_000
     await asyncio.sleep(0.03)
     assert node.state() == "Ongoing"
@@ -303,13 +255,12 @@ async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
     await node.coordinators.stop()
 
 
-@on_a_loop
 async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None:
     """Found by tests/simulation, shape `dense`, seed 47: it stayed open for the hour set back."""
     node = OneNode(timeout_scan_interval_ms=5)
     who = await node.init(timeout_ms=60)
     await node.add(who)
-    node.coordinators.start()
+    node.coordinators.leaders.start()
     node.wall_ms -= 3_600_000
     begun_s = node.loop.time()
     await node.until_state("CompleteAbort")
@@ -317,13 +268,12 @@ async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None
     await node.coordinators.stop()
 
 
-@on_a_loop
 async def test_a_prepared_transaction_has_no_timeout_and_any_holder_ends_it() -> None:
     node = OneNode(timeout_scan_interval_ms=5)
-    node.newest_connection = 5
+    node.connection_ids.newest = 5
     who = await node.init(timeout_ms=1, enables_two_phase_commit=True)
     await node.add(who)
-    node.coordinators.start()
+    node.coordinators.leaders.start()
     node.wall_ms += 10**12
     await asyncio.sleep(0.03)
     assert node.state() == "Ongoing"
@@ -334,15 +284,14 @@ async def test_a_prepared_transaction_has_no_timeout_and_any_holder_ends_it() ->
     await node.coordinators.stop()
 
 
-@on_a_loop
 async def test_idle_ids_expire_and_open_ones_do_not() -> None:
     node = OneNode(id_scan_interval_ms=5, id_expiration_ms=1_000)
     idle = await node.init("idle")
     open_one = await node.init("open")
     await node.add(open_one, name="open")
-    node.coordinators.start()
+    node.coordinators.leaders.start()
     node.wall_ms += 1_001
-    await node.until(lambda: node.state("idle") == "")
+    await until(lambda: node.state("idle") == "")
     assert node.state("open") == "Ongoing"
     assert await node.add(idle, name="idle") == E.INVALID_PRODUCER_ID_MAPPING
     again = await node.init("idle")
@@ -350,7 +299,6 @@ async def test_idle_ids_expire_and_open_ones_do_not() -> None:
     await node.coordinators.stop()
 
 
-@on_a_loop
 async def test_many_ids_expire_in_steps_and_not_one_that_is_used_meanwhile(monkeypatch) -> None:
     monkeypatch.setattr(shard_timeouts, "IDS_A_STEP", 10)
     monkeypatch.setattr(shard_timeouts, "EXPIRIES_PER_COMMAND", 50)
@@ -360,20 +308,19 @@ async def test_many_ids_expire_in_steps_and_not_one_that_is_used_meanwhile(monke
     group = node.groups[0]
     before = len(group.log)
     group.held = []
-    node.coordinators.start()
-    await node.until(lambda: bool(group.held))  # the first command
+    node.coordinators.leaders.start()
+    await until(lambda: bool(group.held))  # the first command
     adding = node.loop.create_task(node.add(producers["id299"], name="id299"))
     await asyncio.sleep(0)
     assert len(node.shards[0]) == 300
     group.release()
     await adding
-    await node.until(lambda: len(node.shards[0]) == 1)
+    await until(lambda: len(node.shards[0]) == 1)
     assert node.state("id299") == "Ongoing"
     assert len(node.groups[0].log) - before >= 6
     await node.coordinators.stop()
 
 
-@on_a_loop
 async def test_many_transactions_time_out_some_at_a_time(monkeypatch) -> None:
     monkeypatch.setattr(shard_timeouts, "IDS_A_STEP", 10)
     monkeypatch.setattr(shard_timeouts, "ABORTS_AT_ONCE", 5)
@@ -381,7 +328,7 @@ async def test_many_transactions_time_out_some_at_a_time(monkeypatch) -> None:
     for n in range(100):
         await node.add(await node.init(f"id{n}", timeout_ms=1_000), name=f"id{n}")
     node.wall_ms += 1_001
-    node.coordinators.start()
+    node.coordinators.leaders.start()
     for n in range(100):
         await node.until_state("CompleteAbort", f"id{n}")
     await node.coordinators.stop()
@@ -390,7 +337,6 @@ async def test_many_transactions_time_out_some_at_a_time(monkeypatch) -> None:
 # -- limits and refusals
 
 
-@on_a_loop
 async def test_timeouts_and_ids_are_checked() -> None:
     node = OneNode(timeout_max_ms=1_000, two_phase_commit_enabled=False)
     for timeout_ms in (0, -1, 1_001):
@@ -400,7 +346,6 @@ async def test_timeouts_and_ids_are_checked() -> None:
     assert refused.error == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-@on_a_loop
 async def test_ids_transactions_and_partitions_are_bounded() -> None:
     node = OneNode(ids_max=2, open_max=1, partitions_max=3, hold_ms=0)
     one, two = await node.init("one"), await node.init("two")
@@ -412,13 +357,11 @@ async def test_ids_transactions_and_partitions_are_bounded() -> None:
     two = await node.init("two")
     assert await node.add(two, name="two") == E.CONCURRENT_TRANSACTIONS
     await node.end(one, name="one")
-    await node.until(lambda: not node.shards[0].open_ids)
+    await until(lambda: not node.shards[0].open_ids)
     assert await node.add(two, name="two") == 0
 
 
-@on_a_loop
-async def test_people_see_what_is_left_to_mark() -> None:
-    node = OneNode()
+async def test_people_see_what_is_left_to_mark(node: OneNode) -> None:
     node.partitions.errors = {T1: [E.NOT_LEADER_OR_FOLLOWER] * 1000}
     who = await node.init()
     assert node.coordinators.describe("other").error == E.TRANSACTIONAL_ID_NOT_FOUND
@@ -426,16 +369,14 @@ async def test_people_see_what_is_left_to_mark() -> None:
     seen = node.coordinators.describe("id")
     assert (seen.state, seen.start_ms, seen.partitions) == ("Ongoing", node.wall_ms, (T0, T1))
     await node.end(who)
-    await node.until(lambda: node.coordinators.describe("id").partitions == (T1,))
+    await until(lambda: node.coordinators.describe("id").partitions == (T1,))
     node.partitions.errors = {}
-    await node.until(lambda: node.coordinators.describe("id").state == "CompleteCommit")
+    await until(lambda: node.coordinators.describe("id").state == "CompleteCommit")
     (listed,) = node.coordinators.descriptions()
     assert listed.transactional_id == "id"
 
 
-@on_a_loop
-async def test_a_person_may_abort_what_is_open() -> None:
-    node = OneNode()
+async def test_a_person_may_abort_what_is_open(node: OneNode) -> None:
     who = await node.init()
     assert await node.coordinators.abort("id") == E.INVALID_TXN_STATE
     await node.add(who)
@@ -447,9 +388,7 @@ async def test_a_person_may_abort_what_is_open() -> None:
 # -- late requests (KAFKA-17754)
 
 
-@on_a_loop
-async def test_a_late_end_on_an_older_connection_is_not_executed() -> None:
-    node = OneNode()
+async def test_a_late_end_on_an_older_connection_is_not_executed(node: OneNode) -> None:
     who = await node.init(connection_id=1)
     await node.add(who, connection_id=1)
     # EndTxn on connection 1 is delayed; the client repeats it on 2, and goes on there.
@@ -463,7 +402,6 @@ async def test_a_late_end_on_an_older_connection_is_not_executed() -> None:
     assert (await node.end(who, False, connection_id=2)).error == 0
 
 
-@on_a_loop
 async def test_without_the_fence_the_late_end_ends_the_next_transaction() -> None:
     """What KAFKA-17754 is about; the test would prove nothing if it could not happen."""
     node = OneNode(has_connection_fence=False)
@@ -476,11 +414,9 @@ async def test_without_the_fence_the_late_end_ends_the_next_transaction() -> Non
     await node.until_state("CompleteCommit")
 
 
-@on_a_loop
-async def test_a_new_leader_serves_connections_younger_than_itself() -> None:
-    node = OneNode()
+async def test_a_new_leader_serves_connections_younger_than_itself(node: OneNode) -> None:
     who = await node.init(connection_id=1)
-    node.newest_connection = 7
+    node.connection_ids.newest = 7
     node.groups[0].resign()
     node.groups[0].elect()
     for call in (
@@ -493,7 +429,6 @@ async def test_a_new_leader_serves_connections_younger_than_itself() -> None:
     assert await node.add(who, connection_id=8) == 0
 
 
-@on_a_loop
 async def test_an_end_that_waited_in_the_kernel_is_not_executed() -> None:
     node = OneNode(stale_request_ms=5_000)
     who = await node.init(connection_id=1)
@@ -503,9 +438,7 @@ async def test_an_end_that_waited_in_the_kernel_is_not_executed() -> None:
     assert (await node.end(who, connection_id=1, waited_ms=5_000)).error == 0
 
 
-@on_a_loop
-async def test_a_zombie_hears_that_it_is_fenced_on_whatever_connection() -> None:
-    node = OneNode()
+async def test_a_zombie_hears_that_it_is_fenced_on_whatever_connection(node: OneNode) -> None:
     old = await node.init(connection_id=1)
     new = await node.init(connection_id=2)
     assert await node.add(old, connection_id=1) == E.PRODUCER_FENCED

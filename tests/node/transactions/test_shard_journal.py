@@ -8,7 +8,7 @@ import pytest
 from oncelog.coordinator.raft.library import COMMAND
 from oncelog.coordinator.raft.wal.disk import DirectoryDisk
 from oncelog.coordinator.raft.wal.journal import Journal
-from oncelog.coordinator.raft.wal.records import Snapshot, encode_snapshot
+from oncelog.coordinator.raft.wal.records import RaftSnapshot, encode_snapshot
 from oncelog.coordinator.raft.wal.recovery import recover
 from oncelog.coordinator.transactions.commands import (
     SetShardCount,
@@ -105,7 +105,7 @@ def test_what_is_in_a_snapshot_stands_at_the_entry_that_wrote_it(tmp_path):
     shard = TransactionShard()
     for index, entry in enumerate(HISTORY[:2], start=1):
         shard.apply(entry[1:], index, TERM)
-    snapshot = encode_snapshot(GROUP, Snapshot(2, TERM, shard.snapshot()))
+    snapshot = encode_snapshot(GROUP, RaftSnapshot(2, TERM, shard.snapshot()))
     write_journal(tmp_path, *HISTORY[2:], first=3, snapshot=snapshot)
     found = read(tmp_path)
     assert [(e.index, e.term, e.transactional_id) for e in found.entries] == [

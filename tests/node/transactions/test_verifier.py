@@ -1,4 +1,4 @@
-"""Verification: what is asked together, what a newer epoch does, and where nobody answers."""
+"""Verification: what is asked together, what a newer epoch does, and without an answer."""
 
 import asyncio
 from typing import Any, cast
@@ -13,7 +13,6 @@ from oncelog.replication.peer.transport import PeerTimeout, PeerTransport
 from oncelog.wire.errors import ErrorCode
 
 from .one_node import NODE, OneNode
-from .test_service import on_a_loop
 
 E = ErrorCode
 T0, T1 = ("t", 0), ("t", 1)
@@ -59,7 +58,6 @@ class Remote:
         return asyncio.ensure_future(errors())
 
 
-@on_a_loop
 async def test_what_is_asked_meanwhile_goes_into_the_next_question() -> None:
     remote = Remote()
     remote.gate.clear()
@@ -74,7 +72,6 @@ async def test_what_is_asked_meanwhile_goes_into_the_next_question() -> None:
     assert [(q.partitions, q.adds) for q in remote.asked[1:]] == [((T0, T1), False), ((T0,), True)]
 
 
-@on_a_loop
 async def test_a_later_question_never_takes_an_earlier_answer() -> None:
     """Its guard may be younger than the answer: a marker may have come between (KIP-890)."""
     remote = Remote()
@@ -87,7 +84,6 @@ async def test_a_later_question_never_takes_an_earlier_answer() -> None:
     assert len(remote.asked) == 2
 
 
-@on_a_loop
 async def test_a_newer_epoch_ends_a_waiting_question_of_an_older_one() -> None:
     remote = Remote()
     remote.gate.clear()
@@ -103,7 +99,6 @@ async def test_a_newer_epoch_ends_a_waiting_question_of_an_older_one() -> None:
     assert await new == [0]
 
 
-@on_a_loop
 async def test_other_ids_do_not_wait() -> None:
     remote = Remote()
     remote.gate.clear()
@@ -125,7 +120,6 @@ async def test_other_ids_do_not_wait() -> None:
         (VerifyTransactionReply(E.PRODUCER_FENCED), E.PRODUCER_FENCED),
     ],
 )
-@on_a_loop
 async def test_trouble_is_an_error_of_every_partition(reply, error) -> None:
     remote = Remote()
     remote.reply = reply
@@ -134,13 +128,11 @@ async def test_trouble_is_an_error_of_every_partition(reply, error) -> None:
     assert await remote.ask(T0, T1) == [0, 0]  # nothing is left behind
 
 
-@on_a_loop
 async def test_without_a_coordinator_one_asks_again() -> None:
     remote = Remote(leader=None)
     assert await remote.ask(T0) == [E.COORDINATOR_NOT_AVAILABLE]
 
 
-@on_a_loop
 async def test_what_waits_when_the_broker_stops_is_answered() -> None:
     remote = Remote()
     remote.gate.clear()
@@ -152,9 +144,7 @@ async def test_what_waits_when_the_broker_stops_is_answered() -> None:
     assert await asyncio.gather(*asking) == [[E.NETWORK_EXCEPTION]] * 3
 
 
-@on_a_loop
-async def test_the_own_coordinator_is_asked_directly() -> None:
-    node = OneNode()
+async def test_the_own_coordinator_is_asked_directly(node: OneNode) -> None:
     verifier = TransactionVerifier(
         node_id=NODE,
         coordinators=node.coordinators,
@@ -170,9 +160,7 @@ async def test_the_own_coordinator_is_asked_directly() -> None:
     assert (await verifier.verify(*identity, [T0, T1], adds=True)).errors == [0, 0]
 
 
-@on_a_loop
-async def test_peers_are_answered_over_the_link() -> None:
-    node = OneNode()
+async def test_peers_are_answered_over_the_link(node: OneNode) -> None:
     who = await node.init()
     answered: asyncio.Future[bytes] = node.loop.create_future()
     question = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0,), adds=True)

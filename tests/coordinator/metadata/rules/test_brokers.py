@@ -30,6 +30,14 @@ def lists(cluster: MetadataCluster) -> tuple[int, tuple[int, ...], tuple[int, ..
     return partition.leader, partition.isr, partition.elr
 
 
+@pytest.fixture
+def cluster() -> MetadataCluster:
+    """Three brokers, and the topic `t`."""
+    cluster = MetadataCluster()
+    cluster.topic()
+    return cluster
+
+
 def test_the_broker_epoch_is_the_log_index_and_the_same_incarnation_keeps_it() -> None:
     cluster = MetadataCluster(())
     command = RegisterBroker(7, bytes(16), "boot", "localhost", 9092, "rack-a", "test-cluster")
@@ -110,18 +118,16 @@ def _registration(number: int, expected_broker_epoch: int | None) -> RegisterBro
 
 
 @pytest.mark.parametrize("command", [UnfenceBroker, FenceBroker, BeginControlledShutdown])
-def test_a_command_about_another_incarnation_changes_nothing(command: type) -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_a_command_about_another_incarnation_changes_nothing(
+    cluster: MetadataCluster, command: type
+) -> None:
     before = cluster.state.snapshot()
     assert cluster.do(command(1, cluster.epoch(1) + 1)).error == ErrorCode.STALE_BROKER_EPOCH
     assert cluster.do(command(9, 1)).error == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert cluster.state.snapshot() == before
 
 
-def test_a_dead_leader_is_followed_by_the_next_in_sync_replica() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_a_dead_leader_is_followed_by_the_next_in_sync_replica(cluster: MetadataCluster) -> None:
     assert lists(cluster) == (1, (1, 2, 3), ())
     cluster.die(1)
     assert lists(cluster) == (2, (2, 3), ())
@@ -129,18 +135,18 @@ def test_a_dead_leader_is_followed_by_the_next_in_sync_replica() -> None:
     assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
 
 
-def test_a_dead_follower_leaves_the_isr_and_the_leader_epoch_stays() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_a_dead_follower_leaves_the_isr_and_the_leader_epoch_stays(
+    cluster: MetadataCluster,
+) -> None:
     cluster.die(3)
     assert lists(cluster) == (1, (1, 2), ())
     partition = cluster.partition()
     assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
 
 
-def test_who_leaves_a_small_isr_is_eligible_and_the_last_leader_comes_first() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_who_leaves_a_small_isr_is_eligible_and_the_last_leader_comes_first(
+    cluster: MetadataCluster,
+) -> None:
     cluster.die(3, 1)
     assert lists(cluster) == (2, (2,), (1,))  # one member is below min.insync.replicas of 2
     cluster.die(2)
@@ -157,9 +163,9 @@ def test_who_leaves_a_small_isr_is_eligible_and_the_last_leader_comes_first() ->
     assert cluster.partition().last_known_leader == -1
 
 
-def test_an_eligible_replica_leads_without_waiting_for_the_last_leader() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_an_eligible_replica_leads_without_waiting_for_the_last_leader(
+    cluster: MetadataCluster,
+) -> None:
     cluster.die(3, 1, 2)
     cluster.start(1)
     assert lists(cluster) == (1, (1,), (2,))
@@ -179,9 +185,7 @@ def test_with_min_isr_of_one_only_the_last_is_eligible() -> None:
     assert lists(cluster) == (3, (3,), ())
 
 
-def test_a_fast_restart_fences_the_old_incarnation_first() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_a_fast_restart_fences_the_old_incarnation_first(cluster: MetadataCluster) -> None:
     first = cluster.epoch(1)
     second = cluster.register(1)
     assert second > first
@@ -202,9 +206,7 @@ def test_a_single_replica_that_comes_back_leads_again_in_a_new_epoch() -> None:
     assert cluster.partition().leader_epoch == 2  # nobody, then the same broker
 
 
-def test_who_lost_power_is_not_eligible() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_who_lost_power_is_not_eligible(cluster: MetadataCluster) -> None:
     cluster.die(3, 2)
     assert lists(cluster) == (1, (1,), (2,))
     cluster.start(2, lost_power=True)
@@ -213,17 +215,15 @@ def test_who_lost_power_is_not_eligible() -> None:
     assert lists(cluster) == (-1, (), (1,))
 
 
-def test_who_lost_power_unnoticed_leaves_the_isr_and_is_not_eligible() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_who_lost_power_unnoticed_leaves_the_isr_and_is_not_eligible(
+    cluster: MetadataCluster,
+) -> None:
     cluster.die(3)
     cluster.start(1, lost_power=True)
     assert lists(cluster) == (2, (2,), ())
 
 
-def test_the_very_last_holder_stays_even_without_its_power() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_the_very_last_holder_stays_even_without_its_power(cluster: MetadataCluster) -> None:
     cluster.die(1, 2, 3)
     assert lists(cluster) == (-1, (), (2, 3))
     cluster.register(2, lost_power=True)
@@ -309,9 +309,7 @@ def test_when_all_directories_are_lost_the_last_leads() -> None:
     assert lists(cluster) == (2, (2,), ())
 
 
-def test_an_unclean_election_prefers_the_last_known() -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_an_unclean_election_prefers_the_last_known(cluster: MetadataCluster) -> None:
     cluster.set_isr(1, 3)
     cluster.start(3, lost_power=True)
     cluster.die(1)
@@ -321,9 +319,9 @@ def test_an_unclean_election_prefers_the_last_known() -> None:
 
 
 @pytest.mark.parametrize("lost_directory", [False, True])
-def test_an_old_registration_has_its_directory_in_the_boot_id(lost_directory: bool) -> None:
-    cluster = MetadataCluster()
-    cluster.topic()
+def test_an_old_registration_has_its_directory_in_the_boot_id(
+    cluster: MetadataCluster, lost_directory: bool
+) -> None:
     for node in (1, 2, 3):
         broker = cluster.state.brokers[node]
         boot_id = f"{broker.boot_id}/{broker.directory_id.hex()}"
@@ -427,7 +425,8 @@ def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_and_quick_comm
     for name in ("a", "b"):
         command = CreateTopics((NewTopic(name, topic_id(name), 3000, 3),))
         state.apply(encode_command(command), 100, 1)
-    assert sum(1 for _ in state.partitions_led_by(1)) == 2000
+    leaders = [p.leader for topic in state.topics.values() for p in topic.partitions]
+    assert leaders.count(1) == 2000
     command = encode_command(FenceBroker(1, cluster.epoch(1)))
     assert len(command) < 30
     started = time.process_time()
@@ -437,10 +436,10 @@ def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_and_quick_comm
     assert elapsed_ms < 250, "50 ms on an idle machine; this one may be busy"
 
 
-def test_a_replica_that_failed_outside_of_the_isr_is_no_candidate_either() -> None:
+def test_a_replica_that_failed_outside_of_the_isr_is_no_candidate_either(
+    cluster: MetadataCluster,
+) -> None:
     """It may be in the ELR: elected from there it could not serve, and nobody would know."""
-    cluster = MetadataCluster()
-    cluster.topic()
     cluster.set_isr(1, 2)
     cluster.set_isr(1)
     assert lists(cluster) == (1, (1,), (2,))

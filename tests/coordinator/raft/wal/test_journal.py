@@ -1,6 +1,7 @@
 """The write-ahead log against a simple model, through crashes at any point."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from oncelog.coordinator.raft import CorruptJournal, ForeignJournal
 from oncelog.coordinator.raft.wal.disk import DirectoryDisk
 from oncelog.coordinator.raft.wal.journal import Journal
-from oncelog.coordinator.raft.wal.records import GroupState, encode_record
+from oncelog.coordinator.raft.wal.records import RaftGroupState, encode_record
 from oncelog.coordinator.raft.wal.recovery import recover
 
 from ....simulation.virtual_world import VirtualDisk
@@ -54,6 +55,21 @@ def open_journal(disk) -> tuple[Journal, dict[int, Model]]:
             model.base, model.end = (state.base_index, state.base_term), state.end_index
             model.entries = {index: (command, term) for command, index, term in group.log()}
     return journal, models
+
+
+def commit(journal: Journal) -> None:
+    batch = journal.take()
+    assert batch is not None
+    journal.write(batch)
+    journal.finish(batch)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[DirectoryDisk]:
+    disk = DirectoryDisk(tmp_path)
+    disk.open()
+    yield disk
+    disk.close()
 
 
 def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
@@ -129,87 +145,64 @@ def test_recovery_gives_the_log_of_a_finished_commit(seed: int, power: bool) -> 
         journal = journal2
 
 
-def test_segments_are_deleted_when_snapshots_cover_them(tmp_path: Path) -> None:
+def test_segments_are_deleted_when_snapshots_cover_them(disk: DirectoryDisk) -> None:
     """Oldest first, never the current one, and what is left can be read."""
-    disk = DirectoryDisk(tmp_path)
-    disk.open()
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)
-        batch = journal.take()
-        assert batch is not None
-        journal.write(batch)
-        journal.finish(batch)
+        commit(journal)
     many = len(disk.segments())
     assert many > 4
     assert journal.deletable() == []
     journal.append_base(0, 190, 1)
-    batch = journal.take()
-    assert batch is not None
-    journal.write(batch)
+    commit(journal)
     numbers = journal.deletable()
     assert numbers == disk.segments()[: len(numbers)]
     assert len(numbers) > 2
     journal.delete(numbers)
     _, models = open_journal(disk)
     assert sorted(models[0].entries) == list(range(191, 200))
-    disk.close()
 
 
-def test_a_missing_segment_is_noticed(tmp_path: Path) -> None:
+def test_a_missing_segment_is_noticed(tmp_path: Path, disk: DirectoryDisk) -> None:
     """In the middle, at the beginning."""
-    disk = DirectoryDisk(tmp_path)
-    disk.open()
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)
-    batch = journal.take()
-    assert batch is not None
-    journal.write(batch)
+    commit(journal)
     for number in (disk.segments()[1], disk.segments()[0]):
         Path(disk.segment_name(number)).rename(tmp_path / "aside")
         with pytest.raises(CorruptJournal, match="missing"):
             open_journal(disk)
         (tmp_path / "aside").rename(disk.segment_name(number))
     open_journal(disk)
-    disk.close()
 
 
-def test_a_sealed_log_proves_that_its_last_frame_was_synced(tmp_path: Path) -> None:
+def test_a_sealed_log_proves_that_its_last_frame_was_synced(disk: DirectoryDisk) -> None:
     """Damage to the last commit looks like a torn tail, unless a seal follows it."""
-    disk = DirectoryDisk(tmp_path)
-    disk.open()
     journal, _ = open_journal(disk)
     journal.append_entry(0, 1, 1, b"x" * 100)
     for seal in (False, True):
         if seal:
             journal.seal()
-        batch = journal.take()
-        assert batch is not None
-        journal.write(batch)
+        commit(journal)
     path = Path(disk.segment_name(1))
     damaged = bytearray(path.read_bytes())
     damaged[damaged.index(b"xxxx")] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(CorruptJournal):
         open_journal(disk)
-    disk.close()
 
 
-def test_another_node_or_other_voters_are_refused(tmp_path: Path) -> None:
+def test_another_node_or_other_voters_are_refused(disk: DirectoryDisk) -> None:
     """The directory tells whose it is."""
-    disk = DirectoryDisk(tmp_path)
-    disk.open()
     journal, _ = open_journal(disk)
     journal.append_voter(0)
-    batch = journal.take()
-    assert batch is not None
-    journal.write(batch)
+    commit(journal)
     with pytest.raises(ForeignJournal, match="belongs to node 1, and this is node 2"):
         recover(disk, node_id=2, voters=(1, 2, 3))
     with pytest.raises(ForeignJournal, match="membership is fixed"):
         recover(disk, node_id=1, voters=(1, 2, 3, 4))
-    disk.close()
 
 
 def test_a_directory_has_one_user(tmp_path: Path) -> None:
@@ -229,9 +222,7 @@ def test_what_a_newer_version_wrote_is_refused() -> None:
     journal, _ = open_journal(disk)
     journal.append_voter(0)
     journal._put(encode_record(77, 0, 0, 0))
-    batch = journal.take()
-    assert batch is not None
-    journal.write(batch)
+    commit(journal)
     with pytest.raises(CorruptJournal, match="newer version"):
         open_journal(disk)
 
@@ -245,10 +236,8 @@ def test_the_head_of_a_segment_repeats_every_group() -> None:
     for index in range(1, 300):
         journal.append_entry(0, index, 1, b"x" * 100)
     journal.append_base(0, 299, 1)
-    batch = journal.take()
-    assert batch is not None
-    journal.write(batch)
+    commit(journal)
     journal.delete(journal.deletable())
     assert len(disk.segments()) == 1
     recovered = recover(disk, node_id=1, voters=(1, 2, 3))
-    assert recovered.groups[1].state == GroupState(7, 3, 0, 0, 0, True)
+    assert recovered.groups[1].state == RaftGroupState(7, 3, 0, 0, 0, True)

@@ -1,46 +1,17 @@
 """Fetches that ask for much: partitions, bytes, or one partition again and again."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from oncelog.node.handlers.fetch.fetch import PARTITIONS_AT_ONCE_MAX
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.messages import fetch
-from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-from ...leading_broker import FETCH, Answer, LeadingBroker, batch, settle
+from ....awaiting import settle
+from ...leading_broker import LeadingBroker, batch, wanted
 
 E = ErrorCode
-Test = Callable[[LeadingBroker], Awaitable[None]]
 MANY = PARTITIONS_AT_ONCE_MAX + 100
-
-
-def run(directory: Path, test: Test, **options: object) -> None:
-    async def make() -> None:
-        await test(LeadingBroker(directory, **options))  # type: ignore[arg-type]
-
-    asyncio.run(make())
-
-
-def ask(broker: LeadingBroker, *wanted: FetchPartition, topics: int = 1, **fields: Any) -> Answer:
-    named = [FetchTopic("t", None, list(wanted)) for _ in range(topics)]
-    fields = {"max_wait_ms": 0, "min_bytes": 1} | fields
-    body = b"".join(fetch.encode_request(FetchRequest(topics=named, **fields), 12))
-    return broker.send(broker.connect(), FETCH, 12, body)
-
-
-def everything(index: int = 0, offset: int = 0) -> FetchPartition:
-    return FetchPartition(index, offset, max_bytes=1 << 20)
-
-
-async def write(broker: LeadingBroker, index: int = 0, size: int = 10) -> None:
-    records = batch(-1, producer_id=-1, epoch=-1, transactional=False, size=size)
-    answer = broker.produce(broker.connect(), {index: records}, transactional_id=None)
-    assert await answer.errors() == {index: E.NONE}
 
 
 @pytest.mark.parametrize("topics", [1, 3])
@@ -48,17 +19,17 @@ async def test_a_partition_that_is_named_often_is_read_once(tmp_path: Path, topi
     """As with Kafka: in the place of the first, with the words of the last."""
     broker = LeadingBroker(tmp_path, partitions=2)
     for _ in range(3):
-        await write(broker)
-    wanted = [everything(0, 0)] * 30_000 + [everything(1, 0), everything(0, 2)]
-    (topic,) = (await ask(broker, *wanted, topics=topics).value()).topics
+        await broker.write()
+    often = [wanted()] * 30_000 + [wanted(1), wanted(0, offset=2)]
+    (topic,) = (await broker.fetch_partitions(often, topics=topics).value()).topics
     assert [p.index for p in topic.partitions] == [0, 1]
     assert len(topic.partitions[0].records) == len(batch(0))
 
 
 async def test_many_partitions_are_read_in_slices(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
-    await write(broker, 1)
-    answer = ask(broker, *map(everything, range(MANY)))
+    await broker.write(1)
+    answer = broker.fetch(indexes=range(MANY))
     assert not answer.is_there
     (topic,) = (await answer.value()).topics
     assert [p.index for p in topic.partitions] == list(range(MANY))
@@ -72,10 +43,9 @@ async def test_what_comes_while_many_partitions_are_read_is_not_waited_for(
 ) -> None:
     """The first partition has been read already when it gets its record."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
-    answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=60_000)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    await write(broker)
+    answer = broker.fetch(indexes=range(MANY), max_wait_ms=60_000)
+    await settle(turns)
+    await broker.write()
     (topic,) = (await answer.value(timeout_s=10)).topics
     assert [p.index for p in topic.partitions if p.records] == [0]
     assert broker.replicas.purgatory.waiting_count == 0
@@ -83,9 +53,9 @@ async def test_what_comes_while_many_partitions_are_read_is_not_waited_for(
 
 @pytest.mark.parametrize("turns", [1, 2, 50])
 async def test_a_fetch_of_many_partitions_ends_with_its_client(tmp_path: Path, turns: int) -> None:
-    """It waited on, for as long as its client had said: 24 days at most."""
+    """It waited on, for as long as its max_wait_ms: 24 days at most."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
-    answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=2**31 - 1)
+    answer = broker.fetch(indexes=range(MANY), max_wait_ms=2**31 - 1)
     await settle(turns)
     answer.abandon()
     await settle(50)
@@ -95,7 +65,7 @@ async def test_a_fetch_of_many_partitions_ends_with_its_client(tmp_path: Path, t
 
 async def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=MANY)
-    answer = ask(broker, *map(everything, range(MANY)), max_wait_ms=50)
+    answer = broker.fetch(indexes=range(MANY), max_wait_ms=50)
     await settle(200)
     assert not answer.is_there
     (topic,) = (await answer.value()).topics
@@ -106,18 +76,14 @@ async def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_
     ("held_bytes", "batches"), [(0, 4), (40_000, 2), (99_000, 1), (500_000, 1)]
 )
 async def test_a_read_is_as_large_as_the_memory_that_is_left(
-    tmp_path: Path, held_bytes: int, batches: int
+    broker: LeadingBroker, held_bytes: int, batches: int
 ) -> None:
     """Half of what is left, but one batch at least: a reader must get on."""
-    broker = LeadingBroker(tmp_path)
     for _ in range(8):
-        await write(broker, size=10_000)
+        await broker.write(size=10_000)
     connection = broker.connect()
     connection.budget.limit_bytes, connection.budget.held_bytes = 100_000, held_bytes
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=1, topics=[FetchTopic("t", None, [everything()])]
-    )
-    body = b"".join(fetch.encode_request(request, 12))
-    (topic,) = (await broker.send(connection, FETCH, 12, body).value()).topics
+    answer = broker.fetch_partitions([wanted()], connection=connection)
+    (topic,) = (await answer.value()).topics
     size_bytes = len(batch(0, size=10_000))
     assert len(topic.partitions[0].records) == batches * size_bytes

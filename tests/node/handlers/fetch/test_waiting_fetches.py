@@ -1,46 +1,42 @@
 """Consumers that wait for bytes: they wake with what is committed, in however many steps."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oncelog.coordinator.metadata.cluster_model import Partition
+from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.partitions.hosted_partition import UNSEEN_ENTRIES_MAX
 from oncelog.replication.purgatory import BYTES_UNKNOWN
 from oncelog.wire.record_batch import restamp
 
-from ...leading_broker import LeadingBroker, batch, settle
+from ....awaiting import settle
+from ...leading_broker import LeadingBroker, plain
 
-Test = Callable[[LeadingBroker], Awaitable[None]]
 FOREVER_MS = 60_000
 
 
-def run(directory: Path, test: Test) -> None:
-    async def make() -> None:
-        await test(LeadingBroker(directory, replicas=(1, 2)))
-
-    asyncio.run(make())
-
-
-def plain(sequence: int) -> bytearray:
-    return batch(sequence, size=100, transactional=False)
+@pytest.fixture
+@asynccontextmanager
+async def broker(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
+    yield LeadingBroker(tmp_path, replicas=(1, 2))
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
 async def test_a_high_watermark_that_moves_in_steps_wakes_a_reader_at_each(
-    tmp_path: Path, isolation_level: int
+    broker: LeadingBroker, isolation_level: int
 ) -> None:
     """The second batch was appended while the follower was on its way with the first (C2)."""
-    broker = LeadingBroker(tmp_path, replicas=(1, 2))
     connection = broker.connect()
-    wait = {"isolation_level": isolation_level, "max_wait_ms": FOREVER_MS}
+    wait: dict[str, Any] = {"isolation_level": isolation_level, "max_wait_ms": FOREVER_MS}
     first = broker.fetch(0, **wait)
     for n in range(3):
-        broker.produce(connection, {0: plain(n)}, transactional_id=None)
+        broker.put(plain(n, size=100), connection=connection)
     broker.replicate(up_to=1)
     assert first.is_there
     second = broker.fetch(1, **wait)
@@ -53,13 +49,14 @@ async def test_a_high_watermark_that_moves_in_steps_wakes_a_reader_at_each(
     assert third.is_there
 
 
-async def test_a_reader_of_many_bytes_is_not_woken_by_bytes_counted_twice(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path, replicas=(1, 2))
-    size_bytes = len(plain(0))
+async def test_a_reader_of_many_bytes_is_not_woken_by_bytes_counted_twice(
+    broker: LeadingBroker,
+) -> None:
+    size_bytes = len(plain(0, size=100))
     reader = broker.fetch(0, isolation_level=0, max_wait_ms=FOREVER_MS, min_bytes=3 * size_bytes)
     connection = broker.connect()
     for n in range(3):
-        broker.produce(connection, {0: plain(n)}, transactional_id=None)
+        broker.put(plain(n, size=100), connection=connection)
     for up_to in (1, 2):
         broker.replicate(up_to=up_to)
         assert not reader.is_there
@@ -68,17 +65,16 @@ async def test_a_reader_of_many_bytes_is_not_woken_by_bytes_counted_twice(tmp_pa
 
 
 async def test_what_an_earlier_leader_wrote_wakes_a_reader_when_it_is_committed(
-    tmp_path: Path,
+    broker: LeadingBroker,
 ) -> None:
     """Nothing is appended by us; the first fetch of a follower moves the high watermark."""
-    broker = LeadingBroker(tmp_path, replicas=(1, 2))
     hosted = broker.partition()
-    hosted.follow(Partition(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
+    hosted.follow(PartitionRegistration(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
     for n in range(2):
-        records = memoryview(plain(n))
+        records = memoryview(plain(n, size=100))
         restamp(records, 0, n, 2)
         hosted.log.append_as_follower(records, now_ms=broker.clock.wall_ms())
-    broker.lead(hosted, Partition(replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=3))
+    broker.make_leader(hosted, PartitionRegistration((1, 2), (1, 2), leader=1, leader_epoch=3))
     first = broker.fetch(0, isolation_level=0, max_wait_ms=FOREVER_MS)
     assert not first.is_there
     broker.replicate(up_to=1)
@@ -88,7 +84,11 @@ async def test_what_an_earlier_leader_wrote_wakes_a_reader_when_it_is_committed(
     assert second.is_there
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     batches=st.lists(st.integers(1, 3), min_size=1, max_size=12),
     steps=st.lists(st.integers(1, 12), max_size=6),
@@ -96,12 +96,13 @@ async def test_what_an_earlier_leader_wrote_wakes_a_reader_when_it_is_committed(
 def test_each_byte_is_counted_once_when_the_high_watermark_passes_it(
     tmp_path_factory: pytest.TempPathFactory, batches: list[int], steps: list[int]
 ) -> None:
-    async def test(broker: LeadingBroker) -> None:
+    async def test() -> None:
+        broker = LeadingBroker(tmp_path_factory.mktemp("log"), replicas=(1, 2))
         hosted, sequence = broker.partition(), 0
         ends, sizes = [0], [0]
         for count in batches:
-            records = batch(sequence, count=count, transactional=False)
-            broker.produce(broker.connect(), {0: records}, transactional_id=None)
+            records = plain(sequence, count=count)
+            broker.put(records)
             sequence += count
             ends.append(sequence)
             sizes.append(sizes[-1] + len(records))
@@ -110,17 +111,17 @@ def test_each_byte_is_counted_once_when_the_high_watermark_passes_it(
             assert hosted.take_seen(ends[upper]) == sizes[upper] - sizes[before]
         assert hosted.unseen == []
 
-    run(tmp_path_factory.mktemp("log"), test)
+    asyncio.run(test())
 
 
-async def test_a_high_watermark_that_stands_still_does_not_fill_the_memory(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path, replicas=(1, 2))
+async def test_a_high_watermark_that_stands_still_does_not_fill_the_memory(
+    broker: LeadingBroker,
+) -> None:
     hosted = broker.partition()
     for n in range(UNSEEN_ENTRIES_MAX + 5):
-        records = batch(n, transactional=False)
-        broker.produce(broker.connect(), {0: records}, transactional_id=None, acks=1)
+        broker.put(plain(n), acks=1)
     end_offset = hosted.log.log_end_offset
     assert len(hosted.unseen) <= UNSEEN_ENTRIES_MAX
-    assert sum(size for _, size in hosted.unseen) == end_offset * len(batch(0))
+    assert sum(size for _, size in hosted.unseen) == end_offset * len(plain(0))
     assert hosted.take_seen(end_offset - 2) == BYTES_UNKNOWN, "inside of what was put together"
     assert hosted.take_seen(end_offset) > 0

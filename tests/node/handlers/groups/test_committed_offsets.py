@@ -1,4 +1,4 @@
-"""OffsetFetch and OffsetDelete, against a coordinator that does as it is told."""
+"""OffsetFetch and OffsetDelete, against a coordinator in the hands of the test."""
 
 import pytest
 
@@ -150,7 +150,7 @@ def test_stable_answers_do_not_show_what_may_change(broker: GroupBroker, version
 
 
 @pytest.mark.parametrize(
-    ("failure", "said"),
+    ("failure", "expected"),
     [
         (NotCoordinator, ErrorCode.NOT_COORDINATOR),
         (CoordinatorLoadInProgress, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -159,11 +159,11 @@ def test_stable_answers_do_not_show_what_may_change(broker: GroupBroker, version
 )
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
 def test_trouble_is_the_groups_error(
-    broker: GroupBroker, version: int, failure: type, said: int
+    broker: GroupBroker, version: int, failure: type, expected: int
 ) -> None:
     broker.groups.failure = failure()
     found = fetch(broker, version, [wanted(0)])
-    assert found == ({("t", 0): (-1, -1, "", said)} if version == 1 else {"error": said})
+    assert found == ({("t", 0): (-1, -1, "", expected)} if version == 1 else {"error": expected})
 
 
 @pytest.mark.parametrize("version", [1, 2, 8])
@@ -178,10 +178,10 @@ def test_many_groups_at_once(broker: GroupBroker) -> None:
     groups = [
         {"group_id": "g", "topics": [wanted(0)]},
         {"group_id": "h", "topics": None},
-        {"group_id": "nobody", "topics": [wanted(0)]},
+        {"group_id": "unknown", "topics": [wanted(0)]},
     ]
     answer = broker.ask(FETCH, 8, {"groups": groups})
-    assert [group.group_id for group in answer.groups] == ["g", "h", "nobody"]
+    assert [group.group_id for group in answer.groups] == ["g", "h", "unknown"]
     assert [partitions(group)["t", 0][0] for group in answer.groups] == [10, 77, -1]
 
 
@@ -213,7 +213,7 @@ def test_offsets_are_deleted_committed_and_pending_ones(broker: GroupBroker) -> 
     (batch,) = broker.groups.batches[before:]
     assert [record.value for record in decode_batch(batch)] == [None] * 3
     broker.groups.mark(7, 0)
-    assert [where for where, _ in broker.shard.offsets.fetch_all("g")] == [("t", 1)]
+    assert broker.shard.offsets.committed("g") == [("t", 1)]
 
 
 def test_nothing_is_written_where_nothing_is(broker: GroupBroker) -> None:

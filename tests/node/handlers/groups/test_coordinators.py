@@ -4,16 +4,21 @@ import asyncio
 
 import pytest
 
-from oncelog.coordinator.metadata.commands import FenceBroker
 from oncelog.coordinator.sharding import shard_for
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
+from ....awaiting import turns_until
 from ...fake_broker import FakeBroker
 
 FIND = 10
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 OFFSETS_TOPIC = "__consumer_offsets"
 NOBODY = (-1, "", -1)
+
+
+@pytest.fixture
+def broker() -> FakeBroker:
+    return FakeBroker()
 
 
 class Transactions:
@@ -37,8 +42,7 @@ def find(
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_first_question_makes_the_topic(version: int) -> None:
-    broker = FakeBroker()
+def test_the_first_question_makes_the_topic(broker: FakeBroker, version: int) -> None:
     ((error, address),) = find(broker, version, "g")
     topic = broker.state.topics[OFFSETS_TOPIC]
     assert (error, len(topic.partitions)) == (0, 8)
@@ -52,8 +56,7 @@ def test_auto_creation_may_be_off_and_the_topic_is_made_all_the_same() -> None:
     assert error == 0
 
 
-def test_many_keys_at_once() -> None:
-    broker = FakeBroker()
+def test_many_keys_at_once(broker: FakeBroker) -> None:
     groups = [f"group {i}" for i in range(50)]
     found = find(broker, 4, *groups)
     partitions = broker.state.topics[OFFSETS_TOPIC].partitions
@@ -64,17 +67,14 @@ def test_many_keys_at_once() -> None:
     assert len(broker.controller.commands) == 1
 
 
-def test_a_partition_without_leader_has_no_coordinator() -> None:
-    broker = FakeBroker()
+def test_a_partition_without_leader_has_no_coordinator(broker: FakeBroker) -> None:
     assert find(broker, 4, "g")[0][0] == 0
     for node in (1, 2, 3):
-        epoch = broker.state.brokers[node].broker_epoch
-        broker.controller.apply(FenceBroker(node, epoch))
+        broker.fence(node)
     assert find(broker, 4, "g") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
 
 
-def test_a_topic_that_cannot_be_made() -> None:
-    broker = FakeBroker()
+def test_a_topic_that_cannot_be_made(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     for version in (0, 3, 4):
         assert find(broker, version, "g") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
@@ -82,30 +82,23 @@ def test_a_topic_that_cannot_be_made() -> None:
     assert find(broker, 0, "g")[0][0] == 0
 
 
-def test_questions_share_one_creation() -> None:
-    broker = FakeBroker()
-
-    async def ask() -> None:
-        broker.controller.gate = asyncio.Event()
-        gate = broker.controller.gate
-        question = {"key": "", "key_type": GROUP, "coordinator_keys": ["g"]}
-        questions = [asyncio.ensure_future(broker.answer(FIND, 4, question)) for _ in range(5)]
-        while not broker.controller.commands:
-            await asyncio.sleep(0)
-        gate.set()
-        for answer in await asyncio.gather(*questions):
-            assert answer.coordinators[0].error_code == 0
-
-    asyncio.run(ask())
+async def test_questions_share_one_creation(broker: FakeBroker) -> None:
+    broker.controller.gate = asyncio.Event()
+    gate = broker.controller.gate
+    question = {"key": "", "key_type": GROUP, "coordinator_keys": ["g"]}
+    questions = [asyncio.ensure_future(broker.answer(FIND, 4, question)) for _ in range(5)]
+    await turns_until(lambda: broker.controller.commands)
+    gate.set()
+    for answer in await asyncio.gather(*questions):
+        assert answer.coordinators[0].error_code == 0
     assert len(broker.controller.commands) == 1
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_have_their_shards_leader(version: int) -> None:
-    broker = FakeBroker()
+def test_transactions_have_their_shards_leader(broker: FakeBroker, version: int) -> None:
     broker.services.transactions = Transactions({"x": 2, "y": 9})  # type: ignore[assignment]
     assert find(broker, version, "x", key_type=TRANSACTION) == [(0, (2, "127.0.0.1", 9092))]
-    for unknown in ("nobody leads it", "y"):
+    for unknown in ("without a leader", "y"):
         assert find(broker, version, unknown, key_type=TRANSACTION) == [
             (ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)
         ]
@@ -114,15 +107,13 @@ def test_transactions_have_their_shards_leader(version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 4, 6])
 @pytest.mark.parametrize("key_type", [SHARE, 3, -1])
-def test_other_kinds_are_refused(version: int, key_type: int) -> None:
-    broker = FakeBroker()
+def test_other_kinds_are_refused(broker: FakeBroker, version: int, key_type: int) -> None:
     assert find(broker, version, "k", key_type=key_type) == [(ErrorCode.INVALID_REQUEST, NOBODY)]
     answer = broker.ask(FIND, 4, {"coordinator_keys": ["k"], "key_type": key_type})
     assert bool(answer.coordinators[0].error_message) == (key_type != SHARE), "as Kafka"
 
 
-def test_the_message_is_there_where_kafka_says_something() -> None:
-    broker = FakeBroker()
+def test_the_message_is_there_where_kafka_says_something(broker: FakeBroker) -> None:
     answer = broker.ask(FIND, 1, {"key": "g"})
     assert answer.error_message == "NONE"
     answer = broker.ask(FIND, 1, {"key": "g", "key_type": SHARE})

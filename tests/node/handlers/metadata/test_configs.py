@@ -77,8 +77,7 @@ def test_every_version_describes_a_topic(version: int) -> None:
         assert retention.documentation
 
 
-def test_synonyms_and_docs_come_only_when_asked_for() -> None:
-    broker = FakeBroker()
+def test_synonyms_and_docs_come_only_when_asked_for(broker: FakeBroker) -> None:
     broker.create("a")
     question = {"resources": [resource(TOPIC, "a", "segment.bytes", "nope")]}
     (result,) = broker.ask(DESCRIBE, 4, question).results
@@ -134,8 +133,9 @@ def test_a_broker_shows_all_its_keys() -> None:
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_one_bad_resource_does_not_spoil_another(kind: int, name: str, code: int) -> None:
-    broker = FakeBroker()
+def test_one_bad_resource_does_not_spoil_another(
+    broker: FakeBroker, kind: int, name: str, code: int
+) -> None:
     broker.create("a")
     question = {"resources": [resource(kind, name), resource(TOPIC, "a")]}
     bad, good = broker.ask(DESCRIBE, 4, question).results
@@ -145,8 +145,7 @@ def test_one_bad_resource_does_not_spoil_another(kind: int, name: str, code: int
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_keys_are_set_and_unset(version: int) -> None:
-    broker = FakeBroker()
+def test_keys_are_set_and_unset(broker: FakeBroker, version: int) -> None:
     broker.create("a", retention_ms="5", segment_ms="7")
     question = {
         "resources": [change(TOPIC, "a", ("retention.ms", SET, "6"), ("segment.ms", UNSET, None))]
@@ -156,8 +155,7 @@ def test_keys_are_set_and_unset(version: int) -> None:
     assert broker.state.topics["a"].configs == {"retention.ms": "6"}
 
 
-def test_lists_grow_and_shrink() -> None:
-    broker = FakeBroker()
+def test_lists_grow_and_shrink(broker: FakeBroker) -> None:
     broker.create("a")
     configs = broker.state.topics["a"].configs
     assert alter(broker, change(TOPIC, "a", ("cleanup.policy", APPEND, "compact"))) == [(0, None)]
@@ -182,9 +180,8 @@ def test_lists_grow_and_shrink() -> None:
     ],
 )
 def test_what_is_wrong_is_said_and_not_done(
-    operation: tuple[str, int, str | None], code: int, says: str
+    broker: FakeBroker, operation: tuple[str, int, str | None], code: int, says: str
 ) -> None:
-    broker = FakeBroker()
     broker.create("a", retention_ms="7")
     ((found, message),) = alter(broker, change(TOPIC, "a", operation))
     assert found == code
@@ -192,8 +189,7 @@ def test_what_is_wrong_is_said_and_not_done(
     assert broker.state.topics["a"].configs == {"retention.ms": "7"}
 
 
-def test_a_resource_or_a_key_is_named_once() -> None:
-    broker = FakeBroker()
+def test_a_resource_or_a_key_is_named_once(broker: FakeBroker) -> None:
     broker.create("a")
     twice = change(TOPIC, "a", ("retention.ms", SET, "1"))
     assert [code for code, _ in alter(broker, twice, twice)] == [42, 42]
@@ -202,8 +198,7 @@ def test_a_resource_or_a_key_is_named_once() -> None:
     assert broker.state.topics["a"].configs == {}
 
 
-def test_trying_changes_nothing() -> None:
-    broker = FakeBroker()
+def test_trying_changes_nothing(broker: FakeBroker) -> None:
     broker.create("a")
     good, bad = change(TOPIC, "a", ("retention.ms", SET, "1")), change(TOPIC, "b")
     assert [c for c, _ in alter(broker, good, bad, validate_only=True)] == [0, 3]
@@ -224,17 +219,15 @@ def test_trying_changes_nothing() -> None:
     ],
 )
 def test_brokers_take_what_holds_for_all_of_them(
-    name: str, key: str, value: str, code: int
+    broker: FakeBroker, name: str, key: str, value: str, code: int
 ) -> None:
-    broker = FakeBroker()
     ((found, message),) = alter(broker, change(BROKER, name, (key, SET, value)))
     assert found == code, message
     assert broker.state.broker_configs == ({"": {key: value}} if code == 0 else {})
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_old_way_replaces_everything(version: int) -> None:
-    broker = FakeBroker()
+def test_the_old_way_replaces_everything(broker: FakeBroker, version: int) -> None:
     broker.create("a", retention_ms="5")
 
     def ask(*configs: tuple[str, str | None]) -> tuple[int, str]:
@@ -253,12 +246,11 @@ def test_the_old_way_replaces_everything(version: int) -> None:
     assert broker.state.topics["a"].configs == {}
 
 
-def test_a_resource_type_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_resource_type_is_refused() -> None:
     assert alter(FakeBroker(), change(3, "x")) == [(42, "Unknown resource type 3")]
 
 
-def test_when_the_controller_is_silent_every_resource_hears_of_it() -> None:
-    broker = FakeBroker()
+def test_when_the_controller_is_silent_every_resource_hears_of_it(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     changes = [change(TOPIC, name, ("retention.ms", SET, "1")) for name in ("a", "b")]
     assert [code for code, _ in alter(broker, *changes)] == [7, 7]
@@ -269,9 +261,8 @@ def test_when_the_controller_is_silent_every_resource_hears_of_it() -> None:
     [(TOPIC, "a"), (BROKER, "1"), (BROKER, "")],
     ids=["topic", "broker", "cluster"],
 )
-def test_to_delete_what_is_not_set_succeeds(kind: int, name: str) -> None:
-    """Kafka's reassignment tool ends by deleting throttles that nobody has set."""
-    broker = FakeBroker()
+def test_to_delete_what_is_not_set_succeeds(broker: FakeBroker, kind: int, name: str) -> None:
+    """Kafka's reassignment tool ends by deleting throttles that are not set."""
     broker.create("a")
     keys = (
         "leader.replication.throttled.rate",

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.metadata.commands import FenceBroker
 from oncelog.node.handlers.metadata import auto_creation
 from oncelog.node.handlers.metadata.topic_partitions import describe_topic_partitions
 from oncelog.wire.errors import ErrorCode, InvalidReplicationFactor
 from oncelog.wire.messages import control
 
+from ....awaiting import turns_until, until
 from ...fake_broker import CLUSTER_ID, FakeBroker
 
 METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 3, 19, 75
@@ -26,8 +26,7 @@ def asking(*names: str | None, creates: bool = False) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_names_brokers_topics_leaders(version: int) -> None:
-    broker = FakeBroker()
+def test_every_version_names_brokers_topics_leaders(broker: FakeBroker, version: int) -> None:
     topic_id = broker.create("orders", partitions=3)
     answer = broker.ask(METADATA, version, asking("orders"))
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
@@ -62,17 +61,15 @@ def test_every_version_names_brokers_topics_leaders(version: int) -> None:
     [(0, [], ["a", "b"]), (1, [], []), (1, None, ["a", "b"]), (12, None, ["a", "b"]), (12, [], [])],
 )
 def test_all_topics_are_asked_for_by_nothing_or_by_null(
-    version: int, topics: list[str] | None, names: list[str]
+    broker: FakeBroker, version: int, topics: list[str] | None, names: list[str]
 ) -> None:
-    broker = FakeBroker()
     broker.create("a")
     broker.create("b")
     answer = broker.ask(METADATA, version, {"topics": topics})
     assert sorted(topic.name for topic in answer.topics) == names
 
 
-def test_a_topic_asked_for_twice_is_told_once() -> None:
-    broker = FakeBroker()
+def test_a_topic_asked_for_twice_is_answered_once(broker: FakeBroker) -> None:
     broker.create("a")
     assert [t.name for t in broker.ask(METADATA, 9, asking("a", "a")).topics] == ["a"]
 
@@ -80,7 +77,7 @@ def test_a_topic_asked_for_twice_is_told_once() -> None:
 def test_a_partition_without_leader_keeps_its_epoch() -> None:
     broker = FakeBroker(count=1)
     broker.create("a", partitions=1, factor=1)
-    broker.controller.apply(FenceBroker(1, broker.state.brokers[1].broker_epoch))
+    broker.fence(1)
     answer = broker.ask(METADATA, 9, asking("a"))
     (partition,) = answer.topics[0].partitions
     assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
@@ -90,10 +87,9 @@ def test_a_partition_without_leader_keeps_its_epoch() -> None:
     assert answer.controller_id == -1
 
 
-def test_version_0_hides_replicas_on_dead_brokers() -> None:
-    broker = FakeBroker()
+def test_version_0_hides_replicas_on_dead_brokers(broker: FakeBroker) -> None:
     broker.create("a", partitions=1)
-    broker.controller.apply(FenceBroker(3, broker.state.brokers[3].broker_epoch))
+    broker.fence(3)
     (old,) = broker.ask(METADATA, 0, asking("a")).topics[0].partitions
     (new,) = broker.ask(METADATA, 5, asking("a")).topics[0].partitions
     assert old.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
@@ -103,8 +99,7 @@ def test_version_0_hides_replicas_on_dead_brokers() -> None:
     assert new.offline_replicas == [3]
 
 
-def test_topics_are_found_by_id() -> None:
-    broker = FakeBroker()
+def test_topics_are_found_by_id(broker: FakeBroker) -> None:
     topic_id = broker.create("a")
     topics = [{"name": None, "topic_id": topic_id}, {"name": None, "topic_id": b"x" * 16}]
     known, unknown = broker.ask(METADATA, 12, {"topics": topics}).topics
@@ -114,26 +109,20 @@ def test_topics_are_found_by_id() -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_versions_10_and_11_cannot_ask_by_id(version: int) -> None:
-    broker = FakeBroker()
+def test_versions_10_and_11_cannot_ask_by_id(broker: FakeBroker, version: int) -> None:
     (topic,) = broker.ask(
         METADATA, version, {"topics": [{"name": "a", "topic_id": b"x" * 16}]}
     ).topics
     assert topic.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_authorized_operations_are_all_when_asked_for() -> None:
-    broker = FakeBroker()
+def test_authorized_operations_are_all_when_asked_for(broker: FakeBroker) -> None:
     broker.create("a")
-    answer = broker.ask(
-        METADATA,
-        10,
-        {
-            "topics": [{"name": "a"}],
-            "include_topic_authorized_operations": True,
-            "include_cluster_authorized_operations": True,
-        },
-    )
+    wanted = {
+        "include_topic_authorized_operations": True,
+        "include_cluster_authorized_operations": True,
+    }
+    answer = broker.ask(METADATA, 10, {"topics": [{"name": "a"}]} | wanted)
     assert answer.topics[0].topic_authorized_operations == 3576
     assert answer.cluster_authorized_operations == 8096
 
@@ -157,9 +146,8 @@ def test_a_missing_topic_says_why(version: int, name: str, code: ErrorCode) -> N
 
 
 def test_the_same_question_is_encoded_once_until_something_changes(
-    monkeypatch: pytest.MonkeyPatch,
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = FakeBroker()
     broker.create("a")
     encoded = []
     encode = control.encode_response
@@ -200,21 +188,18 @@ def test_a_topic_is_made_because_it_is_asked_for() -> None:
     assert len(broker.state.topics["new"].partitions[0].replicas) == 3
 
 
-def test_versions_before_4_always_create() -> None:
-    broker = FakeBroker()
+def test_versions_before_4_always_create(broker: FakeBroker) -> None:
     assert broker.ask(METADATA, 3, {"topics": [{"name": "new"}]}).topics[0].error_code == 0
 
 
-def test_nothing_is_made_when_the_client_declines() -> None:
-    broker = FakeBroker()
+def test_nothing_is_made_when_the_client_declines(broker: FakeBroker) -> None:
     (topic,) = broker.ask(METADATA, 4, asking("new")).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.controller.commands == []
 
 
 @pytest.mark.parametrize("name", ["no good", "__transaction_state", "__cluster_metadata"])
-def test_some_names_are_never_made(name: str) -> None:
-    broker = FakeBroker()
+def test_some_names_are_never_made(broker: FakeBroker, name: str) -> None:
     assert broker.ask(METADATA, 9, asking(name, creates=True)).topics[0].error_code != 0
     assert broker.controller.commands == []
 
@@ -227,39 +212,25 @@ def test_the_offsets_topic_gets_its_own_shape() -> None:
     assert broker.state.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
 
 
-def test_many_who_ask_for_a_new_topic_share_one_creation() -> None:
-    broker = FakeBroker()
+async def test_many_who_ask_for_a_new_topic_share_one_creation(broker: FakeBroker) -> None:
     broker.controller.delay_s = 0.02
-
-    async def ask_together() -> list[object]:
-        questions = [broker.answer(METADATA, 9, asking("new", creates=True)) for _ in range(20)]
-        return await asyncio.gather(*questions)
-
-    answers = asyncio.run(ask_together())
-    assert {answer.topics[0].error_code for answer in answers} == {0}  # type: ignore[attr-defined]
+    questions = [broker.answer(METADATA, 9, asking("new", creates=True)) for _ in range(20)]
+    answers = await asyncio.gather(*questions)
+    assert {answer.topics[0].error_code for answer in answers} == {0}
     assert len(broker.controller.commands) == 1
 
 
-def test_who_loses_the_race_finds_the_topic_there() -> None:
-    broker = FakeBroker()
-
-    async def race() -> object:
-        gate = broker.controller.gate = asyncio.Event()
-        question = asyncio.ensure_future(broker.answer(METADATA, 9, asking("new", creates=True)))
-        while not broker.controller.commands:
-            await asyncio.sleep(0)
-        await broker.answer(
-            19, 7, {"topics": [{"name": "new", "num_partitions": 5, "replication_factor": 1}]}
-        )
-        gate.set()
-        return await question
-
-    answer = asyncio.run(race())
-    assert len(answer.topics[0].partitions) == 5  # type: ignore[attr-defined]
+async def test_who_loses_the_race_finds_the_topic_there(broker: FakeBroker) -> None:
+    gate = broker.controller.gate = asyncio.Event()
+    question = asyncio.ensure_future(broker.answer(METADATA, 9, asking("new", creates=True)))
+    await turns_until(lambda: broker.controller.commands)
+    first = {"name": "new", "num_partitions": 5, "replication_factor": 1}
+    await broker.answer(CREATE_TOPICS, 7, {"topics": [first]})
+    gate.set()
+    assert len((await question).topics[0].partitions) == 5
 
 
-def test_a_topic_that_cannot_be_made_stays_unknown() -> None:
-    broker = FakeBroker()
+def test_a_topic_that_cannot_be_made_stays_unknown(broker: FakeBroker) -> None:
     broker.controller.failure = InvalidReplicationFactor("too few brokers")
     (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -267,20 +238,17 @@ def test_a_topic_that_cannot_be_made_stays_unknown() -> None:
     assert broker.ask(METADATA, 9, asking("new", creates=True)).topics[0].error_code == 0
 
 
-def test_a_slow_creation_is_answered_with_an_error_that_everyone_retries(
+async def test_a_slow_creation_is_answered_with_an_error_that_everyone_retries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(auto_creation, "PATIENCE_MS", 20)
+    monkeypatch.setattr(auto_creation, "CREATION_TIMEOUT_MS", 20)
     broker = FakeBroker()
     broker.controller.delay_s = 0.1
-
-    async def ask_twice() -> tuple[int, int]:
-        first = await broker.answer(METADATA, 9, asking("new", creates=True))
-        await asyncio.sleep(0.12)
-        second = await broker.answer(METADATA, 9, asking("new", creates=True))
-        return first.topics[0].error_code, second.topics[0].error_code
-
-    assert asyncio.run(ask_twice()) == (ErrorCode.LEADER_NOT_AVAILABLE, 0)
+    first = await broker.answer(METADATA, 9, asking("new", creates=True))
+    assert first.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    await until(lambda: "new" in broker.state.topics)
+    second = await broker.answer(METADATA, 9, asking("new", creates=True))
+    assert second.topics[0].error_code == 0
     assert len(broker.controller.commands) == 1
 
 
@@ -288,15 +256,9 @@ def pages(broker: FakeBroker, names: list[str], limit: int) -> list[list[tuple[s
     found: list[list[tuple[str, int]]] = []
     cursor = None
     while True:
-        answer = broker.ask(
-            DESCRIBE_TOPIC_PARTITIONS,
-            0,
-            {
-                "topics": [{"name": name} for name in names],
-                "response_partition_limit": limit,
-                "cursor": cursor,
-            },
-        )
+        topics = [{"name": name} for name in names]
+        question = {"topics": topics, "response_partition_limit": limit, "cursor": cursor}
+        answer = broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, question)
         found.append([(t.name, p.partition_index) for t in answer.topics for p in t.partitions])
         if answer.next_cursor is None:
             return found
@@ -308,19 +270,14 @@ def pages(broker: FakeBroker, names: list[str], limit: int) -> list[list[tuple[s
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 100])
 @pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
-def test_pages_hold_every_partition_once_in_order(names: list[str], limit: int) -> None:
-    broker = FakeBroker()
+def test_pages_hold_every_partition_once_in_order(
+    broker: FakeBroker, names: list[str], limit: int
+) -> None:
     for name, count in (("b", 2), ("a", 3), ("c", 1)):
         broker.create(name, partitions=count)
     found = pages(broker, names, limit)
-    assert [item for page in found for item in page] == [
-        ("a", 0),
-        ("a", 1),
-        ("a", 2),
-        ("b", 0),
-        ("b", 1),
-        ("c", 0),
-    ]
+    partitions = [f"{topic}{index}" for page in found for topic, index in page]
+    assert partitions == ["a0", "a1", "a2", "b0", "b1", "c0"]
     assert all(len(page) <= limit for page in found)
 
 
@@ -330,11 +287,10 @@ def test_a_page_is_never_longer_than_the_broker_allows() -> None:
     assert [len(page) for page in pages(broker, ["a"], 2000)] == [2, 2, 1]
 
 
-def test_described_partitions_show_who_is_eligible() -> None:
-    broker = FakeBroker()
+def test_described_partitions_show_who_is_eligible(broker: FakeBroker) -> None:
     broker.create("a", partitions=1)
     for node in (2, 3):
-        broker.controller.apply(FenceBroker(node, broker.state.brokers[node].broker_epoch))
+        broker.fence(node)
     (topic,) = broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": [{"name": "a"}]}).topics
     (partition,) = topic.partitions
     assert partition.isr_nodes == [1]
@@ -344,8 +300,7 @@ def test_described_partitions_show_who_is_eligible() -> None:
     assert partition.offline_replicas in ([2, 3], [3, 2])
 
 
-def test_a_described_topic_that_is_missing_says_so() -> None:
-    broker = FakeBroker()
+def test_a_described_topic_that_is_missing_says_so(broker: FakeBroker) -> None:
     broker.create("b")
     question = {"topics": [{"name": "a"}, {"name": "b"}, {"name": "?"}]}
     answer = broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, question)
@@ -353,8 +308,7 @@ def test_a_described_topic_that_is_missing_says_so() -> None:
 
 
 @pytest.mark.parametrize("cursor", [("z", 0), ("a", -1)])
-def test_a_cursor_must_point_into_the_question(cursor: tuple[str, int]) -> None:
-    broker = FakeBroker()
+def test_a_cursor_must_point_into_the_question(broker: FakeBroker, cursor: tuple[str, int]) -> None:
     broker.create("a")
     question = {
         "topics": [{"name": "a"}],
@@ -364,8 +318,7 @@ def test_a_cursor_must_point_into_the_question(cursor: tuple[str, int]) -> None:
     assert topic.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_librdkafka_asks_for_all_topics_with_three_bytes_too_many() -> None:
-    broker = FakeBroker()
+def test_librdkafka_asks_for_all_topics_with_three_bytes_too_many(broker: FakeBroker) -> None:
     broker.create("a")
     # Recorded from confluent-kafka 2.16.1, list_topics(): the count of topics as 4 bytes, not 1.
     frame = memoryview(bytearray.fromhex("0003000d00000003000772646b61666b610000000000010000"))
@@ -375,31 +328,26 @@ def test_librdkafka_asks_for_all_topics_with_three_bytes_too_many() -> None:
     assert [topic.name for topic in control.decode_response(METADATA, 13, body).topics] == ["a"]
 
 
-def test_many_partitions_are_told_in_slices_and_kept() -> None:
-    broker = FakeBroker()
-    broker.create("large", partitions=3_000)
-    broker.create("small")
+async def test_many_partitions_are_described_in_slices_and_kept(broker: FakeBroker) -> None:
+    for name, partitions in (("large", 3_000), ("small", 2)):
+        new = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        await broker.answer(CREATE_TOPICS, 7, {"topics": [new]})
     answers = broker.dispatcher.table[METADATA].handle.__self__  # type: ignore[attr-defined]
-
-    async def test() -> None:
-        first = broker.answer(METADATA, 12, asking("large", "small"))
-        assert len(answers._cached) == 0
-        large, small = (await first).topics
-        assert [p.partition_index for p in large.partitions] == list(range(3_000))
-        assert len(small.partitions) == 2
-        assert len(answers._cached) == 1
-        changing = asyncio.ensure_future(broker.answer(METADATA, 12, asking("large")))
-        await asyncio.sleep(0)
-        later = {"name": "later", "num_partitions": 1, "replication_factor": 1}
-        await broker.answer(CREATE_TOPICS, 5, {"topics": [later], "timeout": 1_000})
-        assert len((await changing).topics[0].partitions) == 3_000
-        assert len(answers._cached) == 1, "what is old by now is not kept"
-
-    asyncio.run(test())
+    first = broker.answer(METADATA, 12, asking("large", "small"))
+    assert len(answers._cached) == 0
+    large, small = (await first).topics
+    assert [p.partition_index for p in large.partitions] == list(range(3_000))
+    assert len(small.partitions) == 2
+    assert len(answers._cached) == 1
+    changing = asyncio.ensure_future(broker.answer(METADATA, 12, asking("large")))
+    await asyncio.sleep(0)
+    later = {"name": "later", "num_partitions": 1, "replication_factor": 1}
+    await broker.answer(CREATE_TOPICS, 5, {"topics": [later], "timeout": 1_000})
+    assert len((await changing).topics[0].partitions) == 3_000
+    assert len(answers._cached) == 1, "what is old by now is not kept"
 
 
-def test_a_question_for_very_many_topics_is_answered() -> None:
-    broker = FakeBroker()
+def test_a_question_for_very_many_topics_is_answered(broker: FakeBroker) -> None:
     broker.create("t0")
     names = [f"t{n}" for n in range(5_000)]
     answer = broker.ask(METADATA, 12, asking(*names))
@@ -407,10 +355,9 @@ def test_a_question_for_very_many_topics_is_answered() -> None:
     assert [topic.error_code for topic in answer.topics[:2]] == [0, 3]
 
 
-def test_many_names_are_described_in_steps() -> None:
-    broker = FakeBroker()
+def test_many_names_are_described_in_steps(broker: FakeBroker) -> None:
     names = [SimpleNamespace(name=f"t{n}") for n in range(1_000)]
-    request = SimpleNamespace(topics=names, cursor=None, response_partition_limit=2_000)
+    request: Any = SimpleNamespace(topics=names, cursor=None, response_partition_limit=2_000)
     context: Any = SimpleNamespace(broker=broker.services)
     header: Any = SimpleNamespace(api_version=0)
     steps = describe_topic_partitions(context, header, request)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.metadata.commands import ElectLeaders, FenceBroker, UnfenceBroker
+from oncelog.coordinator.metadata.commands import ElectLeaders
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
 from ...fake_broker import CLUSTER_ID, FakeBroker
@@ -24,9 +24,8 @@ def results_of(answer: Any) -> dict[tuple[str, int], int]:
 
 def bounce(broker: FakeBroker, node: int) -> None:
     """The node dies and comes back: it leads nothing any more."""
-    epoch = broker.state.brokers[node].broker_epoch
-    broker.controller.apply(FenceBroker(node, epoch))
-    broker.controller.apply(UnfenceBroker(node, epoch))
+    broker.fence(node)
+    broker.unfence(node)
 
 
 def created(broker: FakeBroker, name: str, *replicas: int) -> None:
@@ -41,8 +40,7 @@ def created(broker: FakeBroker, name: str, *replicas: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_elections_tell_each_partition(version: int) -> None:
-    broker = FakeBroker()
+def test_elections_tell_each_partition(broker: FakeBroker, version: int) -> None:
     broker.create("a", partitions=1)
     question = {"topic_partitions": [{"topic": "a", "partitions": [0, 7]}], "election_type": 0}
     assert results_of(broker.ask(ELECT, version, question)) == {
@@ -51,8 +49,7 @@ def test_elections_tell_each_partition(version: int) -> None:
     }
 
 
-def test_an_election_for_all_tells_only_what_happened() -> None:
-    broker = FakeBroker()
+def test_an_election_for_all_tells_only_what_happened(broker: FakeBroker) -> None:
     broker.create("a", partitions=3)
     assert results_of(broker.ask(ELECT, 2, {"topic_partitions": None})) == {}
 
@@ -65,8 +62,7 @@ def test_an_unknown_kind_of_election_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_a_partition_moves_and_can_be_called_back(version: int) -> None:
-    broker = FakeBroker()
+def test_a_partition_moves_and_can_be_called_back(broker: FakeBroker, version: int) -> None:
     created(broker, "a", 1)
     created(broker, "b", 1)
 
@@ -104,8 +100,7 @@ def test_a_partition_moves_and_can_be_called_back(version: int) -> None:
     assert broker.ask(LIST_MOVES, 0, {"topics": None}).topics == []
 
 
-def test_the_replication_factor_can_be_protected() -> None:
-    broker = FakeBroker()
+def test_the_replication_factor_can_be_protected(broker: FakeBroker) -> None:
     created(broker, "a", 1)
     topics = [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [1, 2]}]}]
     answer = broker.ask(REASSIGN, 1, {"topics": topics, "allow_replication_factor_change": False})
@@ -114,8 +109,7 @@ def test_the_replication_factor_can_be_protected() -> None:
     assert answer.allow_replication_factor_change is False
 
 
-def test_when_the_controller_is_silent_the_whole_says_so() -> None:
-    broker = FakeBroker()
+def test_when_the_controller_is_silent_the_whole_says_so(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     topics = [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [2]}]}]
     assert broker.ask(REASSIGN, 1, {"topics": topics}).error_code == 7
@@ -123,9 +117,10 @@ def test_when_the_controller_is_silent_the_whole_says_so() -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_log_directories_list_what_is_hosted(version: int) -> None:
-    broker = FakeBroker()
-    log = SimpleNamespace(size_bytes=123, high_watermark=5, log_end_offset=9)
+def test_log_directories_list_what_is_hosted(broker: FakeBroker, version: int) -> None:
+    log = SimpleNamespace(
+        segments=SimpleNamespace(size_bytes=123), high_watermark=5, log_end_offset=9
+    )
     broker.hosted += [SimpleNamespace(topic="a", index=i, log=log) for i in (0, 1)]
 
     def ask(topics: Any) -> list[tuple[str, int, int, int]]:
@@ -174,8 +169,7 @@ def test_there_is_one_quorum() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_is_the_table(version: int) -> None:
-    broker = FakeBroker()
+def test_api_versions_is_the_table(broker: FakeBroker, version: int) -> None:
     software = {"client_software_name": "librdkafka", "client_software_version": "2.16.0"}
     answer = broker.ask(API_VERSIONS, version, software)
     assert answer.error_code == 0
@@ -196,9 +190,8 @@ def test_a_clients_name_is_looked_at(name: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_cluster_is_described(version: int) -> None:
-    broker = FakeBroker()
-    broker.controller.apply(FenceBroker(3, broker.state.brokers[3].broker_epoch))
+def test_the_cluster_is_described(broker: FakeBroker, version: int) -> None:
+    broker.fence(3)
     question = {"include_cluster_authorized_operations": True}
     answer = broker.ask(DESCRIBE_CLUSTER, version, question)
     assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, CLUSTER_ID, 1)
@@ -215,8 +208,7 @@ def test_only_the_brokers_endpoint_is_here(endpoint_type: int, code: int) -> Non
     assert answer.error_code == code
 
 
-def test_resources_with_configs_are_listed() -> None:
-    broker = FakeBroker()
+def test_resources_with_configs_are_listed(broker: FakeBroker) -> None:
     broker.create("a")
     every = broker.ask(LIST_CONFIGS, 1, {"resource_types": []}).config_resources
     assert {(r.resource_type, r.resource_name) for r in every} == {
@@ -232,8 +224,7 @@ def test_resources_with_configs_are_listed() -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_access_control_is_switched_off(version: int) -> None:
-    broker = FakeBroker()
+def test_access_control_is_switched_off(broker: FakeBroker, version: int) -> None:
     creation = {"resource_name": "a", "principal": "User:a", "host": "*"}
     assert broker.ask(29, version).error_code == ErrorCode.SECURITY_DISABLED
     created_acls = broker.ask(30, version, {"creations": [creation, creation]})
@@ -242,8 +233,7 @@ def test_access_control_is_switched_off(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_producer_gets_an_id_of_its_own(version: int) -> None:
-    broker = FakeBroker()
+def test_a_producer_gets_an_id_of_its_own(broker: FakeBroker, version: int) -> None:
     answers = [broker.ask(INIT_PRODUCER_ID, version, {"transactional_id": None}) for _ in "ab"]
     assert [(a.error_code, a.producer_epoch) for a in answers] == [(0, 0), (0, 0)]
     assert answers[0].producer_id != answers[1].producer_id
@@ -264,15 +254,13 @@ def test_who_may_have_a_producer_id(values: dict[str, Any], code: int) -> None:
         assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
-def test_without_a_block_of_ids_the_producer_is_told_to_come_again() -> None:
-    broker = FakeBroker()
+def test_without_a_producer_id_block_the_error_is_retriable(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     answer = broker.ask(INIT_PRODUCER_ID, 5, {"transactional_id": None})
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_a_preferred_leader_takes_over_again() -> None:
-    broker = FakeBroker()
+def test_a_preferred_leader_takes_over_again(broker: FakeBroker) -> None:
     created(broker, "a", 1, 2, 3)
     bounce(broker, 1)
     assert broker.state.topics["a"].partitions[0].leader == 2

@@ -25,8 +25,7 @@ def errors_of(answer: object) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_creates_a_topic(version: int) -> None:
-    broker = FakeBroker()
+def test_every_version_creates_a_topic(broker: FakeBroker, version: int) -> None:
     question = {"topics": [new("a", 3, 2)], "timeout": 1000}
     (topic,) = broker.ask(CREATE, version, question).topics
     assert (topic.name, topic.error_code, topic.error_message) == ("a", 0, None)
@@ -49,8 +48,7 @@ def test_the_answer_shows_every_config_and_its_source() -> None:
     assert configs["cleanup.policy"] == ("delete", 5)
 
 
-def test_each_topic_has_its_own_outcome() -> None:
-    broker = FakeBroker()
+def test_each_topic_has_its_own_outcome(broker: FakeBroker) -> None:
     broker.create("there")
     answer = broker.ask(
         CREATE,
@@ -91,22 +89,19 @@ def test_each_topic_has_its_own_outcome() -> None:
             assert (topic.topic_id, topic.configs) == (ZERO_ID, [])
 
 
-def test_of_a_config_given_twice_the_last_wins() -> None:
-    broker = FakeBroker()
+def test_of_a_config_given_twice_the_last_wins(broker: FakeBroker) -> None:
     configs = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
     assert broker.ask(CREATE, 7, {"topics": [new("a", configs=configs)]}).topics[0].error_code == 0
     assert broker.state.topics["a"].configs == {"retention.ms": "2"}
 
 
-def test_validate_only_makes_nothing() -> None:
-    broker = FakeBroker()
+def test_validate_only_makes_nothing(broker: FakeBroker) -> None:
     question = {"topics": [new("a", 3, 2), new("b", 1, 9)], "validate_only": True}
     assert errors_of(broker.ask(CREATE, 7, question)) == {"a": 0, "b": 38}
     assert broker.state.topics == {}
 
 
-def test_replicas_can_be_assigned_by_hand() -> None:
-    broker = FakeBroker()
+def test_replicas_can_be_assigned_by_hand(broker: FakeBroker) -> None:
     assignments = [
         {"partition_index": 0, "broker_ids": [3, 1]},
         {"partition_index": 1, "broker_ids": [2, 3]},
@@ -116,8 +111,7 @@ def test_replicas_can_be_assigned_by_hand() -> None:
     assert [p.replicas for p in broker.state.topics["a"].partitions] == [(3, 1), (2, 3)]
 
 
-def test_when_the_controller_is_silent_every_topic_hears_of_it() -> None:
-    broker = FakeBroker()
+def test_when_the_controller_is_silent_every_topic_hears_of_it(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     assert errors_of(broker.ask(CREATE, 7, {"topics": [new("a"), new("b")]})) == {"a": 7, "b": 7}
     deleted = broker.ask(DELETE, 6, {"topics": [{"name": "a"}, {"topic_id": b"x" * 16}]})
@@ -130,9 +124,8 @@ def test_when_the_controller_is_silent_every_topic_hears_of_it() -> None:
 
 
 def test_a_defect_of_ours_is_an_answer_and_a_line_in_the_log(
-    caplog: pytest.LogCaptureFixture,
+    broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker = FakeBroker()
     broker.controller.failure = ZeroDivisionError("a defect")
     assert errors_of(broker.ask(CREATE, 7, {"topics": [new("a")]})) == {
         "a": ErrorCode.UNKNOWN_SERVER_ERROR
@@ -141,8 +134,7 @@ def test_a_defect_of_ours_is_an_answer_and_a_line_in_the_log(
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_every_version_deletes_by_name(version: int) -> None:
-    broker = FakeBroker()
+def test_every_version_deletes_by_name(broker: FakeBroker, version: int) -> None:
     broker.create("a")
     question: dict[str, object] = {"topic_names": ["a", "b"]}
     if version >= 6:
@@ -152,8 +144,7 @@ def test_every_version_deletes_by_name(version: int) -> None:
     assert broker.state.topics == {}
 
 
-def test_topics_are_deleted_by_id() -> None:
-    broker = FakeBroker()
+def test_topics_are_deleted_by_id(broker: FakeBroker) -> None:
     topic_id = broker.create("a")
     question = {"topics": [{"topic_id": topic_id}, {"topic_id": b"x" * 16}, {"name": None}]}
     answer = broker.ask(DELETE, 6, question)
@@ -174,8 +165,7 @@ def test_deletion_can_be_switched_off(version: int, code: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_version_adds_partitions(version: int) -> None:
-    broker = FakeBroker()
+def test_every_version_adds_partitions(broker: FakeBroker, version: int) -> None:
     for name in ("a", "b", "c"):
         broker.create(name)
     question = {
@@ -200,9 +190,8 @@ def test_every_version_adds_partitions(version: int) -> None:
     assert broker.state.topics["c"].partitions[2].replicas == (3, 2, 1)
 
 
-def test_the_topic_of_offsets_gets_no_more_partitions() -> None:
+def test_the_topic_of_offsets_gets_no_more_partitions(broker: FakeBroker) -> None:
     """Every group would be looked for in another partition than the one that has its offsets."""
-    broker = FakeBroker()
     broker.create("a")
     broker.create("__consumer_offsets", 2)
     more = [{"name": name, "count": 4, "assignments": None} for name in ("__consumer_offsets", "a")]
@@ -212,8 +201,7 @@ def test_the_topic_of_offsets_gets_no_more_partitions() -> None:
     assert len(broker.state.topics["__consumer_offsets"].partitions) == 2
 
 
-def test_adding_partitions_can_be_tried() -> None:
-    broker = FakeBroker()
+def test_adding_partitions_can_be_tried(broker: FakeBroker) -> None:
     broker.create("a")
     topics = [{"name": "a", "count": 5, "assignments": None}]
     answer = broker.ask(EXTEND, 3, {"topics": topics, "validate_only": True})
@@ -226,16 +214,14 @@ def test_adding_partitions_can_be_tried() -> None:
     [(CREATE, 7, {"topics": []}), (DELETE, 6, {"topics": []}), (EXTEND, 3, {"topics": []})],
 )
 def test_nothing_asked_is_nothing_proposed(
-    key: int, version: int, question: dict[str, object]
+    broker: FakeBroker, key: int, version: int, question: dict[str, object]
 ) -> None:
-    broker = FakeBroker()
     broker.ask(key, version, question)
     assert broker.controller.commands == []
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 5, 2**31 - 1])
-def test_a_clients_timeout_is_bounded(timeout_ms: int) -> None:
-    broker = FakeBroker()
+def test_a_clients_timeout_is_bounded(broker: FakeBroker, timeout_ms: int) -> None:
     seen = []
     submit = broker.controller.submit
 

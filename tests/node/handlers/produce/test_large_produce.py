@@ -1,7 +1,9 @@
 """A produce of many partitions: appended in parts, in its place in line, and answered once."""
 
 import asyncio
+import gc
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,10 @@ from oncelog.wire.messages.produce import (
 from oncelog.wire.records import Record, encode_batch
 from oncelog.wire.steps import run_to_end
 
+from ....awaiting import until
 from ....size.connection import Connection
-from ...own_broker import OwnBroker, running, until
+from ...leading_broker import LeadingBroker
+from ...own_broker import OwnBroker, running
 
 PARTITIONS = 250
 CREATED = 240
@@ -143,12 +147,43 @@ def test_what_is_wrong_with_the_whole_refuses_all_its_parts(
         assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else refused}
 
 
-async def test_a_large_produce_of_a_closed_connection_is_not_appended() -> None:
-    large = LargeProduce(SlicedWork(), memoryview(request(9)), 9)
+async def test_a_large_produce_of_a_closed_connection_is_not_appended(tmp_path: Path) -> None:
+    context = LeadingBroker(tmp_path).connect()
+    large = LargeProduce(context, memoryview(request(9)), 9)
     parts = asyncio.ensure_future(large.parts())
     await asyncio.sleep(0)
     large.pending.abandon()
     assert await parts == []
+
+
+async def test_a_large_produce_of_a_closed_connection_is_not_even_decoded(tmp_path: Path) -> None:
+    large = LargeProduce(LeadingBroker(tmp_path).connect(), memoryview(b"malformed"), 9)
+    large.pending.abandon()
+    assert await large.parts() == []
+    assert not large.pending.is_done
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 4])
+async def test_a_large_produce_of_a_closed_connection_does_not_stay_in_memory(
+    tmp_path: Path, turns: int
+) -> None:
+    """No cycle keeps it: brokers make no full collection, and it may have 100 MB."""
+    context = LeadingBroker(tmp_path).connect()
+    context.broker.work = SlicedWork(clock=count(0.0, 0.0015).__next__)  # two steps in a turn
+    body = bytearray(request(9))
+    gc.disable()
+    try:
+        large = LargeProduce(context, memoryview(body), 9)
+        parts = asyncio.ensure_future(large.parts())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        large.pending.abandon()
+        assert await parts == []
+        del large, parts
+        await asyncio.sleep(0)
+        body.append(0)  # a BufferError while anything has a view of it
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])

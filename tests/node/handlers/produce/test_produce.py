@@ -1,37 +1,31 @@
 """What a produce is answered: a partition for each batch, in the order of the request."""
 
-import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from oncelog.node.clock import SystemClock
 from oncelog.node.handlers.produce import record_checks
+from oncelog.node.handlers.produce.produce import PRODUCE
 from oncelog.node.handlers.produce.record_checks import AT_ONCE_ITEMS_MAX
 from oncelog.node.partitions import batch_contents
 from oncelog.wire.compression import ZSTD
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.framing import encode_request_header
+from oncelog.wire.messages import produce
+from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from oncelog.wire.record_batch import BatchHeader, rewrite_crc
 from oncelog.wire.record_walk import NAMED_RECORDS_MAX
 from oncelog.wire.records import Record, encode_batch
 
-from ...leading_broker import LeadingBroker, batch
+from ....awaiting import turns_until
+from ...fake_broker import CORRELATION_ID, Answer
+from ...leading_broker import LeadingBroker, batch, plain
 
 E = ErrorCode
-Test = Callable[[LeadingBroker], Awaitable[None]]
-
-
-def run(directory: Path, test: Test, **options: object) -> None:
-    async def make() -> None:
-        await test(LeadingBroker(directory, **options))  # type: ignore[arg-type]
-
-    asyncio.run(make())
-
-
-def plain() -> bytearray:
-    return batch(-1, producer_id=-1, epoch=-1, transactional=False)
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
@@ -41,7 +35,7 @@ async def test_each_batch_of_a_partition_that_is_named_twice_is_answered_with_wh
     """Kafka appends the last one only and answers once."""
     broker = LeadingBroker(tmp_path, partitions=2, replicas=(1, 2), min_insync_replicas=2)
     batches = [(0, plain()), (1, plain()), (0, plain()), (0, plain()[:-1])]
-    answer = broker.produce(broker.connect(), batches, transactional_id=None)
+    answer = broker.put(batches)
     assert not answer.is_there
     broker.replicate(1)
     broker.replicate(0, up_to=1)
@@ -50,11 +44,30 @@ async def test_each_batch_of_a_partition_that_is_named_twice_is_answered_with_wh
         broker.replicate(0)
     else:
         broker.resign(0)
-    (topic,) = (await answer.value()).topics
-    found = [(p.index, p.error_code, p.base_offset) for p in topic.partitions]
+    found = [(p.index, p.error_code, p.base_offset) for p in await answer.partitions()]
     lost = E.NOT_LEADER_OR_FOLLOWER
     of_0 = [(0, E.NONE, 0), (0, E.NONE, 1)] if ends_well else [(0, lost, -1), (0, lost, -1)]
     assert found == [of_0[0], (1, E.NONE, 0), of_0[1], (0, E.INVALID_RECORD, -1)]
+
+
+async def test_a_produce_that_waits_for_replicas_keeps_no_memory_of_its_request(
+    tmp_path: Path,
+) -> None:
+    """Else the frames of everything in flight are held: 60 MB a broker under load."""
+    broker = LeadingBroker(tmp_path, partitions=2, replicas=(1, 2), min_insync_replicas=2)
+    wanted = [ProducePartition(0, plain()), ProducePartition(1, plain()[:-1])]
+    request = ProduceRequest(None, -1, 60_000, [ProduceTopic("t", None, wanted)])
+    body = b"".join(produce.encode_request(request, 9))
+    frame = bytearray(encode_request_header(PRODUCE, 9, CORRELATION_ID, "test") + body)
+    view = memoryview(frame)
+    outcome = broker.dispatcher.dispatch(broker.connect(), broker.dispatcher.find(view), view)
+    view.release()
+    answer = Answer(PRODUCE, 9, outcome)
+    assert not answer.is_there
+    frame.clear()  # BufferError while anything looks into it
+    broker.replicate(0)
+    ((first, second),) = (topic.partitions for topic in (await answer.value()).topics)
+    assert (first.error_code, second.error_code) == (E.NONE, E.INVALID_RECORD)
 
 
 # -- records that are looked at (compacted topics)
@@ -66,65 +79,63 @@ def keyed(*keys: bytes | None, compression: int = 0, size: int = 1) -> bytearray
     return bytearray(encode_batch(records, compression=compression))
 
 
-COMPACTED = {"log_config": {"is_compacted": True}}
+@pytest.fixture
+@asynccontextmanager
+async def compacted(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
+    yield LeadingBroker(tmp_path, log_config={"is_compacted": True})
 
 
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("count", [10, 20 * AT_ONCE_ITEMS_MAX])
-async def test_the_records_at_fault_are_named(tmp_path: Path, count: int, compression: int) -> None:
+async def test_the_records_at_fault_are_named(
+    compacted: LeadingBroker, count: int, compression: int
+) -> None:
     """KIP-467: a producer fails these, and tells the others that they were in bad company."""
-    broker = LeadingBroker(tmp_path, **COMPACTED)
     records = keyed(*(None if n % 5 == 3 else b"k" for n in range(count)), compression=compression)
-    answer = broker.produce(broker.connect(), {0: records}, transactional_id=None)
-    ((read,),) = (topic.partitions for topic in (await answer.value()).topics)
+    answer = compacted.put(records)
+    (read,) = await answer.partitions()
     assert read.error_code == E.INVALID_RECORD
     assert [index for index, _ in read.record_errors] == list(range(3, count, 5))
     (reason,) = {reason for _, reason in read.record_errors}
     assert reason == "Compacted topic cannot accept message without key in topic partition t-0"
     assert f"due to {count // 5} record errors in total" in read.error_message
-    assert broker.log().log_end_offset == 0
+    assert compacted.log().log_end_offset == 0
     sound = keyed(*[b"k"] * count, compression=compression)
-    answer = broker.produce(broker.connect(), {0: sound}, transactional_id=None)
-    assert await answer.errors() == {0: E.NONE}
+    assert await compacted.put(sound).errors() == {0: E.NONE}
 
 
-async def test_there_is_a_bound_on_how_many_records_are_named(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path, **COMPACTED)
+async def test_there_is_a_bound_on_how_many_records_are_named(compacted: LeadingBroker) -> None:
     records = keyed(*[None] * (NAMED_RECORDS_MAX + 5))
-    answer = broker.produce(broker.connect(), {0: records}, transactional_id=None)
-    (topic,) = (await answer.value()).topics
-    assert len(topic.partitions[0].record_errors) == NAMED_RECORDS_MAX
+    answer = compacted.put(records)
+    (read,) = await answer.partitions()
+    assert len(read.record_errors) == NAMED_RECORDS_MAX
 
 
-async def test_one_record_that_unfolds_to_much_is_taken(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path, **COMPACTED)
+async def test_one_record_that_unfolds_to_much_is_taken(compacted: LeadingBroker) -> None:
     for compression in range(1, 5):
         records = keyed(b"k", compression=compression, size=500_000)
-        answer = broker.produce(broker.connect(), {0: records}, transactional_id=None)
+        answer = compacted.put(records)
         assert not answer.is_there
         assert await answer.errors() == {0: E.NONE}
 
 
-async def test_many_records_keep_their_connection_and_nobody_else(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path, partitions=2, **COMPACTED)
+async def test_many_records_hold_up_their_own_connection_only(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=2, log_config={"is_compacted": True})
     connection = broker.connect()
     many = keyed(*[b"k"] * 40_000, compression=4)
-    first = broker.produce(connection, {0: many}, transactional_id=None)
-    second = broker.produce(connection, {0: keyed(b"k")}, transactional_id=None)
-    of_another = broker.produce(broker.connect(), {1: keyed(b"k")}, transactional_id=None)
+    first = broker.put(many, connection=connection)
+    second = broker.put(keyed(b"k"), connection=connection)
+    of_another = broker.put({1: keyed(b"k")})
     assert of_another.is_there
-    turns = 0
-    while not first.is_there:
-        assert not second.is_there
-        turns += 1
-        await asyncio.sleep(0)
-    assert turns > 2, "other requests had their turns"
+    order: list[bool] = []
+    turns = await turns_until(lambda: first.is_there or order.append(second.is_there))
+    assert turns > 2 and not any(order), "other requests had their turns"
     assert await second.errors() == {0: E.NONE}
     assert [entry[0] for entry in broker.contents()] == [0, 40_000]
 
 
-async def test_records_that_nobody_waits_for_are_looked_at_no_further(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_records_of_an_abandoned_request_are_validated_no_further(
+    compacted: LeadingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that times out and sends them again would make the work grow for ever."""
     begun = []
@@ -134,48 +145,42 @@ async def test_records_that_nobody_waits_for_are_looked_at_no_further(
         return await batch_contents.contents(batch, header)
 
     monkeypatch.setattr(record_checks, "contents", contents)
-    broker = LeadingBroker(tmp_path, **COMPACTED)
-    connection = broker.connect()
+    connection = compacted.connect()
     many = keyed(*[b"k"] * 40_000)
-    answer = broker.produce(connection, [(0, many[:]) for _ in range(5)], transactional_id=None)
-    while not begun:
-        await asyncio.sleep(0)
+    answer = compacted.put([(0, many[:]) for _ in range(5)], connection=connection)
+    await turns_until(lambda: begun)
     answer.abandon()
-    while connection.produce_line is not None:
-        await asyncio.sleep(0)
+    await turns_until(lambda: connection.produce_queue is None)
     assert len(begun) == 1
-    assert broker.log().log_end_offset == 0
+    assert compacted.log().log_end_offset == 0
 
 
 async def test_a_transactional_batch_of_many_records_is_looked_at_before_the_coordinator_is_asked(
-    tmp_path: Path,
+    compacted: LeadingBroker,
 ) -> None:
-    broker = LeadingBroker(tmp_path, **COMPACTED)
-    broker.verifier.hold = True
-    connection = broker.connect()
-    first = broker.produce(connection, {0: batch(0, count=5_000)})
-    second = broker.produce(connection, {0: batch(5_000, count=5_000)})
-    while not broker.verifier.questions:
-        await asyncio.sleep(0)
+    compacted.verifier.hold = True
+    connection = compacted.connect()
+    first = compacted.produce(connection, {0: batch(0, count=5_000)})
+    second = compacted.produce(connection, {0: batch(5_000, count=5_000)})
+    await turns_until(lambda: compacted.verifier.questions)
     assert not first.is_there
-    broker.verifier.hold = False
-    broker.verifier.release()
+    compacted.verifier.hold = False
+    compacted.verifier.release()
     assert await first.errors() == await second.errors() == {0: E.NONE}
-    assert broker.log().log_end_offset == 10_000
+    assert compacted.log().log_end_offset == 10_000
 
 
 @pytest.mark.parametrize(("batches", "headers"), [(1, 15_000), (100, 300)])
 async def test_few_records_with_many_headers_are_looked_at_in_slices(
-    tmp_path: Path, batches: int, headers: int
+    compacted: LeadingBroker, batches: int, headers: int
 ) -> None:
     """At once they kept the loop for seconds: each batch unfolds to 32 kB of headers."""
     one = encode_batch([Record(0, 0, b"k", None, (("", None),) * headers)], compression=ZSTD)
-    broker = LeadingBroker(tmp_path, **COMPACTED)
     wanted = [(0, bytearray(one)) for _ in range(batches)]
-    answer = broker.produce(broker.connect(), wanted, transactional_id=None)
+    answer = compacted.put(wanted)
     assert not answer.is_there
     assert await answer.errors() == {0: E.NONE}
-    assert broker.log().log_end_offset == batches
+    assert compacted.log().log_end_offset == batches
 
 
 async def test_the_records_of_a_few_batches_out_of_time_are_named(tmp_path: Path) -> None:
@@ -183,24 +188,22 @@ async def test_the_records_of_a_few_batches_out_of_time_are_named(tmp_path: Path
     one = encode_batch([Record(i, 0, b"k", None) for i in range(100)])
     broker = LeadingBroker(tmp_path, log_config={"timestamp_before_max_ms": 1000000})
     wanted = [(0, bytearray(one)) for _ in range(4)]
-    answer = broker.produce(broker.connect(), wanted, transactional_id=None)
-    (topic,) = (await answer.value()).topics
-    assert {each.error_code for each in topic.partitions} == {E.INVALID_TIMESTAMP}
-    assert [len(each.record_errors) for each in topic.partitions] == [100, 100, 0, 0]
+    answer = broker.put(wanted)
+    partitions = await answer.partitions()
+    assert {each.error_code for each in partitions} == {E.INVALID_TIMESTAMP}
+    assert [len(each.record_errors) for each in partitions] == [100, 100, 0, 0]
 
 
-def test_the_records_too_far_from_the_clock_are_named(tmp_path: Path) -> None:
-    async def test(broker: LeadingBroker) -> None:
-        now_ms = SystemClock.wall_ms()
-        times = [now_ms, now_ms + 9_000_000, now_ms - 9_000_000, now_ms]
-        records = encode_batch([Record(i, time_ms, b"k", b"v") for i, time_ms in enumerate(times)])
-        answer = broker.produce(broker.connect(), {0: bytearray(records)}, transactional_id=None)
-        (topic,) = (await answer.value()).topics
-        assert topic.partitions[0].error_code == E.INVALID_TIMESTAMP
-        assert [index for index, _ in topic.partitions[0].record_errors] == [1, 2]
-
+async def test_the_records_too_far_from_the_clock_are_named(tmp_path: Path) -> None:
     limits = {"timestamp_before_max_ms": 1_000_000, "timestamp_after_max_ms": 1_000_000}
-    run(tmp_path, test, log_config=limits)
+    broker = LeadingBroker(tmp_path, log_config=limits)
+    now_ms = SystemClock.wall_ms()
+    times = [now_ms, now_ms + 9_000_000, now_ms - 9_000_000, now_ms]
+    records = encode_batch([Record(i, time_ms, b"k", b"v") for i, time_ms in enumerate(times)])
+    answer = broker.put(bytearray(records))
+    (read,) = await answer.partitions()
+    assert read.error_code == E.INVALID_TIMESTAMP
+    assert [index for index, _ in read.record_errors] == [1, 2]
 
 
 @pytest.mark.parametrize("count", [3, 2_000])
@@ -209,12 +212,10 @@ async def test_full_validation_refuses_records_that_cannot_be_read(
 ) -> None:
     broker = LeadingBroker(tmp_path, log_config={"validates_every_record": True})
     good = keyed(*[None] * count)
-    answer = broker.produce(broker.connect(), {0: good[:]}, transactional_id=None)
-    assert await answer.errors() == {0: E.NONE}
+    assert await broker.put(good[:]).errors() == {0: E.NONE}
     good[61] = 0x7F  # the length of the first record
     rewrite_crc(good)
-    answer = broker.produce(broker.connect(), {0: good}, transactional_id=None)
-    assert await answer.errors() == {0: E.INVALID_RECORD}
+    assert await broker.put(good).errors() == {0: E.INVALID_RECORD}
 
 
 # -- a batch that comes again
@@ -243,14 +244,13 @@ async def test_a_batch_that_was_appended_is_a_duplicate_whatever_has_changed_sin
         return [(0, bytearray(data))]
 
     sent, connection = batches(0), broker.connect()
-    first = broker.produce(connection, [(0, sent[0][1][:])], transactional_id=None, acks=acks)
+    first = broker.put([(0, sent[0][1][:])], connection=connection, acks=acks)
     log = broker.log()
     log.config = dataclasses.replace(log.config, **change)  # type: ignore[arg-type]
-    again = broker.produce(connection, sent, transactional_id=None, acks=acks)
+    again = broker.put(sent, connection=connection, acks=acks)
     assert first.is_there == again.is_there == (acks == 1)
     broker.replicate()
-    (topic,) = (await again.value()).topics
-    assert [(p.error_code, p.base_offset) for p in topic.partitions] == [(E.NONE, 0)]
-    fresh = broker.produce(connection, batches(1), transactional_id=None, acks=acks)
+    assert [(p.error_code, p.base_offset) for p in await again.partitions()] == [(E.NONE, 0)]
+    fresh = broker.put(batches(1), connection=connection, acks=acks)
     assert (await fresh.errors())[0] != E.NONE
     assert log.log_end_offset == 1

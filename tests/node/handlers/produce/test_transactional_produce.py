@@ -1,29 +1,23 @@
 """A transaction opens in a partition with its coordinator's word only (KIP-890)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelog.node.handlers.produce.verification_queue import QUESTIONS_MAX, client_error
+from oncelog.node.handlers.produce.queue import QUESTIONS_MAX
+from oncelog.node.handlers.produce.verification import client_error
 from oncelog.node.listener.dispatch import CloseConnection
 from oncelog.node.transactions.verifier import Verified
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.large_produce import PARTITIONS_MAX
 
-from ...leading_broker import CLOSED, LeadingBroker, batch, settle
+from ....awaiting import settle
+from ...fake_broker import CLOSED
+from ...leading_broker import LeadingBroker, batch, plain
 
 E = ErrorCode
-Test = Callable[[LeadingBroker], Awaitable[None]]
-
-
-def run(directory: Path, test: Test, **options: object) -> None:
-    async def make() -> None:
-        await test(LeadingBroker(directory, **options))  # type: ignore[arg-type]
-
-    asyncio.run(make())
 
 
 # -- asking
@@ -31,34 +25,30 @@ def run(directory: Path, test: Test, **options: object) -> None:
 
 @pytest.mark.parametrize(("version", "adds"), [(3, False), (11, False), (12, True)])
 async def test_the_first_batch_is_asked_about_and_the_next_is_not(
-    tmp_path: Path, version: int, adds: bool
+    broker: LeadingBroker, version: int, adds: bool
 ) -> None:
-    broker = LeadingBroker(tmp_path)
     connection = broker.connect()
     first = broker.produce(connection, {0: batch(0, count=3)}, version=version)
     assert await first.errors() == {0: E.NONE}
     second = broker.produce(connection, {0: batch(3)}, version=version)
-    assert second.is_there, "nobody is asked, so nobody is waited for"
+    assert second.is_there, "without a question there is no wait"
     assert await second.errors() == {0: E.NONE}
     assert broker.verifier.questions == [("tx", 7, 0, (("t", 0),), adds)]
     assert broker.contents() == [(0, 7, 0, 0), (3, 7, 0, 3)]
     assert broker.partition().transactional_ids == {7: "tx"}
 
 
-async def test_a_plain_batch_is_appended_at_once_and_asks_nobody(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
-    plain = batch(0, transactional=False)
-    answer = broker.produce(broker.connect(), {0: plain}, transactional_id=None)
-    assert answer.is_there
-    also = broker.produce(broker.connect(), {0: batch(1, transactional=False)})
-    assert also.is_there, "what is transactional is said by the batch, not by the request"
+async def test_a_plain_batch_is_appended_at_once_without_a_question(broker: LeadingBroker) -> None:
+    assert broker.put(plain(0)).is_there
+    also = broker.produce(broker.connect(), {0: plain(1)})
+    assert also.is_there, "the batch says what is transactional, not the request"
     assert broker.verifier.questions == []
     assert len(broker.contents()) == 2
 
 
 async def test_a_transactional_batch_needs_a_transactional_id(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
-    batches = {0: batch(0, producer_id=9, transactional=False), 1: batch(0)}
+    batches = {0: plain(0, producer_id=9), 1: batch(0)}
     refused = broker.produce(broker.connect(), batches, transactional_id=None)
     code = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert await refused.errors() == {0: code, 1: code}
@@ -113,15 +103,14 @@ TABLE = {
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("error", TABLE, ids=lambda error: error.name)
-def test_what_a_client_hears_depends_on_its_version(error: ErrorCode, version: int) -> None:
+def test_the_error_a_client_gets_depends_on_its_version(error: ErrorCode, version: int) -> None:
     since = max(first for first in TABLE[error] if first <= version)
-    told = client_error(error, version)
-    assert told.code == TABLE[error][since]
-    assert (error.name in str(told)) == (told.code == E.NOT_ENOUGH_REPLICAS)
+    sent = client_error(error, version)
+    assert sent.code == TABLE[error][since]
+    assert (error.name in str(sent)) == (sent.code == E.NOT_ENOUGH_REPLICAS)
 
 
-async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(broker: LeadingBroker) -> None:
     connection = broker.connect()
     broker.verifier.answers = {0: E.CONCURRENT_TRANSACTIONS}
     for version, code in ((9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)):
@@ -133,15 +122,14 @@ async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(tmp_path: Pa
     assert broker.contents() == []
     broker.verifier.failure, broker.verifier.answers = None, {}
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
-    assert connection.produce_line is None
+    assert connection.produce_queue is None
 
 
 # -- markers and questions that cross
 
 
-async def test_a_yes_that_comes_after_the_marker_opens_nothing(tmp_path: Path) -> None:
+async def test_a_yes_that_comes_after_the_marker_opens_nothing(broker: LeadingBroker) -> None:
     """KIP-890: the produce was late, the transaction is over; its coordinator's yes is old."""
-    broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True
     late = broker.produce(broker.connect(), {0: batch(0)})
     await settle()
@@ -188,10 +176,9 @@ async def test_the_next_transaction_may_be_asked_about_before_the_marker_of_the_
 @pytest.mark.parametrize(
     ("version", "code"), [(9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)]
 )
-async def test_a_client_whose_guards_die_again_and_again_is_told_to_come_later(
-    tmp_path: Path, version: int, code: ErrorCode
+async def test_guards_dropped_again_and_again_are_answered_with_a_retriable_error(
+    broker: LeadingBroker, version: int, code: ErrorCode
 ) -> None:
-    broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True
     answer = broker.produce(broker.connect(), {0: batch(0)}, version=version)
     while not answer.is_there:
@@ -203,9 +190,10 @@ async def test_a_client_whose_guards_die_again_and_again_is_told_to_come_later(
     assert len(broker.verifier.questions) == QUESTIONS_MAX
 
 
-async def test_a_fenced_producer_hears_of_its_epoch_and_nobody_is_asked(tmp_path: Path) -> None:
+async def test_a_fenced_producer_is_refused_by_its_epoch_without_a_question(
+    broker: LeadingBroker,
+) -> None:
     """KAFKA-19690: the time-out raised the epoch; the paused producer wakes up."""
-    broker = LeadingBroker(tmp_path)
     connection = broker.connect()
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.mark(7, 1, commits=False) == [E.NONE]
@@ -223,10 +211,9 @@ async def test_a_fenced_producer_hears_of_its_epoch_and_nobody_is_asked(tmp_path
 
 @pytest.mark.parametrize(("version", "code"), [(9, 48), (11, 120)])
 async def test_a_batch_that_an_abort_overtook_is_refused(
-    tmp_path: Path, version: int, code: int
+    broker: LeadingBroker, version: int, code: int
 ) -> None:
     """KAFKA-14053: the client gave up waiting, and aborted."""
-    broker = LeadingBroker(tmp_path)
     connection = broker.connect()
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.mark(commits=False) == [E.NONE]
@@ -237,10 +224,9 @@ async def test_a_batch_that_an_abort_overtook_is_refused(
 
 
 async def test_a_producer_that_raises_its_epoch_cannot_write_into_the_transaction_before(
-    tmp_path: Path,
+    broker: LeadingBroker,
 ) -> None:
     """The marker of one transaction is held up, and the client goes on (KIP-890)."""
-    broker = LeadingBroker(tmp_path)
     connection = broker.connect()
     first = broker.produce(connection, {0: batch(0)}, version=12)
     assert await first.errors() == {0: E.NONE}
@@ -261,8 +247,7 @@ async def test_a_producer_that_raises_its_epoch_cannot_write_into_the_transactio
     ]
 
 
-async def test_leadership_that_moves_during_the_question_is_told(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_leadership_that_moves_during_the_question_is_reported(broker: LeadingBroker) -> None:
     broker.verifier.hold = True
     answer = broker.produce(broker.connect(), {0: batch(0)})
     await settle()
@@ -280,7 +265,7 @@ async def test_leadership_that_comes_during_the_question_is_not_taken_for_a_yes(
     hosted.leader = None
     answer = broker.produce(broker.connect(), {0: batch(0), 1: batch(0)})
     await settle()
-    broker.lead(hosted, broker.record)
+    broker.make_leader(hosted, broker.record)
     broker.verifier.hold = False
     broker.verifier.release()
     assert await answer.errors() == {0: E.NONE, 1: E.NONE}
@@ -299,13 +284,13 @@ async def test_produces_behind_one_that_waits_are_appended_behind_it(tmp_path: P
         broker.produce(connection, {0: batch(0, count=2)}),
         broker.produce(connection, {0: batch(2)}),
         broker.produce(connection, {1: batch(0)}),
-        broker.produce(connection, {0: batch(0, producer_id=5, transactional=False)}),
+        broker.produce(connection, {0: plain(0, producer_id=5)}),
         broker.produce(connection, {0: batch(3)}),
     ]
     await settle()
     assert not any(answer.is_there for answer in answers)
-    other = broker.produce(broker.connect(), {0: batch(0, producer_id=6, transactional=False)})
-    assert other.is_there, "another connection waits for nobody"
+    other = broker.produce(broker.connect(), {0: plain(0, producer_id=6)})
+    assert other.is_there, "another connection does not wait"
     broker.verifier.release()
     for answer in answers:
         assert set((await answer.errors()).values()) == {E.NONE}
@@ -316,7 +301,7 @@ async def test_produces_behind_one_that_waits_are_appended_behind_it(tmp_path: P
         (4, 5, 0, 0),
         (5, 7, 0, 3),
     ]
-    assert connection.produce_line is None
+    assert connection.produce_queue is None
     again = broker.produce(connection, {0: batch(4)})
     assert again.is_there
 
@@ -349,9 +334,8 @@ async def test_a_burst_of_many_partitions_is_asked_about_in_parts(tmp_path: Path
 
 
 async def test_producers_that_share_a_connection_are_asked_about_one_after_the_other(
-    tmp_path: Path,
+    broker: LeadingBroker,
 ) -> None:
-    broker = LeadingBroker(tmp_path)
     connection = broker.connect()
     answers = [
         broker.produce(connection, {0: batch(0, producer_id=id_)}, transactional_id=f"x{id_}")
@@ -363,9 +347,8 @@ async def test_producers_that_share_a_connection_are_asked_about_one_after_the_o
     assert [entry[1] for entry in broker.contents()] == [1, 2]
 
 
-async def test_a_gap_behind_a_refused_batch_is_not_closed(tmp_path: Path) -> None:
+async def test_a_gap_behind_a_refused_batch_is_not_closed(broker: LeadingBroker) -> None:
     """What follows a refused batch in its connection must not take its place."""
-    broker = LeadingBroker(tmp_path)
     broker.verifier.answers = {0: E.NOT_COORDINATOR}
     connection = broker.connect()
     answers = [broker.produce(connection, {0: batch(n)}) for n in range(3)]
@@ -403,8 +386,7 @@ async def test_a_verified_produce_waits_for_the_replicas(tmp_path: Path) -> None
 # -- the fence of connections (KAFKA-17754)
 
 
-async def test_a_produce_on_an_older_connection_closes_it(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_a_produce_on_an_older_connection_closes_it(broker: LeadingBroker) -> None:
     old, new = broker.connect(), broker.connect()
     assert await broker.produce(old, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.produce(new, {0: batch(1)}).errors() == {0: E.NONE}
@@ -412,14 +394,13 @@ async def test_a_produce_on_an_older_connection_closes_it(tmp_path: Path) -> Non
         broker.produce(old, {0: batch(2)})
     assert len(broker.contents()) == 2
     assert broker.services.connection_fence.refused_count == 1
-    plain = broker.produce(old, {0: batch(0, producer_id=8, transactional=False)})
-    assert await plain.errors() == {0: E.NONE}
+    other = broker.produce(old, {0: plain(0, producer_id=8)})
+    assert await other.errors() == {0: E.NONE}
 
 
 async def test_a_produce_that_waits_is_fenced_when_a_newer_connection_overtakes_it(
-    tmp_path: Path,
+    broker: LeadingBroker,
 ) -> None:
-    broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True
     old, new = broker.connect(), broker.connect()
     delayed = broker.produce(old, {0: batch(0)})
@@ -437,16 +418,15 @@ async def test_a_produce_that_waits_is_fenced_when_a_newer_connection_overtakes_
     [(12, {}), (9, {"oncelog_transaction_connection_fence": "false"})],
     ids=["KIP-890", "switched off"],
 )
-async def test_who_is_not_fenced(tmp_path: Path, version: int, settings: dict[str, str]) -> None:
-    broker = LeadingBroker(tmp_path, **settings)
+async def test_who_is_not_fenced(tmp_path: Path, version: int, settings: dict[str, Any]) -> None:
+    broker = LeadingBroker(tmp_path, settings=settings)
     old, new = broker.connect(), broker.connect()
     for n, connection in enumerate((old, new, old)):
         answer = broker.produce(connection, {0: batch(n)}, version=version)
         assert await answer.errors() == {0: E.NONE}
 
 
-async def test_a_produce_whose_connection_is_gone_is_not_appended(tmp_path: Path) -> None:
-    broker = LeadingBroker(tmp_path)
+async def test_a_produce_whose_connection_is_gone_is_not_appended(broker: LeadingBroker) -> None:
     broker.verifier.hold = True
     connection = broker.connect()
     gone = [broker.produce(connection, {0: batch(n)}) for n in range(2)]
@@ -456,7 +436,7 @@ async def test_a_produce_whose_connection_is_gone_is_not_appended(tmp_path: Path
     broker.verifier.release()
     await settle()
     assert broker.contents() == []
-    assert connection.produce_line is None
+    assert connection.produce_queue is None
 
 
 async def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_path: Path) -> None:

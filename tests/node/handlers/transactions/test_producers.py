@@ -1,19 +1,15 @@
 """The APIs of transactions, by version: what is asked of the coordinator, and what is answered."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from oncelog.node.handlers.transactions.admin import compile_pattern
-from oncelog.node.listener.dispatch import PendingAnswer
 from oncelog.wire.errors import ErrorCode, InvalidRegularExpression
-from oncelog.wire.framing import encode_request_header
-from oncelog.wire.messages import control
 
-from ...fake_broker import FakeBroker
+from ...fake_broker import CLOSED, FakeBroker
 from ...transactions.one_node import OneNode
 
 E = ErrorCode
@@ -43,54 +39,36 @@ class World:
     async def add(self, who: Any, version: int = 3, partitions: tuple[int, ...] = (0,)) -> Any:
         topics = [{"name": "t", "partitions": partitions}]
         if version < 4:
-            return await self.ask(
-                ADD,
-                version,
-                v3_and_below_transactional_id="id",
-                v3_and_below_producer_id=who.producer_id,
-                v3_and_below_producer_epoch=who.producer_epoch,
-                v3_and_below_topics=topics,
-            )
-        transaction = {
-            "transactional_id": "id",
-            "producer_id": who.producer_id,
-            "producer_epoch": who.producer_epoch,
-            "topics": topics,
-        }
+            old = {f"v3_and_below_{name}": value for name, value in identity(who).items()}
+            return await self.ask(ADD, version, v3_and_below_topics=topics, **old)
+        transaction = identity(who) | {"topics": topics}
         verifying = {**transaction, "verify_only": True}
         return await self.ask(ADD, version, transactions=[transaction, verifying])
 
     async def end(self, who: Any, version: int = 4, committed: bool = True) -> Any:
-        return await self.ask(
-            END,
-            version,
-            transactional_id="id",
-            producer_id=who.producer_id,
-            producer_epoch=who.producer_epoch,
-            committed=committed,
-        )
+        return await self.ask(END, version, committed=committed, **identity(who))
 
 
-def in_a_world(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*arguments: Any, **options: Any) -> None:
-        async def play() -> None:
-            world = World()
-            await world.make_topic()
-            await asyncio.wait_for(test(world, *arguments, **options), 20)
+def identity(who: Any) -> dict[str, Any]:
+    return {
+        "transactional_id": "id",
+        "producer_id": who.producer_id,
+        "producer_epoch": who.producer_epoch,
+    }
 
-        asyncio.run(play())
 
-    # pytest must not take the world for a fixture
-    del run.__wrapped__  # type: ignore[attr-defined]
-    return run
+@pytest.fixture
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    world = World()
+    await world.make_topic()
+    yield world
 
 
 def errors_of(results: Any) -> list[int]:
     return [p.partition_error_code for topic in results for p in topic.results_by_partition]
 
 
-@in_a_world
 async def test_every_version_makes_a_transaction(world: World) -> None:
     for version in range(7):
         who = await world.init(version)
@@ -99,14 +77,7 @@ async def test_every_version_makes_a_transaction(world: World) -> None:
             added = await world.add(who, add_version)
             assert errors_of(added.results_by_topic_v3_and_below) == [0]
         for offsets_version in range(5):
-            answer = await world.ask(
-                OFFSETS,
-                offsets_version,
-                transactional_id="id",
-                producer_id=who.producer_id,
-                producer_epoch=who.producer_epoch,
-                group_id="g",
-            )
+            answer = await world.ask(OFFSETS, offsets_version, group_id="g", **identity(who))
             assert answer.error_code == 0
         partitions = world.node.shards[0].records["id"].partitions
         assert {topic for topic, _ in partitions} == {"t", "__consumer_offsets"}
@@ -116,7 +87,6 @@ async def test_every_version_makes_a_transaction(world: World) -> None:
             assert ended.producer_epoch == who.producer_epoch + 1
 
 
-@in_a_world
 async def test_a_fenced_producer_hears_it_in_its_own_words(world: World) -> None:
     old = await world.init()
     await world.init()
@@ -133,24 +103,19 @@ async def test_a_fenced_producer_hears_it_in_its_own_words(world: World) -> None
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_brokers_of_kafka_may_verify_too(version: int) -> None:
-    @in_a_world
-    async def play(world: World) -> None:
-        who = await world.init()
-        answer = await world.add(who, version, (0, 1))
-        assert answer.error_code == 0
-        assert [errors_of(r.topic_results) for r in answer.results_by_transaction] == [
-            [0, 0],
-            [0, 0],
-        ]
-        answer = await world.add(who, version, (0, 9))
-        missing = [E.OPERATION_NOT_ATTEMPTED, E.UNKNOWN_TOPIC_OR_PARTITION]
-        assert errors_of(answer.results_by_transaction[0].topic_results) == missing
-
-    play()
+async def test_brokers_of_kafka_may_verify_too(world: World, version: int) -> None:
+    who = await world.init()
+    answer = await world.add(who, version, (0, 1))
+    assert answer.error_code == 0
+    assert [errors_of(r.topic_results) for r in answer.results_by_transaction] == [
+        [0, 0],
+        [0, 0],
+    ]
+    answer = await world.add(who, version, (0, 9))
+    missing = [E.OPERATION_NOT_ATTEMPTED, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert errors_of(answer.results_by_transaction[0].topic_results) == missing
 
 
-@in_a_world
 async def test_one_missing_partition_keeps_the_others_out(world: World) -> None:
     who = await world.init()
     added = await world.add(who, 3, (0, 9))
@@ -161,7 +126,6 @@ async def test_one_missing_partition_keeps_the_others_out(world: World) -> None:
     assert world.node.state() == "Empty"
 
 
-@in_a_world
 async def test_what_makes_no_sense_is_refused(world: World) -> None:
     assert (await world.init(transactional_id="")).error_code == E.INVALID_REQUEST
     assert (await world.init(producer_id=5)).error_code == E.INVALID_REQUEST
@@ -175,7 +139,6 @@ async def test_what_makes_no_sense_is_refused(world: World) -> None:
     assert unknown.error_code == E.INVALID_PRODUCER_ID_MAPPING
 
 
-@in_a_world
 async def test_a_prepared_transaction_is_kept(world: World) -> None:
     who = await world.init(6, enable2_pc=True)
     await world.add(who)
@@ -189,7 +152,6 @@ async def test_a_prepared_transaction_is_kept(world: World) -> None:
     await world.node.until_state("CompleteCommit")
 
 
-@in_a_world
 async def test_a_late_request_closes_its_connection(world: World) -> None:
     who = await world.init()
     await world.add(who)
@@ -197,22 +159,11 @@ async def test_a_late_request_closes_its_connection(world: World) -> None:
     broker.context.connection_id = 9
     await world.add(who, 3, (1,))
     broker.context.connection_id = 1
-    values = {
-        "transactional_id": "id",
-        "producer_id": who.producer_id,
-        "producer_epoch": who.producer_epoch,
-        "committed": True,
-    }
-    frame = encode_request_header(END, 4, 77, "test") + control.encode_request(END, 4, values)
-    view = memoryview(bytearray(frame))
-    outcome = broker.dispatcher.dispatch(broker.context, broker.dispatcher.find(view), view)
-    assert isinstance(outcome, PendingAnswer)
-    await world.node.until(lambda: outcome.is_done)
-    assert outcome.close_reason is not None and outcome.buffers is None
+    late = broker.request(END, 4, identity(who) | {"committed": True})
+    assert await late.value() == CLOSED
     assert world.node.state() == "Ongoing"
 
 
-@in_a_world
 async def test_transactions_are_described(world: World) -> None:
     who = await world.init()
     await world.add(who, 3, (0, 1))
@@ -225,7 +176,6 @@ async def test_transactions_are_described(world: World) -> None:
     assert empty.error_code == E.INVALID_REQUEST
 
 
-@in_a_world
 async def test_transactions_are_listed_and_filtered(world: World) -> None:
     for name in ("orders-1", "orders-2", "bills-1"):
         await world.init(transactional_id=name)

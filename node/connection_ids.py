@@ -1,0 +1,14 @@
+"""Numbers for a broker's connections, in the order in which they are accepted."""
+
+
+class ConnectionIds:
+    """`newest`: of the connection accepted last; later ones have higher numbers."""
+
+    __slots__ = ("newest",)
+
+    def __init__(self) -> None:
+        self.newest = 0
+
+    def next(self) -> int:
+        self.newest += 1
+        return self.newest

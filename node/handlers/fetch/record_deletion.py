@@ -1,0 +1,145 @@
+"""DeleteRecords 0-2 (KIP-107): log starts are moved, and the answer waits for the followers."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
+from ....wire.errors import (
+    ErrorCode,
+    InvalidTopicException,
+    KafkaError,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    PolicyViolation,
+    RequestTimedOut,
+)
+from ....wire.framing import RequestHeader
+from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
+from ....wire.steps import StepCounter, Steps
+from ...listener.dispatch import Api, RequestContext, control_api
+from ...partitions.hosted_partition import HostedPartition
+
+if TYPE_CHECKING:
+    _Deleted = responses.DeleteRecords.DeleteRecordsPartitionResult
+
+ENTRIES_PER_STEP = 100  # about 0.4 ms
+DELETION_WAIT_MS_MAX = 10 * 60 * 1000  # as for other administration
+_POLL_S = 0.01
+_Moved = tuple[HostedPartition, int, "_Deleted"]  # to which offset, and where the answer goes
+
+
+async def delete_records(
+    context: RequestContext, header: RequestHeader, request: "requests.DeleteRecordsRequest"
+) -> "responses.DeleteRecords.Response":
+    """Move log starts, and wait until every live replica has moved its own."""
+    broker = context.broker
+    timeout_ms = max(0, min(request.timeout, DELETION_WAIT_MS_MAX))
+    deadline_ms = broker.clock.monotonic_ms() + timeout_ms
+    waiting: list[_Moved] = []
+    topics = await broker.work.finish("DeleteRecords", _move_all(context, request, waiting))
+    while waiting and not context.is_closed:
+        waiting = await broker.work.finish("DeleteRecords", _unsettled(waiting))
+        if not waiting:
+            break
+        if broker.clock.monotonic_ms() >= deadline_ms:
+            for _, _, answer in waiting:
+                answer |= {"low_watermark": -1, "error_code": RequestTimedOut.code}
+            break
+        await asyncio.sleep(_POLL_S)
+    return {"topics": topics}
+
+
+def _move_all(
+    context: RequestContext, request: "requests.DeleteRecordsRequest", moved: list[_Moved]
+) -> "Steps[list[responses.DeleteRecords.DeleteRecordsTopicResult]]":
+    results: list[responses.DeleteRecords.DeleteRecordsTopicResult] = []
+    counter = StepCounter()
+    for topic in request.topics:
+        partitions: list[_Deleted] = []
+        results.append({"name": topic.name, "partitions": partitions})
+        if counter.ends_step():
+            yield
+        for wanted in topic.partitions:
+            answer: _Deleted = {"partition_index": wanted.partition_index}
+            partitions.append(answer)
+            try:
+                partition, offset = _move_start(context, topic.name, wanted)
+                moved.append((partition, offset, answer))
+            except KafkaError as error:
+                answer |= {"low_watermark": -1, "error_code": error.number}
+            if counter.ends_step():
+                yield
+    return results
+
+
+def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
+    """Those that some replica has not moved; the others are answered."""
+    left = []
+    for number, entry in enumerate(waiting, 1):
+        if not _is_settled(*entry):
+            left.append(entry)
+        if number % ENTRIES_PER_STEP == 0:
+            yield
+    return left
+
+
+def _move_start(
+    context: RequestContext,
+    name: str,
+    wanted: "requests.DeleteRecordsRequest.DeleteRecordsPartition",
+) -> tuple[HostedPartition, int]:
+    replicas = context.broker.replicas
+    partition = replicas.partition(name, wanted.partition_index)
+    partition.leading()
+    log = partition.log
+    if name in INTERNAL_TOPICS:
+        raise InvalidTopicException(f"No client may delete records of {name}.")
+    if log.config.is_compacted and not log.config.is_deleted_by_retention:
+        raise PolicyViolation("records of a topic that is only compacted are not deleted")
+    offset = log.high_watermark if wanted.offset == -1 else wanted.offset
+    if offset < 0 or offset > log.high_watermark:
+        raise OffsetOutOfRange(f"offset {offset} is beyond the high watermark")
+    if offset > log.log_start_offset:
+        try:
+            log.retention.advance_log_start_offset(offset)
+        except KafkaStorageError:
+            replicas.fail(partition)
+            raise
+        replicas.followers.offsets_moved(partition)
+    return partition, offset
+
+
+def _is_settled(partition: HostedPartition, offset: int, answer: "_Deleted") -> bool:
+    leader = partition.leader
+    if leader is None:
+        answer |= {"low_watermark": -1, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        return True
+    low_watermark = leader.low_watermark(partition.log.log_start_offset)
+    if low_watermark < offset:
+        return False
+    answer |= {"low_watermark": low_watermark, "error_code": ErrorCode.NONE}
+    return True
+
+
+def _delete_records_error(
+    request: "requests.DeleteRecordsRequest", error: KafkaError
+) -> "responses.DeleteRecords.Response":
+    def of_topic(
+        topic: "requests.DeleteRecordsRequest.DeleteRecordsTopic",
+    ) -> "responses.DeleteRecords.DeleteRecordsTopicResult":
+        return {"name": topic.name, "partitions": Each(failed, topic.partitions)}
+
+    def failed(wanted: "requests.DeleteRecordsRequest.DeleteRecordsPartition") -> "_Deleted":
+        return {
+            "partition_index": wanted.partition_index,
+            "low_watermark": -1,
+            "error_code": error.number,
+        }
+
+    return {"topics": Each(of_topic, request.topics)}
+
+
+def apis() -> tuple[Api, ...]:
+    """The row of this file."""
+    return (control_api(api_keys.DELETE_RECORDS, (0, 2), delete_records, _delete_records_error),)

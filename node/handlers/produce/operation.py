@@ -1,0 +1,322 @@
+"""A Produce request from its batches to its answer: each is validated, appended, waited for."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
+from ....replication.purgatory import DelayedProduce
+from ....storage.batch_checks import TimestampOutOfRange
+from ....storage.partition_log import AppendInfo
+from ....wire.errors import (
+    ErrorCode,
+    InvalidRecord,
+    InvalidTopicException,
+    KafkaError,
+    NotLeaderOrFollower,
+    UnsupportedCompressionType,
+)
+from ....wire.messages import produce
+from ....wire.messages.produce import (
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    ProduceResponse,
+)
+from ....wire.record_batch import COMPRESSION_MASK, TRANSACTIONAL_BIT, validate_client_batch
+from ...listener.dispatch import Buffer, PendingAnswer, RequestContext
+from ...partitions.hosted_partition import HostedPartition
+from ..leader_hints import LeaderHints
+from .leader_append import LeaderAppend
+from .record_checks import AT_ONCE_ITEMS_MAX, name_records_out_of_range
+from .verification import (
+    TransactionalProducer,
+    Verification,
+    client_error,
+    must_be_verified,
+    unverified,
+)
+
+ZSTD, ZSTD_FROM = 4, 7
+_WAIT_FOR_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_OF_THE_BATCH = frozenset({
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+})  # fmt: skip
+Encode = Callable[[ProduceResponse, int], list[Buffer]]
+Outcome = list[Buffer] | PendingAnswer | None
+_UNVERIFIED: Mapping[HostedPartition, Verification] = {}
+
+
+class _Waiting(NamedTuple):
+    append: LeaderAppend
+    partition: HostedPartition
+    key: Hashable  # see ReplicaManager.wait_key
+    end_offset: int
+
+
+class ProduceOperation:
+    """One request, or a part of one with many partitions.
+
+    encode: what makes the body of an answer. pending: the answer that was promised, once the
+    request stands in a queue.
+    """
+
+    __slots__ = (
+        "_hints", "acks", "appends", "context", "encode", "is_abandoned", "is_part", "pending",
+        "producer", "records_checked", "response", "timeout_ms", "transactional_id", "version",
+    )  # fmt: skip
+
+    def __init__(self, context: RequestContext, request: ProduceRequest, version: int) -> None:
+        self.context = context
+        self.version = version
+        self.acks, self.timeout_ms = request.acks, request.timeout_ms
+        self.transactional_id = request.transactional_id
+        self.appends: list[LeaderAppend] = []
+        self.encode: Encode = produce.encode_response
+        self.pending: PendingAnswer | None = None
+        self.producer: TransactionalProducer | None = None
+        self.records_checked = False
+        self.is_abandoned = False
+        self.is_part = False  # of a request of many partitions
+        self._hints: LeaderHints | None = None
+        replicas, topics = context.broker.replicas, list[ProducedTopic]()
+        for topic in request.topics:
+            answers: list[ProducedPartition] = []
+            for wanted in topic.partitions:
+                append = LeaderAppend(topic, wanted)
+                append.look_up(replicas)
+                answers.append(append.answer)
+                self.appends.append(append)
+            topics.append(ProducedTopic(topic.name, topic.topic_id, answers))
+        self.response = ProduceResponse(topics)
+
+    def look_up(self) -> None:
+        """Find the replicas again, after a wait."""
+        for append in self.appends:
+            append.look_up(self.context.broker.replicas)
+
+    def unverified(self) -> dict[HostedPartition, int]:
+        """The partitions in which it opens a transaction, each with its guard."""
+        if self.producer is None or self.is_abandoned:
+            return {}
+        if self.pending is not None:
+            self.look_up()
+        now_ms = self.context.broker.replicas.clock.wall_ms()
+        return unverified(self.appends, self.producer, now_ms)
+
+    # -- in a queue
+
+    def queue(self) -> PendingAnswer:
+        """Promise the answer."""
+        self.pending = PendingAnswer(self._abandon)
+        return self.pending
+
+    def queue_as_part(self, pending: PendingAnswer, encode: Encode) -> None:
+        """Promise it as a part of another."""
+        self.is_part, self.pending, self.encode = True, pending, encode
+        pending.on_abandon = self._abandon
+
+    def _abandon(self) -> None:
+        """Let go of the request: no budget counts what a client sent that has gone."""
+        self.is_abandoned = True
+        self.appends.clear()
+
+    # -- appending
+
+    def append(
+        self, verifications: Mapping[HostedPartition, Verification] = _UNVERIFIED
+    ) -> Outcome:
+        """Append every batch; the answer, now or when the replicas have them, None for acks=0."""
+        replicas, refused = self.context.broker.replicas, self.context.broker.refused_batches
+        if self.pending is not None:
+            self.look_up()
+        waiting: list[_Waiting] = []  # a partition named twice has two batches, two answers
+        failed = False
+        nameable = AT_ONCE_ITEMS_MAX
+        for append in self.appends:
+            try:
+                info = self._append(append, verifications)
+            except KafkaError as error:
+                if error.retriable:
+                    refused.note(
+                        self.context.connection_id,
+                        append.topic_key,
+                        append.index,
+                        append.header,
+                        error,
+                        replicas.clock.monotonic_ms(),
+                    )
+                if isinstance(error, TimestampOutOfRange):
+                    nameable -= name_records_out_of_range(error, append, nameable)
+                before = _appended_before(append, error)
+                if before is None:
+                    failed = True
+                    self._fail(append, error)
+                    continue
+                info = before
+            partition, answer = append.partition, append.answer
+            assert partition is not None
+            answer.base_offset = info.first_offset
+            answer.log_append_time_ms = info.log_append_time_ms
+            answer.log_start_offset = partition.log.log_start_offset
+            key = replicas.wait_key(partition, info, self.acks)
+            if key is not None:
+                waiting.append(_Waiting(append, partition, key, info.last_offset + 1))
+        if self.acks == 0:
+            return self._close_silently() if failed else None
+        if failed and replicas.stalled:
+            return _send_away(self.pending or PendingAnswer())
+        return self._wait(waiting) if waiting else self._encoded()
+
+    def _append(
+        self,
+        append: LeaderAppend,
+        verifications: Mapping[HostedPartition, Verification],
+    ) -> AppendInfo:
+        broker, partition, guard = self.context.broker, append.partition, None
+        if partition is None:
+            name = self._topic_name(append)
+            replicas, topic_id = broker.replicas, append.topic_id
+            if topic_id is None:
+                assert name is not None
+                partition = replicas.partition(name, append.index)  # raises why it is not here
+            else:
+                partition = replicas.partition_by_id(topic_id, name, append.index)
+        if partition.topic in INTERNAL_TOPICS:
+            raise InvalidTopicException(f"No client may write to {partition.topic}.")
+        log = partition.log
+        if append.records is None:
+            raise InvalidRecord("a produce request carries one batch for each partition")
+        header = validate_client_batch(
+            append.records, append.header, max_message_bytes=log.config.max_message_bytes
+        )
+        if header.attributes & COMPRESSION_MASK == ZSTD and self.version < ZSTD_FROM:
+            raise UnsupportedCompressionType("zstd came with version 7 (KIP-110)")
+        if log.config.needs_every_record:
+            append.raise_record_error()
+        if broker.refused_batches:
+            broker.refused_batches.check(
+                self.context.connection_id,
+                append.topic_key,
+                append.index,
+                header,
+                log.producer_state,
+                broker.replicas.clock.monotonic_ms(),
+            )
+        is_transactional = header.attributes & TRANSACTIONAL_BIT
+        if is_transactional and self.pending is not None:  # else it was found open in this turn
+            verification = verifications.get(partition)
+            if verification is None:
+                if must_be_verified(log.producer_state, header):
+                    raise NotLeaderOrFollower(f"{partition} has changed since the question")
+            elif verification.error:
+                raise client_error(verification.error, self.version)
+            else:
+                guard = verification.guard
+        info = broker.replicas.append(
+            partition,
+            append.records,  # type: ignore[arg-type]
+            header,
+            self.acks,
+            guard=guard,
+        )
+        if is_transactional:
+            assert self.transactional_id is not None
+            # Whose transaction is open, see `hanging_transactions`.
+            partition.transactional_ids[header.producer_id] = self.transactional_id
+        return info
+
+    def _fail(self, append: LeaderAppend, error: KafkaError) -> None:
+        answer = append.answer
+        answer.error_code = error.number
+        if error.args and str(error) != error.code.sentence:
+            answer.error_message = str(error)
+        answer.record_errors = error.record_errors
+        if error.code in _WAIT_FOR_LEADER:
+            self._hint(append)
+
+    def _hint(self, append: LeaderAppend) -> None:
+        if self._hints is None:
+            self._hints = LeaderHints(self.context.broker.state)
+        name = self._topic_name(append)
+        if name is not None:
+            append.answer.current_leader = self._hints.leader_of(name, append.index)
+
+    def _topic_name(self, append: LeaderAppend) -> str | None:
+        if append.topic_id is None:
+            return append.topic_name
+        topic = self.context.broker.state.topic_by_id(append.topic_id)
+        return None if topic is None else topic.name
+
+    # -- the answer
+
+    def refuse(self, error: KafkaError) -> list[Buffer] | PendingAnswer:
+        """The same error for every partition; with acks=0 the connection ends."""
+        if self.acks == 0:
+            return self._close_silently()
+        for topic in self.response.topics:
+            topic.partitions = [ProducedPartition(p.index, error.number) for p in topic.partitions]
+        return self._encoded()
+
+    def _encoded(self) -> list[Buffer]:
+        if self._hints is not None:
+            self.response.node_endpoints = self._hints.endpoints
+        return self.encode(self.response, self.version)
+
+    def _close_silently(self) -> PendingAnswer:
+        """Nobody waits for an answer to acks=0; the end of the connection makes the client look."""
+        pending = self.pending or PendingAnswer()
+        pending.abort("a produce with acks=0 failed")
+        return pending
+
+    def _wait(self, waiting: Sequence[_Waiting]) -> PendingAnswer:
+        replicas, pending = self.context.broker.replicas, self.pending or PendingAnswer()
+        for append in self.appends:
+            append.records = None
+
+        def done(operation: DelayedProduce) -> None:
+            if pending.is_done:
+                return
+            for append, _, key, _ in waiting:
+                error = operation.outcomes.get(key, ErrorCode.REQUEST_TIMED_OUT)
+                if error in _WAIT_FOR_LEADER and replicas.stalled:
+                    _send_away(pending)
+                    return
+                if error:
+                    answer = append.answer
+                    answer.error_code = error
+                    answer.base_offset = answer.log_start_offset = -1
+                    answer.log_append_time_ms = -1
+                    if error in _WAIT_FOR_LEADER:
+                        self._hint(append)
+            pending.complete(self._encoded())
+
+        required: dict[Hashable, int] = {}
+        for _, _, key, end in waiting:
+            required[key] = max(end, required.get(key, end))
+        deadline_ms = replicas.clock.monotonic_ms() + max(0, self.timeout_ms)
+        operation = DelayedProduce(required, deadline_ms, done)
+        replicas.wait_produce(operation)
+        pending.on_abandon = partial(replicas.purgatory.cancel, operation)
+        return pending
+
+
+def _send_away(pending: PendingAnswer) -> PendingAnswer:
+    """We are cut off: only a broken connection makes librdkafka ask another broker who leads."""
+    pending.abort("this broker is cut off from the cluster")
+    return pending
+
+
+def _appended_before(append: LeaderAppend, error: KafkaError) -> AppendInfo | None:
+    """Where the batch is, if it was appended before, and is refused only now, for what it says.
+
+    Clocks, limits and rules change. Apache Kafka answers the error; a client that was not answered
+    the first time would say that the records have failed, or split them and send them again.
+    """
+    partition, header = append.partition, append.header
+    if error.code not in _OF_THE_BATCH or partition is None or partition.leader is None:
+        return None
+    return None if header is None else partition.log.find_duplicate(header)

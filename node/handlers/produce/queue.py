@@ -1,0 +1,219 @@
+"""Produces of one connection that wait, because the first must be verified (KIP-890) or looked at.
+
+Requests of a connection are appended in their order. So when one waits for the transaction
+coordinator, or has so many records to be looked at that it is done in slices (`record_checks`), all
+behind it wait, too; those of the same producer are asked about together, and a
+transaction that opens in many partitions costs two questions, not one for each.
+
+What becomes of an answer of the coordinator:
+
+    NONE        appended with the guard that was given before the question
+    any error   the partition's answer, in words that the client's version understands
+
+A marker that came in between has destroyed the guard, and nothing is opened behind the
+coordinator's back: it is asked again, with a new guard. That is no rare case. The coordinator holds
+a question about the next transaction until the markers of the one before are written, here, too.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+
+from ....wire.errors import ErrorCode, UnknownServerError
+from ....wire.messages.large_produce import PARTITIONS_MAX
+from ....wire.steps import made
+from ...listener.dispatch import PendingAnswer, RequestContext
+from ...partitions.hosted_partition import HostedPartition
+from .large_produce import LargeProduce
+from .operation import ProduceOperation
+from .record_checks import check_in_slices
+from .verification import TransactionalProducer, Verification, staleness
+
+logger = logging.getLogger(__name__)
+QUESTIONS_MAX = 4  # of one request: each time a marker came in between
+_Guards = dict[HostedPartition, int]
+_Verifications = Mapping[HostedPartition, Verification]
+
+
+class ProduceQueue:
+    """The queue of one connection; it stands in the connection's context until it is empty."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._waiting: deque[ProduceOperation | LargeProduce] = deque()
+        self._task: asyncio.Task[None] | None = None
+        context.produce_queue = self
+
+    def put(self, operation: ProduceOperation) -> PendingAnswer:
+        """Let a request wait for its turn."""
+        pending = operation.queue()
+        self._put(operation)
+        return pending
+
+    def put_large(self, body: memoryview, version: int) -> PendingAnswer:
+        """The same for one of many partitions."""
+        large = LargeProduce(self._context, body, version)
+        self._put(large)
+        return large.pending
+
+    def _put(self, waiting: ProduceOperation | LargeProduce) -> None:
+        self._waiting.append(waiting)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._context.broker.work.share.room()
+                first = self._waiting[0]
+                if isinstance(first, LargeProduce):  # its parts take its place
+                    parts = await first.parts()
+                    self._waiting.popleft()
+                    self._waiting.extendleft(reversed(parts))
+                    continue
+                await self._check_records(first)
+                count, producer, guards = self._next_question()
+                verifications: _Verifications = {}
+                if producer is not None and guards:
+                    verifications = await self._verify(count, producer, guards)
+                is_in_parts = False
+                for _ in range(count):
+                    operation = self._waiting[0]
+                    assert isinstance(operation, ProduceOperation)
+                    is_in_parts |= operation.is_part
+                    if is_in_parts:  # what stands behind a part is a few turns later, too
+                        await self._append_part(operation, verifications)
+                    else:
+                        self._append(operation, verifications)
+                    self._waiting.popleft()
+        finally:
+            self._context.produce_queue = None
+            for waiting in self._waiting:  # only if this file is wrong; but none may hang
+                if waiting.pending is not None and not waiting.pending.is_done:
+                    waiting.pending.abort("the queue of produces broke")
+
+    async def _check_records(self, operation: ProduceOperation) -> None:
+        """Before the question: while we look, a marker may destroy a guard."""
+        if not operation.records_checked:
+            operation.records_checked = True
+            operation.look_up()
+            if not operation.is_abandoned:
+                await check_in_slices(
+                    self._context, operation.appends, lambda: operation.is_abandoned
+                )
+
+    def _next_question(self) -> tuple[int, TransactionalProducer | None, _Guards]:
+        """How many can be appended after the next question; of whom; which guards they got.
+
+        No more of them than may be appended in one turn.
+        """
+        asked_for: TransactionalProducer | None = None
+        guards: _Guards = {}
+        count = partitions = 0
+        for operation in self._waiting:
+            if isinstance(operation, LargeProduce) or not operation.records_checked:
+                break
+            partitions += len(operation.appends)
+            if count and partitions > PARTITIONS_MAX:
+                break
+            producer = operation.producer
+            if producer is not None and not operation.is_abandoned:
+                if asked_for is not None and producer != asked_for:
+                    break
+                asked_for = producer
+                guards |= operation.unverified()
+            count += 1
+        return count, asked_for, guards
+
+    async def _verify(
+        self,
+        count: int,
+        producer: TransactionalProducer,
+        guards: _Guards,
+        known: _Verifications | None = None,
+    ) -> _Verifications:
+        """Ask until every yes comes with a guard that lives, for the first `count` in the queue.
+
+        Whatever changes while we ask is asked about, too: what has come to be led here, what has
+        ended here.
+        """
+        verifications = dict(known or {})
+        for _ in range(QUESTIONS_MAX):
+            verifications |= await self._ask(producer, guards)
+            await self._context.broker.work.share.room()
+            fresh: _Guards = {}
+            for operation in islice(self._waiting, count):
+                assert isinstance(operation, ProduceOperation)
+                fresh |= operation.unverified()
+            guards = _outdated(fresh, verifications)
+            if not guards:
+                return verifications
+        busy = Verification(0, ErrorCode.CONCURRENT_TRANSACTIONS)
+        return verifications | dict.fromkeys(guards, busy)
+
+    async def _ask(self, producer: TransactionalProducer, guards: _Guards) -> _Verifications:
+        transactional_id, producer_id, epoch, adds = producer
+        names = [(partition.topic, partition.index) for partition in guards]
+        try:
+            errors, ongoing_index = await self._context.broker.verifier.verify(
+                transactional_id, producer_id, epoch, names, adds=adds
+            )
+        except Exception:  # whoever stands in the queue must be answered
+            logger.exception("verifying a transaction of %r", transactional_id)
+            errors, ongoing_index = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(names), 0
+        verifications: dict[HostedPartition, Verification] = {}
+        for (partition, guard), error in zip(guards.items(), errors, strict=True):
+            verifications[partition] = Verification(guard, error)
+            if not error:
+                partition.log.producer_state.verified(producer_id, guard, ongoing_index)
+        return verifications
+
+    async def _append_part(
+        self, operation: ProduceOperation, verifications: _Verifications
+    ) -> None:
+        """In a slice of its own; if a marker came before that, we ask again."""
+        for _ in range(QUESTIONS_MAX):
+            trying = made(partial(self._try_to_append, verifications), [operation])
+            (guards,) = await self._context.broker.work.run("Produce", trying)
+            if operation.producer is None or not guards:
+                return
+            verifications = await self._verify(1, operation.producer, guards, verifications)
+        self._append(operation, verifications)
+
+    def _try_to_append(self, verifications: _Verifications, operation: ProduceOperation) -> _Guards:
+        guards = _outdated(operation.unverified(), verifications)
+        if not guards:
+            self._append(operation, verifications)
+        return guards
+
+    def _append(self, operation: ProduceOperation, verifications: _Verifications) -> None:
+        if operation.is_abandoned:
+            return  # its client is gone, and says it again elsewhere
+        pending, producer = operation.pending, operation.producer
+        assert pending is not None
+        if producer is not None and (stale := staleness(self._context, producer)):
+            pending.abort(stale)
+            return
+        try:
+            outcome = operation.append(verifications)
+        except Exception:
+            logger.exception("a produce of the queue failed")
+            if pending.is_done:
+                return
+            outcome = operation.refuse(UnknownServerError())
+        if outcome is not pending:
+            assert not isinstance(outcome, PendingAnswer)
+            pending.complete(outcome)
+
+
+def _outdated(guards: _Guards, verifications: _Verifications) -> _Guards:
+    """Those that the coordinator was not asked about, or no longer those of the question."""
+    return {
+        partition: guard
+        for partition, guard in guards.items()
+        if partition not in verifications
+        or (not verifications[partition].error and verifications[partition].guard != guard)
+    }

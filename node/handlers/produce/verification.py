@@ -1,0 +1,165 @@
+"""Whose transactional batches a produce carries, and which must be verified first (KIP-890).
+
+What is transactional is said by the batches, not by the request (CVE-2018-17196): a request with a
+transactional id and plain batches is plain, one with a transactional batch and no id is refused.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from ....storage.producers.entry import NO_OFFSET
+from ....storage.producers.state import ProducerStateTable
+from ....wire.errors import (
+    ErrorCode,
+    InvalidProducerIdMapping,
+    KafkaError,
+    NotEnoughReplicas,
+    TransactionalIdAuthorizationFailed,
+    error_for,
+)
+from ....wire.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from ...listener.dispatch import RequestContext
+from ...partitions.hosted_partition import HostedPartition
+from .leader_append import LeaderAppend
+
+ADDS_PARTITIONS_FROM = 12  # Produce 12 adds its partitions to the transaction (KIP-890)
+ABORTABLE_ERROR_FROM = 11  # Produce 11 knows TRANSACTION_ABORTABLE (KIP-1050)
+_COORDINATOR_IS_AWAY = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+class TransactionalProducer(NamedTuple):
+    """Whose transactional batches a request carries. adds: see Produce 12."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    adds: bool
+
+
+class Verification(NamedTuple):
+    """What the coordinator said of a partition; the guard was given before the question."""
+
+    guard: int
+    error: int
+
+
+def producer_of(
+    appends: Iterable[LeaderAppend], transactional_id: str | None, version: int
+) -> TransactionalProducer | None:
+    """The one producer of all transactional batches, None when there is no such batch.
+
+    Raises TransactionalIdAuthorizationFailed, InvalidProducerIdMapping.
+    """
+    producers: set[TransactionalProducer] = set()
+    for append in appends:
+        header = append.header
+        if header is None or not header.attributes & TRANSACTIONAL_BIT:
+            continue
+        if transactional_id is None:
+            raise TransactionalIdAuthorizationFailed
+        if header.producer_id >= 0:
+            adds = version >= ADDS_PARTITIONS_FROM
+            producers.add(
+                TransactionalProducer(
+                    transactional_id, header.producer_id, header.producer_epoch, adds
+                )
+            )
+    if not producers:
+        return None
+    check_one_producer(producers)
+    return producers.pop()
+
+
+def check_one_producer(producers: Collection[TransactionalProducer]) -> None:
+    """Raise InvalidProducerIdMapping for transactional batches of several producers."""
+    if len(producers) > 1:
+        raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
+
+
+def staleness(context: RequestContext, producer: TransactionalProducer) -> str:
+    """Why this connection may not produce for this producer any more; empty if it may."""
+    broker = context.broker
+    if producer.adds or not broker.config.transaction_connection_fence:
+        return ""
+    now_ms = broker.clock.monotonic_ms()
+    _, producer_id, epoch, _ = producer
+    if broker.connection_fence.admits(producer_id, epoch, context.connection_id, now_ms):
+        return ""
+    return (
+        f"a produce of {producer.transactional_id!r} (producer {producer_id}, epoch {epoch}) came "
+        "on a connection older than that producer's newest"
+    )
+
+
+def unverified(
+    appends: Iterable[LeaderAppend], producer: TransactionalProducer, now_ms: int
+) -> dict[HostedPartition, int]:
+    """The partitions in which these batches open a transaction, each with its guard.
+
+    now_ms: wall-clock. What is wrong with a batch otherwise is left to the append.
+    """
+    guards: dict[HostedPartition, int] = {}
+    for append in appends:
+        partition, header = append.partition, append.header
+        if partition is None or partition.leader is None or header is None:
+            continue
+        if not header.attributes & TRANSACTIONAL_BIT or header.producer_id < 0:
+            continue
+        state = partition.log.producer_state
+        if not must_be_verified(state, header):
+            continue
+        guard = state.begin_verification(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            now_ms=now_ms,
+            supports_epoch_bump=producer.adds,
+        )
+        if guard is not None:
+            guards[partition] = guard
+    return guards
+
+
+def must_be_verified(state: ProducerStateTable, header: BatchHeader) -> bool:
+    """Whether its transaction is not known to be open here.
+
+    A fenced producer learns that from the partition, and nobody is asked (KAFKA-19690).
+    """
+    entry = state.entry(header.producer_id)
+    if entry is None:
+        return True
+    if header.producer_epoch == entry.epoch:
+        return entry.transaction_first_offset == NO_OFFSET
+    return header.producer_epoch > entry.epoch
+
+
+def client_error(error: int, version: int) -> KafkaError:
+    """What a client of this Produce version is told when a verification failed.
+
+    A fenced producer hears of its epoch, as on any produce. Before version 11 nobody knows
+    TRANSACTION_ABORTABLE, and before 12 nobody repeats after CONCURRENT_TRANSACTIONS; no version
+    repeats after errors of coordinators. NOT_ENOUGH_REPLICAS makes all of them repeat, without
+    asking for metadata.
+    """
+    if error == ErrorCode.PRODUCER_FENCED:
+        return error_for(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if error == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_ERROR_FROM:
+        error = ErrorCode.INVALID_TXN_STATE
+    if error == ErrorCode.INVALID_TXN_STATE:
+        return error_for(error, "Partition was not added to the transaction")
+    if error in _COORDINATOR_IS_AWAY or (
+        error == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_FROM
+    ):
+        return NotEnoughReplicas(
+            "Unable to verify the partition has been added to the transaction. Underlying error: "
+            f"{ErrorCode(error).name}"
+        )
+    return error_for(error)

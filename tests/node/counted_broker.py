@@ -1,0 +1,42 @@
+"""A broker for all tests of a module, which counts the lines that a turn of its loop runs."""
+
+import asyncio
+from pathlib import Path
+
+from ..awaiting import until
+from .counted_lines import LINES_A_SLICE, CountingLoop, Lines
+from .handlers.large_requests import Names
+from .own_broker import OwnBroker
+
+SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+
+
+class CountedBroker:
+    """It lives while one of the tests runs its loop."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        topics: int,
+        partitions: int,
+        unknown_topics: int,
+        lines_a_slice: int = LINES_A_SLICE,
+    ) -> None:
+        self.lines = Lines(lines_a_slice)
+        self.runner = asyncio.Runner(loop_factory=lambda: CountingLoop(self.lines))
+        names = [f"topic-{number}" for number in range(topics)]
+        self.runner.run(self._start(root, names, partitions))
+        names += [f"unknown-{number}" for number in range(unknown_topics)]
+        self.names = Names(names, [name.encode().ljust(16) for name in names])
+
+    async def _start(self, root: Path, topics: list[str], partitions: int) -> None:
+        self.broker = OwnBroker(root, slice_clock=self.lines.clock, settings=SETTINGS)
+        await self.broker.start()
+        for name in topics:
+            await self.broker.create(name, partitions)
+        await until(lambda: all(self.broker.serves(name, partitions) for name in topics))
+
+    def stop(self) -> None:
+        self.runner.run(self.broker.stop())
+        self.runner.close()

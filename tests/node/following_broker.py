@@ -1,0 +1,115 @@
+"""A broker that follows partitions on a disk; the test answers in the place of their leaders."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
+from oncelog.node.clock import SystemClock
+from oncelog.node.partitions.hosted_partition import HostedPartition
+from oncelog.node.partitions.replica_fetcher import FetchSettings, ReplicaFetchers
+from oncelog.node.partitions.replica_manager import ReplicaManager
+from oncelog.replication.messages import (
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    SlotAnswer,
+    decode_fetch_request,
+    encode_fetch_response,
+)
+from oncelog.replication.sliced_work import SlicedWork
+from oncelog.wire.records import Record, encode_batch
+
+from .hosted_logs import RecordedFailures, open_hosted
+
+LEADER, LEADER_EPOCH = 2, 3
+
+
+def batches(first: int, count: int = 1, *, epoch: int = LEADER_EPOCH, value: bytes = b"v") -> bytes:
+    """Of producer 7, one record each."""
+    return b"".join(
+        encode_batch(
+            [Record(offset, 1_700_000_000_000, b"k", value)],
+            base_offset=offset, leader_epoch=epoch,
+            producer_id=7, producer_epoch=0, base_sequence=offset,
+        )
+        for offset in range(first, first + count)
+    )  # fmt: skip
+
+
+class Poll(NamedTuple):
+    peer: int
+    request: ReplicaFetchRequest
+    answered: Callable[[Any], None]
+
+    def answer(self, slots: Iterable[SlotAnswer], session_id: int = 7) -> None:
+        epoch = self.request.session_epoch
+        response = ReplicaFetchResponse(session_id, epoch, broker_epoch=9, answers=list(slots))
+        header, buffers = encode_fetch_response(response)
+        self.answered((header, [memoryview(bytes(each)) for each in buffers]))
+
+    def answer_all(self, **fields: Any) -> None:
+        """The same for each partition that is added or has moved."""
+        asked = (*self.request.added, *self.request.moved)
+        self.answer(slot_answer(each.slot, **fields) for each in asked)
+
+
+def slot_answer(slot: int, **fields: Any) -> SlotAnswer:
+    given: dict[str, Any] = {"high_watermark": 0, "log_start_offset": 0} | fields
+    return SlotAnswer(slot, **given)
+
+
+class Links:
+    """To the leaders' brokers."""
+
+    def __init__(self) -> None:
+        self.polls: list[Poll] = []
+
+    def on_peer_change(self, callback: Any) -> None:
+        pass
+
+    def ask(self, peer: int, kind: int, payload: Any, *, answered: Any, **_: Any) -> None:
+        self.polls.append(Poll(peer, decode_fetch_request(payload), answered))
+
+
+class FollowingBroker:
+    """Make it inside a running event loop. clock_s: of the slices of its work."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        clock_s: Callable[[], float] | None = None,
+        settings: FetchSettings | None = None,
+    ) -> None:
+        self.directory = directory
+        self.replicas = ReplicaManager(
+            loop=asyncio.get_running_loop(),
+            clock=SystemClock(),
+            partition_exists=lambda topic, index: True,
+            work=SlicedWork(clock_s) if clock_s else SlicedWork(),
+        )
+        self.failures = self.replicas.failed_logs = RecordedFailures()
+        self.links = Links()
+        self.fetchers = ReplicaFetchers(self.links, self.replicas, settings or FetchSettings())  # type: ignore[arg-type]
+
+    @property
+    def polls(self) -> list[Poll]:
+        return self.links.polls
+
+    def host(self, index: int = 0, **config: Any) -> HostedPartition:
+        partition = open_hosted(self.directory, index, **config)
+        self.replicas.add(partition)
+        return partition
+
+    def follow(
+        self, partition: HostedPartition, leader: int = LEADER, epoch: int = LEADER_EPOCH
+    ) -> None:
+        partition.follow(PartitionRegistration((leader, 1), (leader, 1), leader, epoch))
+        self.fetchers.follow(partition)
+
+    def lose_session(self) -> None:
+        """As if the leader did not know it any more: a new one begins at once."""
+        (fetcher,) = self.fetchers._fetchers.values()
+        fetcher._session.reset()
+        fetcher.resume()

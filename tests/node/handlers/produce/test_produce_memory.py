@@ -1,0 +1,68 @@
+"""How long the bytes of a produce stay in memory: as long as the memory budget counts them."""
+
+import gc
+from pathlib import Path
+
+import pytest
+
+from oncelog.node.listener.dispatch import PendingAnswer
+from oncelog.wire.framing import encode_request_header
+from oncelog.wire.messages import produce
+from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+
+from ....awaiting import settle
+from ...fake_broker import PRODUCE
+from ...leading_broker import LeadingBroker, batch, plain
+
+
+def send(
+    broker: LeadingBroker, records: bytearray, transactional_id: str | None = None
+) -> tuple[bytearray, PendingAnswer]:
+    """The frame of a produce that waits, and the answer it waits for."""
+    wanted = ProduceTopic("t", None, [ProducePartition(0, records)])
+    body = produce.encode_request(ProduceRequest(transactional_id, -1, 60_000, [wanted]), 9)
+    frame = bytearray(encode_request_header(PRODUCE, 9, 1, "test") + b"".join(body))
+    view = memoryview(frame)
+    answer = broker.dispatcher.dispatch(broker.connect(), broker.dispatcher.find(view), view)
+    assert isinstance(answer, PendingAnswer) and not answer.is_done
+    return frame, answer
+
+
+def is_in_memory(frame: bytearray) -> bool:
+    """Whether anything has a view of a request."""
+    gc.collect()
+    try:
+        frame.append(0)
+    except BufferError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("end", ["answered", "failed", "gone"])
+async def test_a_produce_that_has_waited_does_not_stay_in_memory(tmp_path: Path, end: str) -> None:
+    """The purgatory keeps a few dozen of what is done, and a request may have 100 MB."""
+    broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    frame, answer = send(broker, plain())
+    match end:
+        case "answered":
+            broker.replicate()
+        case "failed":
+            broker.resign()
+        case _:
+            answer.abandon()
+    assert answer.is_done == (end != "gone")
+    assert not is_in_memory(frame)
+
+
+async def test_a_produce_of_the_queue_goes_with_its_connection(tmp_path: Path) -> None:
+    """The memory budget no longer counts it then, however long the coordinator takes."""
+    broker = LeadingBroker(tmp_path)
+    broker.verifier.hold = True
+    frame, answer = send(broker, batch(0), "tx")
+    await settle()
+    assert broker.verifier.questions and is_in_memory(frame)
+    answer.abandon()
+    assert not is_in_memory(frame)
+    broker.verifier.release()
+    await settle()
+    assert broker.contents() == []

@@ -1,0 +1,12 @@
+"""A listener with ordinary limits."""
+
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from .toy_server import Bench, toy_server
+
+
+@pytest.fixture
+def bench() -> AbstractAsyncContextManager[Bench]:
+    return toy_server()
