@@ -6,14 +6,15 @@ controller that moves) until `timeout_ms`. A create or delete whose answer was l
 so it may report TopicAlreadyExists or UnknownTopicOrPartition for its own first attempt.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion, error_for
+from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion
 from ..wire.identifiers import TopicPartition
-from .cluster_view import DESCRIBE_QUORUM, Partition, topic_error
-from .coordinator_lookup import GROUP, find_coordinator
+from .by_topic import entries_by_topic
+from .cluster_view import DESCRIBE_QUORUM, PartitionInfo, topic_error
+from .coordinator_lookup import GROUP, find_coordinator, raise_code
 from .fetch.offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from .group_admin import GroupAdmin
 from .settings import ADMIN, read_settings
@@ -119,37 +120,20 @@ class Admin:
             "configs": [{"name": k, "value": v} for k, v in (configs or {}).items()],
         }
         request = {"topics": [topic], "timeout": self.timeout_ms, "validate_only": validate_only}
-
-        async def attempt() -> None:
-            for result in (await self._ask(CREATE_TOPICS, request)).topics:
-                _raise(result)
-
-        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+        await self._call(CREATE_TOPICS, request, lambda answer: answer.topics, "Create")
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics by name."""
-        wanted = list(names)
-
-        async def attempt() -> None:
-            connection = await self.view.any_broker()
-            values = {"topic_names": wanted, "timeout": self.timeout_ms}
-            for result in (await connection.call(DELETE_TOPICS, values)).responses:
-                _raise(result)
-
-        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+        request = {"topic_names": list(names), "timeout": self.timeout_ms}
+        await self._call(DELETE_TOPICS, request, lambda answer: answer.responses, "Delete")
 
     async def create_partitions(self, topic: str, count: int) -> None:
         """Extend a topic to `count` partitions."""
         entry = {"name": topic, "count": count, "assignments": None}
         request = {"topics": [entry], "timeout": self.timeout_ms, "validate_only": False}
+        await self._call(CREATE_PARTITIONS, request, lambda answer: answer.results, "Alter")
 
-        async def attempt() -> None:
-            for result in (await self._ask(CREATE_PARTITIONS, request)).results:
-                _raise(result)
-
-        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
-
-    async def describe_topics(self, names: Iterable[str] | None = None) -> list[Partition]:
+    async def describe_topics(self, names: Iterable[str] | None = None) -> list[PartitionInfo]:
         """Every partition of these topics (None: of all), in order."""
         wanted = None if names is None else list(names)
         snapshot = await self.view.retrying(
@@ -174,7 +158,7 @@ class Admin:
             answer = await connection.call(DESCRIBE_CONFIGS, {"resources": [resource]})
             found: list[ConfigValue] = []
             for result in answer.results:
-                _raise(result)
+                _raise(result, name, "DescribeConfigs")
                 for c in result.configs:
                     source = CONFIG_SOURCES.get(c.config_source, str(c.config_source))
                     found.append(ConfigValue(c.name, c.value, source, c.read_only, c.is_sensitive))
@@ -191,38 +175,26 @@ class Admin:
             for k, v in changes.items()
         ]
         resource = {"resource_type": kind, "resource_name": name, "configs": configs}
-
-        async def attempt() -> None:
-            answer = await self._ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
-            for result in answer.responses:
-                _raise(result)
-
-        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+        request = {"resources": [resource]}
+        await self._call(
+            INCREMENTAL_ALTER_CONFIGS, request, lambda answer: answer.responses, "AlterConfigs"
+        )
 
     async def describe_cluster(self) -> ClusterDescription:
         """Brokers (fenced ones too where the server tells, KIP-1073), controller, cluster id."""
-
-        async def attempt() -> ClusterDescription:
-            connection = await self.view.any_broker()
-            values = {"endpoint_type": 1, "include_fenced_brokers": True}
-            answer = await connection.call(DESCRIBE_CLUSTER, values)
-            _raise(answer)
-            brokers = tuple(
-                BrokerState(int(b.broker_id), b.host, b.port, getattr(b, "is_fenced", False))
-                for b in sorted(answer.brokers, key=lambda b: b.broker_id)
-            )
-            controller = int(answer.controller_id)
-            return ClusterDescription(answer.cluster_id, controller, brokers)
-
-        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+        request = {"endpoint_type": 1, "include_fenced_brokers": True}
+        answer = await self._call(DESCRIBE_CLUSTER, request, lambda answer: [answer], "Describe")
+        brokers = tuple(
+            BrokerState(int(b.broker_id), b.host, b.port, getattr(b, "is_fenced", False))
+            for b in sorted(answer.brokers, key=lambda b: b.broker_id)
+        )
+        return ClusterDescription(answer.cluster_id, int(answer.controller_id), brokers)
 
     async def find_coordinator(self, key: str, key_type: int = GROUP) -> int:
         """The node that coordinates a group (key type 0) or a transactional id (1)."""
-
-        async def attempt() -> int:
-            return await find_coordinator(self.view, key, key_type)
-
-        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+        return await self.view.retrying(
+            lambda: find_coordinator(self.view, key, key_type), timeout_ms=self.timeout_ms
+        )
 
     async def controller(self) -> int:
         """The node whose Raft voter leads the metadata group; LeaderNotAvailable when none does."""
@@ -234,9 +206,9 @@ class Admin:
                 answer = await self._ask(DESCRIBE_QUORUM, request)
             except UnsupportedVersion:
                 return (await self.describe_cluster()).controller_id
-            _raise(answer)
+            _raise(answer, operation="Describe")
             for p in (p for t in answer.topics for p in t.partitions):
-                _raise(p)
+                _raise(p, operation="Describe")
                 if p.leader_id >= 0:
                     return int(p.leader_id)
             raise LeaderNotAvailable("the metadata group has no leader at the moment")
@@ -262,23 +234,20 @@ class Admin:
         async def attempt() -> int:
             leader = await self.view.leader_of(topic, partition)
             result = (await leader.call(DELETE_RECORDS, request)).topics[0].partitions[0]
-            _raise(result)
+            _raise(result, topic, "Delete")
             return result.low_watermark
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
 
     async def elect_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Move leadership of these partitions to their preferred replicas."""
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            by_topic.setdefault(topic, []).append(partition)
-        wanted = [{"topic": t, "partitions": ps} for t, ps in by_topic.items()]
+        wanted = entries_by_topic(partitions, named="topic")
         request = {"election_type": 0, "topic_partitions": wanted, "timeout": self.timeout_ms}
         answer = await self._ask(ELECT_LEADERS, request)
-        _raise(answer)
+        _raise(answer, operation="Alter")
         for result in (r for t in answer.replica_election_results for r in t.partition_result):
             if result.error_code != 84:  # ELECTION_NOT_NEEDED
-                _raise(result)
+                _raise(result, operation="Alter")
 
     async def describe_log_dirs(self) -> list[LogDirEntry]:
         """The bytes of each replica on each live broker; a broker that dies meanwhile is left out.
@@ -295,8 +264,10 @@ class Admin:
                 if not problem.retriable:
                     raise
                 continue
+            if getattr(answer, "error_code", 0):  # who may not ask gets no directories (KIP-784)
+                _raise(answer, operation="Describe")
             for directory in answer.results:
-                _raise(directory)
+                _raise(directory, operation="Describe")
                 entries += [
                     LogDirEntry(
                         node_id,
@@ -314,8 +285,30 @@ class Admin:
     async def _ask(self, api_key: int, values: dict[str, Any]) -> Any:
         return await (await self.view.any_broker()).call(api_key, values)
 
+    async def _call(
+        self,
+        api_key: int,
+        values: dict[str, Any],
+        results: Callable[[Any], Iterable[Any]],
+        operation: str,
+    ) -> Any:
+        """Ask until no part of the answer has a retriable error; raises any other.
 
-def _raise(result: Any) -> None:
-    """Raise the error that a part of an answer carries."""
-    if result.error_code:
-        raise error_for(int(result.error_code), getattr(result, "error_message", None))
+        operation: what is needed on the resource that a result names.
+        """
+
+        async def attempt() -> Any:
+            answer = await self._ask(api_key, values)
+            for result in results(answer):
+                name = getattr(result, "name", None) or getattr(result, "resource_name", "")
+                _raise(result, str(name), operation)
+            return answer
+
+        return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+
+
+def _raise(result: Any, name: str = "", operation: str = "") -> None:
+    """Raise the error that a part of an answer carries; operation: what the request needs."""
+    raise_code(
+        result.error_code, getattr(result, "error_message", None), name=name, operation=operation
+    )

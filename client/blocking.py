@@ -159,10 +159,10 @@ def _in_a_thread(callback: Callback | None) -> Callable[[list[TopicPartition]], 
     if callback is None:
         return None
 
-    def told(partitions: list[TopicPartition]) -> Awaitable[object]:
+    def in_executor(partitions: list[TopicPartition]) -> Awaitable[object]:
         return asyncio.get_running_loop().run_in_executor(None, callback, partitions)
 
-    return told
+    return in_executor
 
 
 class BlockingAdmin:
@@ -176,8 +176,8 @@ class BlockingAdmin:
     def __init__(self, source: Source, /, *, timeout_ms: int = 15_000) -> None:
         self._admin = Admin(source, timeout_ms=timeout_ms)
         self._thread = LoopThread("oncelog-admin")
-        self.groups = _Waiting(self._admin.groups, self._thread)
-        self.transactions = _Waiting(self._admin.transactions, self._thread)
+        self.groups = _BlockingCalls(self._admin.groups, self._thread)
+        self.transactions = _BlockingCalls(self._admin.transactions, self._thread)
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +186,7 @@ class BlockingAdmin:
         self.close()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return getattr(_Waiting(self._admin, self._thread), name)
+        return getattr(_BlockingCalls(self._admin, self._thread), name)
 
     def run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
         """Run `work(admin)` to its end."""
@@ -205,7 +205,7 @@ class BlockingAdmin:
                 self._thread.close()
 
 
-class _Waiting:
+class _BlockingCalls:
     """Methods of a thing whose coroutines are waited for."""
 
     def __init__(self, thing: Any, thread: LoopThread) -> None:

@@ -6,12 +6,14 @@
 
 Rules of this file. `send` only hands a record over (to a loop in another thread) and returns at
 once, unless buffer.memory bytes or HANDED_MAX records wait to be taken; so what is wrong with a
-record stands in its delivery. In a transaction that is not enough, since a program that does not
-look would commit without the record: the commit raises it, and the transaction must be aborted.
+record stands in its delivery, and `flush` and `close` raise it where nobody has looked there. In a
+transaction that is not enough, since a program that does not look would commit without the record:
+the commit raises it, and the transaction must be aborted.
 Every other call waits for what was handed over before it.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -23,7 +25,7 @@ from ..wire.identifiers import TopicPartition
 from .failures import ClientClosed, as_abortable
 from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .loop_thread import LoopThread
-from .produce.delivery import Deliveries, Delivery, RecordMetadata
+from .produce.delivery import UNSEEN_MAX, Deliveries, Delivery, RecordMetadata
 from .producer import Producer
 from .transactions.prepared import PreparedTransaction
 from .transactions.producer_state import ProducerState
@@ -39,7 +41,7 @@ T = TypeVar("T")
 class HandedDelivery:
     """What becomes of a record that was handed over; for any thread."""
 
-    __slots__ = ("_delivery", "_problem", "_producer", "record", "size_bytes")
+    __slots__ = ("_delivery", "_problem", "_producer", "is_seen", "record", "size_bytes")
 
     def __init__(
         self, producer: "BlockingProducer", record: tuple[Any, ...], size_bytes: int
@@ -47,6 +49,7 @@ class HandedDelivery:
         self._producer, self.record, self.size_bytes = producer, record, size_bytes
         self._delivery: Delivery | None = None
         self._problem: Exception | None = None
+        self.is_seen = False  # somebody has asked why it was refused
 
     def done(self) -> bool:
         """Whether it is decided."""
@@ -57,6 +60,7 @@ class HandedDelivery:
     def exception(self) -> Exception | None:
         """Why the record was not written; None when it was, or is not decided yet."""
         if self._delivery is None or not self._delivery.done():
+            self.is_seen = self._problem is not None
             return self._problem
         return self._delivery.exception()
 
@@ -65,6 +69,7 @@ class HandedDelivery:
         if not self.done():
             self._producer.wait_for(self, timeout_s)
         if self._delivery is None:
+            self.is_seen = True
             raise self._problem or ClientClosed("the producer was closed before the record went")
         return self._delivery.result()
 
@@ -79,9 +84,7 @@ class HandedDelivery:
     async def until_decided(self) -> None:
         """For the loop, after it was taken or refused."""
         if self._delivery is not None and not self._delivery.done():
-            over = asyncio.Event()
-            self._delivery.add_done_callback(lambda _: over.set())
-            await over.wait()
+            await self._delivery.settled()
 
 
 class BlockingProducer:
@@ -97,13 +100,18 @@ class BlockingProducer:
         self._is_awake = self._is_closed = False
         self._work = asyncio.Event()
         self._problem: KafkaError | None = None  # of a record that its transaction lacks
+        self._refused: deque[HandedDelivery] = deque(maxlen=UNSEEN_MAX)
         self._taking = self._thread.run(self._begin())
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with contextlib.suppress(KafkaError):  # what came first counts
+                self.close()
 
     @property
     def state(self) -> ProducerState:
@@ -198,6 +206,7 @@ class BlockingProducer:
 
     def _refuse(self, delivery: HandedDelivery, problem: Exception) -> None:
         delivery.refused(problem)
+        self._refused.append(delivery)
         known = problem if isinstance(problem, KafkaError) else KafkaError(repr(problem))
         self._problem = self._problem or known
 
@@ -228,12 +237,21 @@ class BlockingProducer:
             raise ClientClosed("the producer is closed")
         return self._thread.run(in_order())
 
+    def _raise_refused(self) -> None:
+        problem: Exception | None = None
+        while self._refused:
+            each = self._refused.popleft()
+            problem = problem or (None if each.is_seen else each.exception())
+        if problem is not None:
+            raise problem
+
     def flush(self) -> None:
-        """Return when every record handed over is decided; errors are in the deliveries."""
+        """As `Producer.flush`; raises also why a record could not go, where nobody has looked."""
         self._run(self._producer.flush())
+        self._raise_refused()
 
     def close(self) -> None:
-        """Flush and end; an open transaction that is not prepared is aborted."""
+        """As `Producer.close`; raises also why a record could not go, where nobody has looked."""
         if self._is_closed:
             return
         try:
@@ -241,6 +259,8 @@ class BlockingProducer:
         finally:
             self._is_closed = True
             self._thread.close()
+        if self._producer.settings.transactional_id is None:
+            self._raise_refused()
 
     def init_transactions(
         self, *, keep_prepared_transaction: bool = False
@@ -254,6 +274,7 @@ class BlockingProducer:
         """As `Producer.begin_transaction`."""
         self._run(self._producer.begin_transaction())
         self._problem = None
+        self._refused.clear()
 
     def send_offsets_to_transaction(
         self,

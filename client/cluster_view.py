@@ -8,7 +8,6 @@ a backoff that grows and is scattered, within the caller's deadline.
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,8 +21,9 @@ from ..wire.errors import (
     error_for,
 )
 from ..wire.identifiers import TopicPartition
-from .connection import Connection
+from .connection import BrokerConnection
 from .failures import NOT_TRUSTED, HungUp
+from .retries import Backoff, now_ms
 from .security.listener_probe import refuse_other_protocol, refuse_without_sasl
 from .security.permissions import error_about
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerNode:
     node_id: int
     host: str
     port: int
@@ -44,7 +44,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class PartitionInfo:
     """One partition as a broker described it; leader -1 when it has none."""
 
     topic: str
@@ -57,18 +57,18 @@ class Partition:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class ClusterSnapshot:
     cluster_id: str | None = None
     controller_id: int = -1
-    brokers: dict[int, Broker] = field(default_factory=dict[int, Broker])
-    partitions: dict[TopicPartition, Partition] = field(
-        default_factory=dict[TopicPartition, Partition]
+    brokers: dict[int, BrokerNode] = field(default_factory=dict[int, BrokerNode])
+    partitions: dict[TopicPartition, PartitionInfo] = field(
+        default_factory=dict[TopicPartition, PartitionInfo]
     )
     internal_topics: set[str] = field(default_factory=set[str])
     topic_errors: dict[str, int] = field(default_factory=dict[str, int])
     topic_ids: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
-    def keep_newer(self, known: "Snapshot") -> None:
+    def keep_newer(self, known: "ClusterSnapshot") -> None:
         """Leaders of a later epoch than these: a broker may be behind what we know (KIP-320)."""
         for key, old in known.partitions.items():
             new = self.partitions.get(key)
@@ -78,7 +78,7 @@ class Snapshot:
             if topic_id is not None and topic_id == known.topic_ids.get(key[0]):
                 self.partitions[key] = old  # and not one of a topic that was made anew
 
-    def partitions_of(self, topic: str) -> list[Partition]:
+    def partitions_of(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic in order."""
         found = [p for (name, _), p in self.partitions.items() if name == topic]
         return sorted(found, key=lambda p: p.partition)
@@ -98,8 +98,8 @@ class ClusterView:
         self._bootstrap = parse_bootstrap(bootstrap)
         self.client_id, self.timeout_ms = client_id, timeout_ms
         self._security = security
-        self.snapshot = Snapshot()
-        self._connections: dict[tuple[str, int, str], Connection] = {}
+        self.snapshot = ClusterSnapshot()
+        self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
 
     async def close(self) -> None:
@@ -108,7 +108,7 @@ class ClusterView:
         self._connections.clear()
         await asyncio.sleep(0)  # lets the transports report that they are closed
 
-    async def connection_to(self, host: str, port: int, channel: str = "") -> Connection:
+    async def connection_to(self, host: str, port: int, channel: str = "") -> BrokerConnection:
         """An open connection to that address; one for each channel.
 
         A broker works on one request of a connection at a time, so what may wait there long (a
@@ -124,9 +124,9 @@ class ClusterView:
             self._connections[place] = made
             return made
 
-    async def _open(self, host: str, port: int) -> Connection:
+    async def _open(self, host: str, port: int) -> BrokerConnection:
         try:
-            return await Connection.open(
+            return await BrokerConnection.open(
                 host,
                 port,
                 client_id=self.client_id,
@@ -138,7 +138,7 @@ class ClusterView:
                 await refuse_other_protocol(host, port, self._security)
             raise
 
-    async def broker(self, node_id: int, channel: str = "") -> Connection:
+    async def broker(self, node_id: int, channel: str = "") -> BrokerConnection:
         """The connection to one broker by its id."""
         if node_id not in self.snapshot.brokers:
             await self.refresh([])
@@ -147,7 +147,7 @@ class ClusterView:
             raise NetworkException(f"node {node_id} is not among the cluster's live brokers")
         return await self.connection_to(known.host, known.port, channel)
 
-    async def any_broker(self) -> Connection:
+    async def any_broker(self) -> BrokerConnection:
         """A connection to whoever answers first in turn; NetworkException when nobody does."""
         addresses = [(b.host, b.port) for b in self.snapshot.brokers.values()]
         random.shuffle(addresses)
@@ -162,7 +162,7 @@ class ClusterView:
                 problems.append(str(problem))
         raise NetworkException("no broker answers: " + "; ".join(problems))
 
-    async def refresh(self, topics: Iterable[str] | None = None) -> Snapshot:
+    async def refresh(self, topics: Iterable[str] | None = None) -> ClusterSnapshot:
         """Ask for brokers and for these topics (None: all); keeps and returns the answer."""
         connection = await self.any_broker()
         wanted = None if topics is None else [{"name": name} for name in topics]
@@ -195,7 +195,12 @@ class ClusterView:
         return fresh
 
     def learn_leader(
-        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoint: Broker | None
+        self,
+        topic: str,
+        partition: int,
+        leader: int,
+        leader_epoch: int,
+        endpoint: BrokerNode | None,
     ) -> None:
         """Take a hint from an answer: who leads now (KIP-951). An older epoch is not news."""
         known = self.snapshot.partitions.get((topic, partition))
@@ -207,7 +212,7 @@ class ClusterView:
             news = replace(known, leader=leader, leader_epoch=leader_epoch)
             self.snapshot.partitions[(topic, partition)] = news
 
-    async def leader_of(self, topic: str, partition: int) -> Connection:
+    async def leader_of(self, topic: str, partition: int) -> BrokerConnection:
         """The connection to a partition's leader as far as we know it (refresh to know more)."""
         known = self.snapshot.partitions.get((topic, partition))
         if known is None:
@@ -234,17 +239,14 @@ class ClusterView:
         Between two calls it waits, then refreshes the view of `topics` (None: brokers only).
         The last problem is raised when time is up.
         """
-        deadline_ms = time.monotonic() * 1000 + timeout_ms
-        backoff_ms: float = BACKOFF_FIRST_MS
+        backoff = Backoff(BACKOFF_FIRST_MS, BACKOFF_LAST_MS, now_ms() + timeout_ms)
         while True:
             try:
                 return await attempt()
             except KafkaError as problem:
-                left_ms = deadline_ms - time.monotonic() * 1000
-                if not problem.retriable or left_ms <= 0:
+                if not problem.retriable or backoff.is_over:
                     raise
-                await asyncio.sleep(min(backoff_ms, left_ms) * random.uniform(0.8, 1.2) / 1000)
-                backoff_ms = min(backoff_ms * 2, BACKOFF_LAST_MS)
+                await backoff.pause()
             try:
                 await self.refresh(topics if topics is not None else [])
             except KafkaError as problem:
@@ -252,13 +254,13 @@ class ClusterView:
                     raise
 
 
-def read_metadata(answer: Any) -> Snapshot:
+def read_metadata(answer: Any) -> ClusterSnapshot:
     """A Metadata response of any version as a snapshot."""
     if getattr(answer, "error_code", 0):
         raise error_for(int(answer.error_code))
-    snapshot = Snapshot(getattr(answer, "cluster_id", None), int(answer.controller_id))
+    snapshot = ClusterSnapshot(getattr(answer, "cluster_id", None), int(answer.controller_id))
     for b in answer.brokers:
-        snapshot.brokers[int(b.node_id)] = Broker(int(b.node_id), b.host, b.port, b.rack)
+        snapshot.brokers[int(b.node_id)] = BrokerNode(int(b.node_id), b.host, b.port, b.rack)
     for topic in answer.topics:
         name = str(topic.name)
         if topic.error_code:
@@ -268,7 +270,7 @@ def read_metadata(answer: Any) -> Snapshot:
         if topic.is_internal:
             snapshot.internal_topics.add(name)
         for p in topic.partitions:
-            snapshot.partitions[(name, p.partition_index)] = Partition(
+            snapshot.partitions[(name, p.partition_index)] = PartitionInfo(
                 topic=name,
                 partition=p.partition_index,
                 leader=int(p.leader_id),

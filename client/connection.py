@@ -27,6 +27,7 @@ from ..wire.errors import (
 )
 from ..wire.framing import API_VERSIONS, FrameReceiver, encode_request_header, frame_response
 from ..wire.messages import control
+from ..wire.messages.apis import API_NAMES, is_flexible
 from .failures import HungUp
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
 class _Stream(asyncio.BufferedProtocol):
     """Hands whole frames to the connection."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "BrokerConnection") -> None:
         self._connection = connection
         self._receiver = FrameReceiver()
 
@@ -111,8 +112,8 @@ class _Stream(asyncio.BufferedProtocol):
         self._connection.writable.set()
 
 
-class Connection:
-    """A connection whose versions are agreed; made by `Connection.open`."""
+class BrokerConnection:
+    """A connection whose versions are agreed; made by `BrokerConnection.open`."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class Connection:
         client_id: str = "oncelog",
         timeout_ms: int = 10_000,
         security: "Security | None" = None,
-    ) -> "Connection":
+    ) -> "BrokerConnection":
         """Connect, ask for the versions, authenticate; NetworkException when nobody answers there.
 
         Raises what `security` finds wrong: errors that are not retriable, and ValueError.
@@ -188,7 +189,7 @@ class Connection:
         ours, theirs = SPOKEN[api_key], self.versions.get(api_key, (0, -1))
         version = min(ours[1], theirs[1], newest)
         if version < max(ours[0], theirs[0]):
-            name = control.API_NAMES.get(api_key, str(api_key))
+            name = API_NAMES.get(api_key, str(api_key))
             raise UnsupportedVersion(
                 f"{self.host}:{self.port} serves {name} {theirs[0]}-{theirs[1]}, "
                 f"this client speaks {ours[0]}-{ours[1]}"
@@ -218,7 +219,7 @@ class Connection:
         """Send an encoded request; the answer's body (its header removed) comes back."""
         correlation_id = next(self._correlation_ids)
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        flexible = api_key != API_VERSIONS and control.is_flexible(api_key, version)
+        flexible = api_key != API_VERSIONS and is_flexible(api_key, version)
         self._waiting[correlation_id] = (future, flexible)
         limit_ms = timeout_ms or self.timeout_ms
         try:
@@ -226,7 +227,7 @@ class Connection:
                 await self._write(api_key, version, correlation_id, body)
                 return await future
         except TimeoutError:
-            name = control.API_NAMES.get(api_key, str(api_key))
+            name = API_NAMES.get(api_key, str(api_key))
             self.fail(f"{name} was not answered in {limit_ms} ms")
             raise RequestTimedOut(
                 f"{self.host}:{self.port} did not answer {name} in {limit_ms} ms"
@@ -234,7 +235,7 @@ class Connection:
         finally:
             self._waiting.pop(correlation_id, None)
             if future.done() and not future.cancelled():
-                future.exception()  # a failure that nobody awaits any more is not news
+                future.exception()  # marks the exception as retrieved
 
     async def post(self, api_key: int, version: int, body: Sequence[Any]) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
@@ -337,12 +338,12 @@ class _Offer(NamedTuple):
 @lru_cache(maxsize=16)
 def _offer(version: int, answer: bytes) -> _Offer:
     """The brokers of a cluster mostly offer the same, on every connection."""
-    told = control.decode_response(API_VERSIONS, version, answer)
-    features_epoch = getattr(told, "finalized_features_epoch", -1)
-    features = told.finalized_features if features_epoch >= 0 else ()
+    decoded = control.decode_response(API_VERSIONS, version, answer)
+    features_epoch = getattr(decoded, "finalized_features_epoch", -1)
+    features = decoded.finalized_features if features_epoch >= 0 else ()
     return _Offer(
-        int(told.error_code),
-        {int(k.api_key): (k.min_version, k.max_version) for k in told.api_keys},
+        int(decoded.error_code),
+        {int(k.api_key): (k.min_version, k.max_version) for k in decoded.api_keys},
         {str(f.name): f.max_version_level for f in features},
         features_epoch,
     )

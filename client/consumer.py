@@ -10,7 +10,7 @@
     consumer.assign({("orders", 0): 0})     # no group: positions are the caller's own
 
 A position is the offset of the next record that `poll` gives out. `commit` commits positions, or
-what it is told; enable.auto.commit does that by itself while polls go on, before partitions are
+what it is given; enable.auto.commit does that by itself while polls go on, before partitions are
 given up, and at the end. Errors are classes of `wire.errors`; retriable ones are waited out.
 """
 
@@ -31,6 +31,7 @@ from .fetch.record_reader import ConsumerRecord
 from .fetch.state import FetchState, RawBatch
 from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .groups.member import GroupMember, RebalanceListener
+from .long_work import LongWork
 from .retries import now_ms
 from .settings import LONG_MAX, consumer_settings
 from .view_source import Source, open_view, split_source
@@ -60,6 +61,7 @@ class Consumer:
         committed = self._member.requests.committed if self._member is not None else None
         self._positions = Positions(self._view, s, committed)
         self._looked_ms = self._committed_ms = now_ms()
+        self._finding, self._refreshing, self._committing = LongWork(), LongWork(), LongWork()
         self._turn = 0
         self._membership: GroupMetadata | None = None  # when records were given out last
         self._is_closed = False
@@ -99,6 +101,7 @@ class Consumer:
             if isinstance(partitions, Mapping)
             else dict.fromkeys(partitions, UNKNOWN_POSITION)
         )
+        self._finding.drop()
         self._positions.states = {key: FetchState(*key, offset) for key, offset in given.items()}
 
     def unassign(self, topic: str, partition: int) -> None:
@@ -205,22 +208,29 @@ class Consumer:
         self._positions.settle()
         if self._member is not None and self._member.topics:
             await self._member.poll(deadline_ms)
-            await self._commit_by_time()
+            self._commit_by_time()
         fetcher = self._fetcher
         while fetcher.out_of_range:
             self._positions.out_of_range(fetcher.out_of_range.pop())
         while fetcher.truncated:
             self._positions.truncated(*fetcher.truncated.pop())
-        await self._positions.find()
+        unknown = self._positions.unknown
+        if unknown or self._finding.is_running:
+            # Partitions whose positions are known do not wait for the others.
+            is_all = len(unknown) == len(self._positions.states)
+            await self._finding.until(deadline_ms if is_all else now_ms(), self._positions.find)
         if fetcher.problems:
             raise fetcher.problems.pop(0)
         age_ms = now_ms() - self._looked_ms
         if age_ms > self.settings.metadata_max_age_ms:
             self._looked_ms = now_ms()
-            with contextlib.suppress(KafkaError):
-                await self._view.refresh(self._topics())
+            self._refreshing.begin(self._refresh)
         if self._member is not None:
             self._membership = self._member.requests.metadata
+
+    async def _refresh(self) -> None:
+        with contextlib.suppress(KafkaError):
+            await self._view.refresh(self._topics())
 
     async def _wait(self, deadline_ms: int) -> bool:
         """Wait for an answer; False when the time is over."""
@@ -286,7 +296,7 @@ class Consumer:
         """For `send_offsets_to_transaction` (KIP-447): who we were in the group at the last poll.
 
         So what that poll gave is refused when the group has gone on without us since. In
-        `on_revoked` it is who we are now: what is revoked is nobody else's yet.
+        `on_revoked` it is who we are now: no other member has what is revoked yet.
         """
         return self._membership or self._require_group().requests.metadata
 
@@ -294,7 +304,8 @@ class Consumer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
-        member = self._require_group()
+        self._require_group()
+        await self._committing.stop()  # what it has is older
         if offsets is None:
             listed = self._positions.given_out()
         else:
@@ -302,6 +313,10 @@ class Consumer:
                 key: OffsetAndMetadata(each) if isinstance(each, int) else each
                 for key, each in offsets.items()
             }
+        await self._commit(listed)
+
+    async def _commit(self, listed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        member = self._require_group()
         if not listed:
             return
         try:
@@ -322,31 +337,33 @@ class Consumer:
         return self._member
 
     def _change(self, gone: set[TopicPartition], added: set[TopicPartition]) -> None:
+        self._finding.drop()
         for key in gone:
             self._positions.states.pop(key, None)
         for key in added:
             self._positions.states[key] = FetchState(*key, UNKNOWN_POSITION)
 
-    async def _commit_by_time(self) -> None:
+    def _commit_by_time(self) -> None:
         if not self.settings.enable_auto_commit:
             return
         if now_ms() - self._committed_ms > self.settings.auto_commit_interval_ms:
             self._committed_ms = now_ms()
-            await self._commit_settled()
+            self._committing.begin(self._commit_settled)
 
     async def _commit_settled(self) -> None:
         """What the program has done with, when partitions go and as time goes by.
 
-        Automatic commits tell nobody: what was not committed comes again.
+        Errors of automatic commits are not raised: what was not committed comes again.
         """
         if self.settings.enable_auto_commit and self._member is not None:
             with contextlib.suppress(KafkaError):
-                await self.commit(self._positions.settled())
+                await self._commit(self._positions.settled())
 
     async def _before_revoking(self) -> None:
-        """What is revoked is nobody else's before our next join: offsets may still be committed."""
+        """No other member has what is revoked before our next join: offsets may be committed."""
         assert self._member is not None
         self._membership = self._member.requests.metadata
+        await self._committing.stop()
         await self._commit_settled()
 
     async def close(self) -> None:
@@ -355,6 +372,8 @@ class Consumer:
             return
         self._is_closed = True
         self._positions.settle()
+        for work in (self._finding, self._refreshing, self._committing):
+            await work.stop()
         try:
             if self._member is not None:
                 if not self._member.topics:  # a member commits when it gives up its partitions

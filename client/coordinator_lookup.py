@@ -5,7 +5,7 @@ from .cluster_view import ClusterView
 from .security.permissions import error_about
 
 FIND_COORDINATOR = 10
-GROUP = 0
+GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 
 
 async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -> int:
@@ -19,8 +19,15 @@ async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -
     return int(found.node_id)
 
 
-def raise_code(code: int, message: str | None = None) -> None:
-    """Raise what a code of an answer says, unless it is 0."""
+def raise_code(
+    code: int, message: str | None = None, *, name: str = "", operation: str = ""
+) -> None:
+    """Raise what a code of an answer says, unless it is 0.
+
+    operation: what the request needs on the resource `name`, for the words about permissions.
+    """
     if code:
         problem: KafkaError = error_for(int(code), message or None)
+        if operation:
+            problem = error_about(int(code), name, operation, message or None)
         raise problem

@@ -8,17 +8,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..wire.errors import GroupIdNotFound, error_for
+from ..wire.errors import ErrorCode, GroupIdNotFound, error_for
 from ..wire.identifiers import TopicPartition
 from ..wire.primitives import MalformedFrame, Reader
+from .by_topic import committed_by_topic, entries_by_topic
 from .cluster_view import ClusterView
-from .connection import Connection
+from .committed_offsets import fetch_committed
+from .connection import BrokerConnection
 from .coordinator_lookup import find_coordinator, raise_code
+from .group_metadata import OffsetAndMetadata
+from .security.permissions import error_about
 
-OFFSET_COMMIT, OFFSET_FETCH = 8, 9
+OFFSET_COMMIT, NO_GENERATION = 8, -1
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
-NOBODY = -1
-BATCHED_FETCH_FROM = 8
 DEAD = "Dead"  # what DescribeGroups below version 6 says of a group that is not there
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ class GroupListing:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
+class MemberDescription:
     """A member; `partitions` is empty for protocols other than "consumer"."""
 
     member_id: str
@@ -53,16 +55,7 @@ class GroupDescription:
     protocol_type: str
     protocol: str
     coordinator: int
-    members: tuple[GroupMember, ...] = field(default=())
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """`leader_epoch` is -1 when it is not known."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
+    members: tuple[MemberDescription, ...] = field(default=())
 
 
 class GroupAdmin:
@@ -80,7 +73,7 @@ class GroupAdmin:
             for node_id in self.view.snapshot.brokers:
                 connection = await self.view.broker(node_id)
                 answer = await connection.call(LIST_GROUPS, {"states_filter": []})
-                raise_code(answer.error_code)
+                raise_code(answer.error_code, operation="Describe")
                 for group in answer.groups:
                     state = getattr(group, "group_state", "")
                     found[group.group_id] = GroupListing(
@@ -93,9 +86,10 @@ class GroupAdmin:
     async def describe(self, group_id: str) -> GroupDescription:
         """The group and its members. Raises GroupIdNotFound."""
 
-        async def ask(coordinator: Connection, node_id: int) -> GroupDescription:
+        async def ask(coordinator: BrokerConnection, node_id: int) -> GroupDescription:
             (group,) = (await coordinator.call(DESCRIBE_GROUPS, {"groups": [group_id]})).groups
-            raise_code(group.error_code, getattr(group, "error_message", None))
+            message = getattr(group, "error_message", None)
+            raise_code(group.error_code, message, name=group_id, operation="Describe")
             if group.group_state == DEAD:
                 raise GroupIdNotFound(f"Group {group_id} not found.")
             return GroupDescription(
@@ -115,31 +109,19 @@ class GroupAdmin:
         partitions: Iterable[TopicPartition] | None = None,
         *,
         stable: bool = False,
-    ) -> dict[TopicPartition, CommittedOffset]:
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets of these partitions; None: of all that have one.
 
         With `stable` the ends of open transactions are waited for, but of partitions that are not
         named only where an offset was committed before.
         """
-        topics = None if partitions is None else _indexes_by_topic(partitions)
+        listed = None if partitions is None else list(partitions)
 
-        async def ask(coordinator: Connection, _: int) -> dict[TopicPartition, CommittedOffset]:
-            values: dict[str, Any] = {"group_id": group_id, "topics": topics}
-            if coordinator.version_for(OFFSET_FETCH) >= BATCHED_FETCH_FROM:
-                values = {"groups": [values]}
-            answer = await coordinator.call(OFFSET_FETCH, {**values, "require_stable": stable})
-            (group,) = getattr(answer, "groups", (answer,))
-            raise_code(group.error_code)
-            found: dict[TopicPartition, CommittedOffset] = {}
-            for topic in group.topics:
-                for each in topic.partitions:
-                    raise_code(each.error_code)
-                    if each.committed_offset >= 0:
-                        found[topic.name, each.partition_index] = CommittedOffset(
-                            each.committed_offset,
-                            getattr(each, "committed_leader_epoch", -1),
-                            each.metadata or "",
-                        )
+        async def ask(
+            coordinator: BrokerConnection, _: int
+        ) -> dict[TopicPartition, OffsetAndMetadata]:
+            code, found = await fetch_committed(coordinator, group_id, listed, stable=stable)
+            raise_code(code, name=group_id, operation="Describe")
             return found
 
         return await self._of_coordinator(group_id, ask)
@@ -149,15 +131,12 @@ class GroupAdmin:
 
         Raises UnknownMemberId while it has some.
         """
-        topics = _by_topic(
-            offsets,
-            lambda where: {"committed_offset": offsets[where], "committed_metadata": ""},
-        )
+        topics = committed_by_topic({key: OffsetAndMetadata(o) for key, o in offsets.items()})
 
-        async def ask(coordinator: Connection, _: int) -> None:
-            values = {"group_id": group_id, "generation_id_or_member_epoch": NOBODY}
+        async def ask(coordinator: BrokerConnection, _: int) -> None:
+            values = {"group_id": group_id, "generation_id_or_member_epoch": NO_GENERATION}
             answer = await coordinator.call(OFFSET_COMMIT, {**values, "topics": topics})
-            _raise_first(answer.topics)
+            _raise_first(answer.topics, group_id, "Read")
 
         await self._of_coordinator(group_id, ask)
 
@@ -166,28 +145,28 @@ class GroupAdmin:
 
         Raises GroupSubscribedToTopic, GroupIdNotFound.
         """
-        topics = _by_topic(partitions, lambda _: {})
+        topics = entries_by_topic((topic, {"partition_index": p}) for topic, p in partitions)
 
-        async def ask(coordinator: Connection, _: int) -> None:
+        async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"group_id": group_id, "topics": topics}
             answer = await coordinator.call(OFFSET_DELETE, values)
-            raise_code(answer.error_code)
-            _raise_first(answer.topics)
+            raise_code(answer.error_code, name=group_id, operation="Delete")
+            _raise_first(answer.topics, group_id, "Delete")
 
         await self._of_coordinator(group_id, ask)
 
     async def delete(self, group_id: str) -> None:
         """Delete a group that has no members, and its offsets. Raises NonEmptyGroup."""
 
-        async def ask(coordinator: Connection, _: int) -> None:
+        async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"groups_names": [group_id]}
             (result,) = (await coordinator.call(DELETE_GROUPS, values)).results
-            raise_code(result.error_code)
+            raise_code(result.error_code, name=group_id, operation="Delete")
 
         await self._of_coordinator(group_id, ask)
 
     async def _of_coordinator(
-        self, group_id: str, ask: Callable[[Connection, int], Awaitable[T]]
+        self, group_id: str, ask: Callable[[BrokerConnection, int], Awaitable[T]]
     ) -> T:
         async def attempt() -> T:
             node_id = await find_coordinator(self.view, group_id)
@@ -196,25 +175,9 @@ class GroupAdmin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
 
-def _indexes_by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
-    return [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
-
-
-def _by_topic(
-    partitions: Iterable[TopicPartition], more: Callable[[TopicPartition], dict[str, Any]]
-) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append({"partition_index": index, **more((topic, index))})
-    return [{"name": name, "partitions": listed} for name, listed in topics.items()]
-
-
-def _member(member: Any, protocol_type: str) -> GroupMember:
+def _member(member: Any, protocol_type: str) -> MemberDescription:
     assigned = bytes(member.member_assignment or b"")
-    return GroupMember(
+    return MemberDescription(
         member.member_id,
         getattr(member, "group_instance_id", None),
         member.client_id,
@@ -237,9 +200,13 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     return tuple(sorted(found))
 
 
-def _raise_first(topics: Iterable[Any]) -> None:
+def _raise_first(topics: Iterable[Any], group_id: str, operation: str) -> None:
+    """operation: on the group; of topics it is Read."""
     for topic in topics:
         for each in topic.partitions:
-            if each.error_code:
-                problem = error_for(int(each.error_code))
-                raise type(problem)(f"{topic.name}/{each.partition_index}: {problem}")
+            code = int(each.error_code)
+            if code:
+                words = f"{topic.name}/{each.partition_index}: {error_for(code)}"
+                is_topic = code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                name, needed = (str(topic.name), "Read") if is_topic else (group_id, operation)
+                raise error_about(code, name, needed, words)

@@ -14,7 +14,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A member as its group knows it; the defaults are checked by nobody (KIP-447)."""
+    """A member as its group knows it; the defaults are not checked (KIP-447)."""
 
     group_id: str
     generation_id: int = -1

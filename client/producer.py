@@ -12,8 +12,9 @@
         await producer.commit_transaction()
 
 `send` waits until the record is in a batch (and for room, when buffer.memory is used up) and
-returns its `Delivery`: await it, or let `flush` or the commit wait for all. Errors are classes of
-`wire.errors` with `.code`, `.retriable`, `.abortable`, `.fatal`; what a caller does about them:
+returns its `Delivery`: await it, or let `flush` or the commit wait for all, and raise what failed.
+Errors are classes of `wire.errors` with `.code`, `.retriable`, `.abortable`, `.fatal`; what a
+caller does about them:
 
     abortable   abort_transaction(), then begin again
     fatal       close this producer; another one has taken its place, or it may not do this
@@ -22,7 +23,6 @@ returns its `Delivery`: await it, or let `flush` or the commit wait for all. Err
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -31,14 +31,14 @@ from ..wire.batch_builder import RECORD_BYTES_EXTRA, Headers, size_of_headers
 from ..wire.errors import InvalidPartitions, KafkaError, RecordListTooLarge, RequestTimedOut
 from ..wire.identifiers import TopicPartition
 from ..wire.record_rows import Rows
-from .cluster_view import ClusterView, Snapshot, topic_error
+from .cluster_view import ClusterView
 from .failures import ClientClosed, IllegalProducerState
 from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .produce.accumulator import Accumulator
 from .produce.columns import rows_by_partition
 from .produce.delivery import Deliveries, Delivery, RecordMetadata
-from .produce.partitioner import KeyPartitions, StickyPartitioner
 from .produce.sender import Sender
+from .produce.topic_lookup import TopicLookup
 from .retries import now_ms
 from .settings import producer_settings
 from .transactions.prepared import PreparedTransaction, complete
@@ -49,24 +49,7 @@ from .view_source import Source, open_view, split_source
 
 __all__ = ["Producer", "RecordMetadata"]
 
-CLOSE_PATIENCE_MS = 5_000
-
-
-class _Topic:
-    """What choosing a partition needs, as of one snapshot of the view."""
-
-    __slots__ = ("by_key", "count", "led", "snapshot", "sticky")
-
-    def __init__(
-        self, snapshot: Snapshot, topic: str, sticky: StickyPartitioner, before: "_Topic | None"
-    ) -> None:
-        found = snapshot.partitions_of(topic)
-        self.snapshot, self.sticky, self.count = snapshot, sticky, len(found)
-        self.led = [p.partition for p in found if p.leader >= 0]
-        if before is not None and before.count == self.count:
-            self.by_key = before.by_key
-        else:
-            self.by_key = KeyPartitions(self.count)
+CLOSE_TIMEOUT_MS = 5_000
 
 
 class Producer:
@@ -94,7 +77,8 @@ class Producer:
             )
             self._session = TransactionSession(requests, self.identity, s)
         self._sender = Sender(self._view, s, self.identity, self._batches, self._session)
-        self._topics: dict[str, _Topic] = {}
+        self._lookup = TopicLookup(self._view, s)
+        self._topics = self._lookup.topics
         # looked at for every record
         self._record_bytes_max: int = s.max_request_size + RECORD_BYTES_EXTRA
         self._bytes_max: int = s.buffer_memory
@@ -104,8 +88,12 @@ class Producer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            with contextlib.suppress(KafkaError):  # what came first counts
+                await self.close()
 
     @property
     def state(self) -> ProducerState:
@@ -165,7 +153,7 @@ class Producer:
             return None
         known = self._topics.get(topic)
         if known is None or known.snapshot is not self._view.snapshot:
-            known = self._look_up(topic)
+            known = self._lookup.look_up(topic)
             if known is None:
                 return None
         if partition is None:
@@ -208,7 +196,7 @@ class Producer:
         """
         if self._is_closed:
             raise ClientClosed("the producer is closed")
-        while (known := self._known(topic)) is None:
+        while (known := self._lookup.known(topic)) is None:
             await self.until_sendable(topic)
         settings = self.settings
         now = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
@@ -238,7 +226,7 @@ class Producer:
                 raise ClientClosed("the producer was closed")
             partition = where
             if partition is None:
-                known = self._known(topic)
+                known = self._lookup.known(topic)
                 if known is None:
                     await self.until_sendable(topic)
                     continue
@@ -254,51 +242,41 @@ class Producer:
             self._sender.wake.set()
             await asyncio.sleep(0)  # what is full leaves meanwhile
 
-    def _known(self, topic: str) -> _Topic | None:
-        known = self._topics.get(topic)
-        if known is None or known.snapshot is not self._view.snapshot:
-            return self._look_up(topic)
-        return known
-
-    def _look_up(self, topic: str) -> _Topic | None:
-        snapshot, before = self._view.snapshot, self._topics.get(topic)
-        sticky = before.sticky if before is not None else self._new_sticky()
-        found = _Topic(snapshot, topic, sticky, before)
-        if not found.count:
-            return None
-        self._topics[topic] = found
-        return found
-
-    def _new_sticky(self) -> StickyPartitioner:
-        start = random.randrange(1 << 16)
-        return StickyPartitioner(start, bytes_max=self.settings.batch_size)
-
     async def until_sendable(self, topic: str) -> None:
         """What `try_send` waits for: the topic is known, and there is room."""
-        deadline_ms = now_ms() + self.settings.max_block_ms
         if not self._view.snapshot.partitions_of(topic):
-
-            async def attempt() -> None:
-                snapshot = await self._view.refresh([topic])
-                if topic in snapshot.topic_errors:
-                    raise topic_error(topic, snapshot.topic_errors[topic])
-
-            await self._view.retrying(
-                attempt, timeout_ms=self.settings.max_block_ms, topics=[topic]
-            )
+            await self._lookup.until_known(topic)
             return
+        limit_ms = self.settings.max_block_ms
         while self._batches.unfinished_bytes > self.settings.buffer_memory // 2 and self._batches:
-            if now_ms() > deadline_ms:
-                raise RequestTimedOut("buffer.memory stayed full for max.block.ms")
             self._sender.start()
-            await self._sender.until_decided()
+            try:
+                async with asyncio.timeout(limit_ms / 1000):  # anew with each batch that is decided
+                    await self._sender.until_decided()
+            except TimeoutError:
+                raise RequestTimedOut(
+                    f"buffer.memory is full, and nothing was acknowledged for {limit_ms} ms "
+                    "(max.block.ms)"
+                ) from None
 
     async def flush(self) -> None:
-        """Return when every record handed over is decided; errors are in the deliveries."""
+        """Return when every record handed over is decided.
+
+        Raises the first error of records whose deliveries nobody has looked at.
+        """
         await self._sender.flush()
+        self._raise_unseen()
+
+    def _raise_unseen(self) -> None:
+        problem = self._sender.unseen.take()
+        if problem is not None:
+            raise problem
 
     async def close(self) -> None:
-        """Flush and end; an open transaction that is not prepared is aborted."""
+        """Flush and end; an open transaction that is not prepared is aborted.
+
+        Raises what `flush` does, of a producer without transactions: the others have a commit.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -306,13 +284,15 @@ class Producer:
             if self._session is None:
                 await self._sender.flush()
             elif self._session.should_abort:
-                self._session.patience_ms = min(self._session.patience_ms, CLOSE_PATIENCE_MS)
+                self._session.timeout_ms = min(self._session.timeout_ms, CLOSE_TIMEOUT_MS)
                 with contextlib.suppress(KafkaError):  # the cluster aborts it after its timeout
                     await self._session.abort(self._sender)
         finally:
             await self._sender.close()
             if self._owns_view:
                 await self._view.close()
+        if self._session is None:
+            self._raise_unseen()
 
     # --- transactions
 
@@ -348,6 +328,7 @@ class Producer:
     async def begin_transaction(self) -> None:
         """Begin a transaction."""
         await self._transactional.begin()
+        self._sender.unseen.take()  # of the last one, which was told by its end
 
     async def send_offsets_to_transaction(
         self,

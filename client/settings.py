@@ -7,6 +7,7 @@ refused with a sentence. Where a default is not Kafka's, the row says why.
 """
 
 import difflib
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
@@ -54,9 +55,10 @@ class Setting:
         if self.kind is Secret:
             return value if isinstance(value, Secret) else Secret(str(value))
         if self.kind is FunctionType:
-            if not callable(value):
-                raise ValueError(f"{self.name} is a function, not {type(value).__name__}")
-            return value
+            found: Any = imported(self.name, value) if isinstance(value, str) else value
+            if not callable(found):
+                raise ValueError(f"{self.name} is a function, not {type(found).__name__}")
+            return found
         text = str(value)
         if self.choices:
             found = [choice for choice in self.choices if choice.lower() == text.lower()]
@@ -125,7 +127,8 @@ SECURITY = (
     Setting("sasl.jaas.config", Secret, None, "User and password, or client id and secret, in the "
             "form of Java's clients."),
     Setting("sasl.oauthbearer.token.provider", FunctionType, None, "A function, or a coroutine "
-            "function: the token, or (token, wall-clock seconds of its end)."),
+            "function: the token, or (token, wall-clock seconds of its end); as text "
+            "package.module:function."),
     Setting("sasl.oauthbearer.token.endpoint.url", str, None, "Where tokens are asked for by "
             "client credentials."),
     Setting("sasl.oauthbearer.client.credentials.client.id", str, None, "The name there.",
@@ -203,6 +206,15 @@ CONSUMER = (
     Setting("default.api.timeout.ms", int, 60_000, "How long a call may wait for the cluster."),
 )  # fmt: skip
 ADMIN = (*COMMON[:3], *SECURITY)
+ADMIN_NAMES = frozenset(name for row in ADMIN for name in (row.name, *row.aliases))
+SECURITY_NAMES = frozenset(name for row in SECURITY for name in (row.name, *row.aliases))
+_SECRETS = frozenset(
+    name.replace(".", separator)
+    for row in SECURITY
+    if row.kind is Secret
+    for name in (row.name, *row.aliases)
+    for separator in "._"
+)
 
 
 class Settings:
@@ -230,16 +242,35 @@ def read_settings(
     by_keyword = {name.replace(".", "_"): row for name, row in by_name.items()}
     values = {row.keyword: row.default for row in rows}
     for given, known in ((config or {}, by_name), (keywords, by_keyword)):
-        said: dict[str, str] = {}
+        given_as: dict[str, str] = {}
         for name, value in given.items():
             row = known.get(name)
             if row is None:
                 raise ValueError(_unknown(name, known))
             read = row.read(value)
-            if said.setdefault(row.name, name) != name and read != values[row.keyword]:
-                raise ValueError(f"{said[row.name]} and {name} mean the same, and differ here")
+            if given_as.setdefault(row.name, name) != name and read != values[row.keyword]:
+                raise ValueError(f"{given_as[row.name]} and {name} mean the same, and differ here")
             values[row.keyword] = read
     return Settings(values)
+
+
+def imported(name: str, place: str) -> Any:
+    """What `package.module:function` names: for files and options, which are text."""
+    module, separator, attribute = place.partition(":")
+    if not separator or not module or not attribute:
+        raise ValueError(f"{name} is a function, or as text package.module:function")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as problem:
+        raise ValueError(f"{name}: {place} cannot be imported ({problem})") from None
+
+
+def hidden_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, by dotted names or keywords, with what must not be seen as `Secret`."""
+    return {
+        name: Secret(value) if name in _SECRETS and isinstance(value, str) else value
+        for name, value in config.items()
+    }
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

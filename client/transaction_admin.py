@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire.errors import KafkaError, NetworkException, RequestTimedOut, error_for
+from ..wire.errors import KafkaError, NetworkException, RequestTimedOut
 from ..wire.identifiers import Identity, TopicPartition
 from .cluster_view import ClusterView
-from .coordinator_lookup import find_coordinator
+from .coordinator_lookup import TRANSACTION, find_coordinator, raise_code
+from .security.permissions import error_about
 
 INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
-TRANSACTION = 1  # a coordinator's kind
 NO_TRANSACTION = -1
 IDS_PER_REQUEST = 1_000
 TAKEOVER_TIMEOUT_MS = 60_000  # the transaction timeout of the session that `end` opens
@@ -38,7 +38,7 @@ class TransactionListing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionState:
+class DescribedTransaction:
     """A transactional id as its coordinator describes it.
 
     start_ms: wall clock, -1 without a transaction. partitions: while markers are written, those
@@ -56,7 +56,7 @@ class TransactionState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerState:
+class PartitionProducer:
     """What a partition knows of a producer; first_offset is -1 without an open transaction.
 
     coordinator_epoch: of the last marker, -1 before the first.
@@ -110,7 +110,7 @@ class TransactionAdmin:
                     if needs_all_brokers:
                         raise
                     continue
-                _raise(answer.error_code)
+                raise_code(answer.error_code)
                 for each in answer.transaction_states:
                     name = each.transactional_id
                     if name.startswith(prefix):
@@ -121,10 +121,10 @@ class TransactionAdmin:
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
-    async def describe(self, transactional_id: str) -> TransactionState:
+    async def describe(self, transactional_id: str) -> DescribedTransaction:
         """Raises TransactionalIdNotFound."""
 
-        async def attempt() -> TransactionState:
+        async def attempt() -> DescribedTransaction:
             node_id = await find_coordinator(self.view, transactional_id, TRANSACTION)
             found = await self._describe(node_id, [transactional_id])
             result = found[transactional_id]
@@ -136,24 +136,24 @@ class TransactionAdmin:
 
     async def describe_listed(
         self, listed: Iterable[TransactionListing]
-    ) -> dict[str, TransactionState]:
+    ) -> dict[str, DescribedTransaction]:
         """Of those that `list_transactions` gave; one that is gone meanwhile is left out."""
         by_node: dict[int, list[str]] = {}
         for each in listed:
             by_node.setdefault(each.coordinator, []).append(each.transactional_id)
-        states: dict[str, TransactionState] = {}
+        states: dict[str, DescribedTransaction] = {}
         for node_id, ids in by_node.items():
             for start in range(0, len(ids), IDS_PER_REQUEST):
                 found = await self._describe(node_id, ids[start : start + IDS_PER_REQUEST])
-                states |= {k: v for k, v in found.items() if isinstance(v, TransactionState)}
+                states |= {k: v for k, v in found.items() if isinstance(v, DescribedTransaction)}
         return states
 
     async def producers(
         self, wanted: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, list[ProducerState]]:
+    ) -> dict[TopicPartition, list[PartitionProducer]]:
         """What the leader of each of these partitions knows of its producers."""
         keys = list(wanted)
-        found: dict[TopicPartition, list[ProducerState]] = {}
+        found: dict[TopicPartition, list[PartitionProducer]] = {}
 
         async def attempt() -> None:
             for topic, partition in keys:
@@ -162,7 +162,8 @@ class TransactionAdmin:
                     asked = [{"name": topic, "partition_indexes": [partition]}]
                     answer = await leader.call(DESCRIBE_PRODUCERS, {"topics": asked})
                     (result,) = answer.topics[0].partitions
-                    _raise(result.error_code, result.error_message)
+                    message = result.error_message
+                    raise_code(result.error_code, message, name=topic, operation="Read")
                     found[topic, partition] = sorted(
                         map(_producer, result.active_producers), key=lambda p: p.producer_id
                     )
@@ -183,12 +184,12 @@ class TransactionAdmin:
         async def attempt() -> Identity:
             node_id = await find_coordinator(self.view, transactional_id, TRANSACTION)
             answer = await (await self.view.broker(node_id)).call(INIT_PRODUCER_ID, values)
-            _raise(answer.error_code)
+            raise_code(answer.error_code, name=transactional_id, operation="Write")
             return answer.producer_id, answer.producer_epoch
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
-    async def abort(self, topic: str, partition: int, producer: ProducerState) -> None:
+    async def abort(self, topic: str, partition: int, producer: PartitionProducer) -> None:
         """Write the abort marker of what this producer has open in this partition."""
         marker = {
             "producer_id": producer.producer_id,
@@ -202,22 +203,22 @@ class TransactionAdmin:
             leader = await self.view.leader_of(topic, partition)
             answer = await leader.call(WRITE_TXN_MARKERS, {"markers": [marker]})
             (result,) = answer.markers[0].topics[0].partitions
-            _raise(result.error_code)
+            raise_code(result.error_code, operation="Alter")
 
         await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
 
     async def _describe(
         self, node_id: int, ids: list[str]
-    ) -> dict[str, "TransactionState | KafkaError"]:
+    ) -> dict[str, "DescribedTransaction | KafkaError"]:
         connection = await self.view.broker(node_id)
         answer = await connection.call(DESCRIBE_TRANSACTIONS, {"transactional_ids": ids})
         return {each.transactional_id: _state(each, node_id) for each in answer.transaction_states}
 
 
-def _state(each: Any, node_id: int) -> TransactionState | KafkaError:
+def _state(each: Any, node_id: int) -> DescribedTransaction | KafkaError:
     if each.error_code:
-        return error_for(int(each.error_code))
-    return TransactionState(
+        return error_about(int(each.error_code), each.transactional_id, "Describe")
+    return DescribedTransaction(
         transactional_id=each.transactional_id,
         coordinator=node_id,
         state=each.transaction_state,
@@ -229,8 +230,8 @@ def _state(each: Any, node_id: int) -> TransactionState | KafkaError:
     )
 
 
-def _producer(each: Any) -> ProducerState:
-    return ProducerState(
+def _producer(each: Any) -> PartitionProducer:
+    return PartitionProducer(
         producer_id=int(each.producer_id),
         producer_epoch=each.producer_epoch,
         last_sequence=each.last_sequence,
@@ -238,8 +239,3 @@ def _producer(each: Any) -> ProducerState:
         coordinator_epoch=each.coordinator_epoch,
         first_offset=each.current_txn_start_offset,
     )
-
-
-def _raise(code: int, message: str | None = None) -> None:
-    if code:
-        raise error_for(int(code), message or None)

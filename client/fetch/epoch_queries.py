@@ -6,10 +6,11 @@ epoch of the last record that it knows, and learns where that epoch ends in the 
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import TopicPartition
+from ..by_topic import entries_by_topic
 from ..cluster_view import ClusterView
 
 OFFSET_FOR_LEADER_EPOCH, FENCED_FROM = 23, 2  # from version 2 on brokers compare our own epoch
@@ -34,17 +35,11 @@ async def epoch_ends(
     connection = await view.broker(leader)
     if connection.versions.get(OFFSET_FOR_LEADER_EPOCH, (0, -1))[1] < FENCED_FROM:
         return None
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for (topic, partition), (epoch, current) in asked.items():
-        topics.setdefault(topic, []).append({
-            "partition": partition,
-            "current_leader_epoch": current,
-            "leader_epoch": epoch,
-        })  # fmt: skip
-    values = {
-        "replica_id": CONSUMER,
-        "topics": [{"topic": name, "partitions": each} for name, each in topics.items()],
-    }
+    entries = (
+        (topic, {"partition": p, "current_leader_epoch": current, "leader_epoch": epoch})
+        for (topic, p), (epoch, current) in asked.items()
+    )
+    values = {"replica_id": CONSUMER, "topics": entries_by_topic(entries, named="topic")}
     answer = await connection.call(OFFSET_FOR_LEADER_EPOCH, values)
     found = dict.fromkeys(asked, EpochEnd(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1))
     for topic in answer.topics:

@@ -16,7 +16,7 @@ from typing import Any
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.identifiers import TopicPartition
 from ...wire.messages import fetch
-from ..cluster_view import Broker, ClusterView
+from ..cluster_view import BrokerNode, ClusterView
 from ..security.permissions import error_about
 from ..settings import Settings
 from .epoch_queries import EpochEnd, epoch_ends
@@ -171,7 +171,7 @@ class Fetcher:
         asked: dict[TopicPartition, tuple[FetchState, int, int]],
     ) -> set[str]:
         stale: set[str] = set()
-        endpoints = {e[0]: Broker(*e) for e in response.node_endpoints}
+        endpoints = {e[0]: BrokerNode(*e) for e in response.node_endpoints}
         for topic in response.topics:
             assert topic.name is not None
             for p in topic.partitions:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...wire.errors import KafkaError, LeaderNotAvailable, error_for
 from ...wire.identifiers import TopicPartition
+from ..by_topic import entries_by_topic
 from ..cluster_view import ClusterView
 from ..security.permissions import error_about
 
@@ -71,17 +72,21 @@ async def _ask(
             raise problem
 
     async def _ask_leader(leader: int, keys: list[TopicPartition]) -> KafkaError | None:
-        listed: dict[str, list[dict[str, Any]]] = {}
-        for topic, partition in keys:
-            listed.setdefault(topic, []).append({
-                "partition_index": partition,
-                "timestamp": wanted[(topic, partition)],
-                "current_leader_epoch": -1,
-            })  # fmt: skip
+        entries = (
+            (
+                key[0],
+                {
+                    "partition_index": key[1],
+                    "timestamp": wanted[key],
+                    "current_leader_epoch": -1,
+                },
+            )
+            for key in keys
+        )
         values = {
             "replica_id": -1,
             "isolation_level": int(read_committed),
-            "topics": [{"name": name, "partitions": each} for name, each in listed.items()],
+            "topics": entries_by_topic(entries),
         }
         try:
             answer = await (await view.broker(leader)).call(LIST_OFFSETS, values)

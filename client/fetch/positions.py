@@ -59,22 +59,34 @@ class Positions:
             if s.position >= 0
         }
 
+    @property
+    def unknown(self) -> list[TopicPartition]:
+        return [key for key, s in self.states.items() if s.position < 0]
+
     async def find(self) -> None:
-        """Positions for partitions that have none."""
-        unknown = [key for key, s in self.states.items() if s.position < 0]
+        """Positions for partitions that have none; what the program has set meanwhile stays."""
+        wanted = {key: self.states[key] for key in self.unknown}
+
+        def set_position(key: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+            state = wanted[key]
+            if self.states.get(key) is state and state.position < 0:
+                state.seek(offset, leader_epoch)
+
+        unknown = list(wanted)
         if unknown and self._committed is not None:
-            fresh = [key for key in unknown if self.states[key].log_start_offset < 0]
+            fresh = [key for key in unknown if wanted[key].log_start_offset < 0]
             found = await self._committed(fresh) if fresh else {}
             for key, each in found.items():
-                if key in self.states:
-                    self.states[key].seek(each.offset, each.leader_epoch)
+                set_position(key, each.offset, each.leader_epoch)
             unknown = [key for key in unknown if key not in found]
         if not unknown:
             return
         reset = self._settings.auto_offset_reset
         if reset == "none":
             raise NoOffsetForPartition(f"no offset is known for {unknown}")
-        await self.seek_to(unknown, EARLIEST if reset == "earliest" else LATEST)
+        where = EARLIEST if reset == "earliest" else LATEST
+        for key, offset in (await self.offsets(dict.fromkeys(unknown, where))).items():
+            set_position(key, offset)
 
     def out_of_range(self, state: FetchState) -> None:
         """The log does not have the position. Raises OffsetOutOfRange without a way to go on."""
@@ -89,7 +101,7 @@ class Positions:
             "%s/%d has no offset %d: on with auto.offset.reset=%s",
             state.topic, state.partition, state.position, self._settings.auto_offset_reset,
         )  # fmt: skip
-        self._forget(state)
+        self._lose_position(state)
 
     def truncated(self, state: FetchState, end: EpochEnd) -> None:
         """The log parts from what was given out. Raises LogTruncated without a way to go on."""
@@ -108,9 +120,9 @@ class Positions:
         if end.end_offset >= 0:
             state.seek(min(end.end_offset, state.position), end.leader_epoch)
         else:
-            self._forget(state)
+            self._lose_position(state)
 
-    def _forget(self, state: FetchState) -> None:
+    def _lose_position(self, state: FetchState) -> None:
         state.log_start_offset = max(0, state.log_start_offset)  # its committed offset is of no use
         state.seek(UNKNOWN_POSITION)
 

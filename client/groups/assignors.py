@@ -7,8 +7,8 @@ no partition moves that need not. Theirs is a simple way: keep what is owned, gi
 whoever has least, then move single partitions from the fullest to the emptiest. (With subscriptions
 that overlap in part, Java's looks for chains of moves; ours does not.)
 
-cooperative-sticky (KIP-429): a partition that changes hands is given to nobody in the first round,
-and to its new owner after the old one has let it go.
+cooperative-sticky (KIP-429): a partition that changes hands stays without an owner in the first
+round, and goes to its new owner after the old one has let it go.
 """
 
 from collections.abc import Iterable, Mapping

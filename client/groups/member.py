@@ -1,6 +1,6 @@
 """A member of a consumer group: join, sync, heartbeat, leave (KIP-62, 345, 394, 429).
 
-Rules of this file. A join is begun inside the consumer's poll, so that a program is not told of a
+Rules of this file. A join is begun inside the consumer's poll, so that a program does not hear of a
 new assignment while it works on records of the old one; only heartbeats run by themselves, and they
 stop when the program has not polled for max.poll.interval.ms, so that the group goes on without it:
 at once, or, if it is a static member, when its session is over.
@@ -19,7 +19,7 @@ from typing import Any
 
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
-from ..cluster_view import ClusterView, Snapshot
+from ..cluster_view import ClusterSnapshot, ClusterView
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
 from ..settings import Settings
@@ -44,8 +44,8 @@ _R = GroupReaction
 
 @dataclass(slots=True)
 class RebalanceListener:
-    """What a program wants to be told: functions, or coroutine functions, of a list of
-    (topic, partition). Without `on_lost`, `on_revoked` is told of those, too."""
+    """Callbacks of a program: functions, or coroutine functions, of a list of
+    (topic, partition). Without `on_lost`, `on_revoked` is called with those, too."""
 
     on_assigned: Callable[[list[TopicPartition]], Any] | None = None
     on_revoked: Callable[[list[TopicPartition]], Any] | None = None
@@ -53,7 +53,7 @@ class RebalanceListener:
 
 
 class GroupMember:
-    """See the top of the file. `changed(gone, added)` is told when partitions go and come;
+    """See the top of the file. `changed(gone, added)` is called when partitions go and come;
     `before_revoking` is awaited first (the consumer commits)."""
 
     def __init__(
@@ -71,7 +71,7 @@ class GroupMember:
         self.owned: set[TopicPartition] = set()
         self._had: tuple[TopicPartition, ...] = ()  # before they were given up to join
         self._led_counts: dict[str, int] | None = None  # what was assigned, when we lead
-        self._seen: Snapshot | None = None
+        self._seen: ClusterSnapshot | None = None
         self._must_join = self._is_lost = False
         self._problem: KafkaError | None = None
         self._joining: asyncio.Task[None] | None = None
@@ -112,9 +112,9 @@ class GroupMember:
     def refused(self, code: int) -> None:
         """A commit was refused: the group rebalances, or has gone on without us."""
         is_lost = group_reaction_to(GroupRequest.COMMIT, code) is _R.RESET
-        is_lost = is_lost and self._joining is None  # a join will tell better
+        is_lost = is_lost and self._joining is None  # a join finds out
         if is_lost:
-            self.requests.forget(code)
+            self.requests.reset_generation(code)
         if self.topics:
             self._rejoin(is_lost=is_lost)
 
@@ -181,7 +181,7 @@ class GroupMember:
         if group_reaction_to(GroupRequest.JOIN, code) is _R.TAKE_MEMBER_ID:
             requests.member_id = answer.member_id
             return
-        if not await self._judge(GroupRequest.JOIN, code):
+        if not await self._accept(GroupRequest.JOIN, code):
             return
         requests.member_id, requests.generation = answer.member_id, answer.generation_id
         self._led_counts = None
@@ -189,7 +189,7 @@ class GroupMember:
         if answer.leader == requests.member_id and not getattr(answer, "skip_assignment", False):
             assignments = await self._lead(answer)
         answer = await requests.sync(answer.protocol_name, assignments)
-        if not await self._judge(GroupRequest.SYNC, int(answer.error_code)):
+        if not await self._accept(GroupRequest.SYNC, int(answer.error_code)):
             return
         self._must_join = False
         self._heartbeats = asyncio.create_task(self._beat())
@@ -215,19 +215,19 @@ class GroupMember:
         given = assign(answer.protocol_name, members, self._led_counts)
         return {member_id: encode_assignment(given[member_id]) for member_id in given}
 
-    async def _judge(self, request: GroupRequest, code: int) -> bool:
+    async def _accept(self, request: GroupRequest, code: int) -> bool:
         """True when it is done; False when the member has to begin again. Raises otherwise."""
         reaction = group_reaction_to(request, code)
         if reaction is _R.DONE:
             return True
         if reaction is _R.RESET:
             await self._lose()
-            self.requests.forget(code)
+            self.requests.reset_generation(code)
             return False
         if reaction is _R.REJOIN:
             return False
         if reaction is _R.FIND_COORDINATOR:
-            self.requests.forget_coordinator()
+            self.requests.mark_coordinator_unknown()
         problem = error_about(code, self.requests.group_id, "Read")
         if not problem.retriable:
             self._problem = problem
@@ -243,14 +243,14 @@ class GroupMember:
         self.owned = assignment
         self._had = tuple(sorted(assignment))
         self._changed(set(), added)
-        await _tell(self.listener.on_assigned, added)
+        await _notify(self.listener.on_assigned, added)
 
     async def _revoke(self, partitions: set[TopicPartition]) -> None:
         if not partitions:
             return
         logger.info("%s: gives up %s", self, _named(partitions))
         await self._before_revoking()
-        await _tell(self.listener.on_revoked, partitions)
+        await _notify(self.listener.on_revoked, partitions)
         self.owned -= partitions
         self._changed(partitions, set())
 
@@ -261,13 +261,13 @@ class GroupMember:
         if lost:
             logger.warning("%s: the group went on without it; lost %s", self, _named(lost))
             self._changed(lost, set())
-            await _tell(self.listener.on_lost or self.listener.on_revoked, lost)
+            await _notify(self.listener.on_lost or self.listener.on_revoked, lost)
 
     # --- heartbeats
 
     async def _beat(self) -> None:
         every_ms = pause_ms = self._settings.heartbeat_interval_ms
-        heard_ms = now_ms()
+        answered_ms = now_ms()
         while True:
             await asyncio.sleep(pause_ms / 1000)
             if now_ms() - self._polled_ms > self._settings.max_poll_interval_ms:
@@ -285,21 +285,21 @@ class GroupMember:
             code = 0 if problem is None else problem.number
             reaction = group_reaction_to(GroupRequest.HEARTBEAT, code)
             if reaction is _R.DONE:
-                heard_ms, pause_ms = now_ms(), every_ms
+                answered_ms, pause_ms = now_ms(), every_ms
                 continue
             if reaction is _R.REJOIN:
                 self._rejoin(is_lost=False)
-                heard_ms = now_ms()
+                answered_ms = now_ms()
                 continue
             if reaction is _R.RESET:
-                self.requests.forget(code)
+                self.requests.reset_generation(code)
                 self._rejoin(is_lost=True)
                 return
             if reaction is _R.FAIL:
                 self._problem = problem
                 return
-            self.requests.forget_coordinator()
-            if now_ms() - heard_ms > self._settings.session_timeout_ms:
+            self.requests.mark_coordinator_unknown()
+            if now_ms() - answered_ms > self._settings.session_timeout_ms:
                 self._rejoin(is_lost=True)
                 return
             pause_ms = min(every_ms, QUICK_BEAT_MS)
@@ -316,7 +316,7 @@ def _named(partitions: set[TopicPartition]) -> str:
     return f"{len(partitions)} partitions ({first}{', ...' * (len(partitions) > NAMED_MAX)})"
 
 
-async def _tell(
+async def _notify(
     callback: Callable[[list[TopicPartition]], Any] | None, partitions: set[TopicPartition]
 ) -> None:
     if callback is not None:

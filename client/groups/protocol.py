@@ -26,7 +26,7 @@ class Subscription:
     owned: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
     user_data: bytes = b""
-    instance_id: str | None = None  # told by the broker, not in the bytes
+    instance_id: str | None = None  # given by the broker, not in the bytes
 
 
 def encode_subscription(subscription: Subscription) -> bytes:

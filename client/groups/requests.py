@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut
 from ...wire.identifiers import TopicPartition
+from ..by_topic import committed_by_topic
 from ..cluster_view import ClusterView
-from ..connection import Connection
+from ..committed_offsets import fetch_committed
+from ..connection import BrokerConnection
 from ..coordinator_lookup import find_coordinator
 from ..failures import CommitFailed
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
@@ -19,9 +21,8 @@ from ..settings import Settings
 from .protocol import NO_GENERATION, PROTOCOL_TYPE
 from .reactions import GroupReaction, GroupRequest, group_reaction_to
 
-LEAVE_GROUP, LEAVE_PATIENCE_MS = 13, 2_000
-JOIN_PATIENCE_MS = 5_000  # beyond the rebalance timeout
-BATCHED_FETCH_FROM = 8
+LEAVE_GROUP, LEAVE_TIMEOUT_MS = 13, 2_000
+JOIN_EXTRA_TIMEOUT_MS = 5_000  # beyond the rebalance timeout
 GONE_ON = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 T = TypeVar("T")
 
@@ -50,13 +51,13 @@ class GroupRequests:
         """What is assigned is ours from now on."""
         self._joined = self.member_id, self.generation
 
-    def forget(self, code: int = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+    def reset_generation(self, code: int = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         """The group has gone on without us; after ILLEGAL_GENERATION it still knows our name."""
         self.generation = NO_GENERATION
         if code != ErrorCode.ILLEGAL_GENERATION:
             self.member_id = ""
 
-    def forget_coordinator(self) -> None:
+    def mark_coordinator_unknown(self) -> None:
         self._coordinator_id = None
 
     async def join(self, protocols: list[tuple[str, bytes]]) -> Any:
@@ -76,7 +77,7 @@ class GroupRequests:
     async def sync(self, protocol: str, assignments: Mapping[str, bytes]) -> Any:
         """SyncGroup's answer, when the leader has sent the assignments."""
         values = {
-            **self._who("generation_id"),
+            **self._identity("generation_id"),
             "protocol_type": PROTOCOL_TYPE,
             "protocol_name": protocol,
             "assignments": [{"member_id": m, "assignment": a} for m, a in assignments.items()],
@@ -85,12 +86,12 @@ class GroupRequests:
 
     @property
     def _join_limit_ms(self) -> int:
-        return self._settings.max_poll_interval_ms + JOIN_PATIENCE_MS
+        return self._settings.max_poll_interval_ms + JOIN_EXTRA_TIMEOUT_MS
 
     async def heartbeat(self, limit_ms: int) -> KafkaError | None:
         """What a heartbeat met, whatever happened to it; None when all is well."""
         try:
-            values = self._who("generation_id")
+            values = self._identity("generation_id")
             answer = await self._call(GroupRequest.HEARTBEAT.value, values, limit_ms)
         except KafkaError as problem:
             return problem
@@ -98,34 +99,26 @@ class GroupRequests:
         return error_about(code, self.group_id, "Read") if code else None
 
     async def leave(self) -> None:
-        """Let the group know, if it can be told; otherwise the session times out."""
+        """Let the group know, if it can be reached; otherwise the session times out."""
         if not self.member_id:
             return
         member = {"member_id": self.member_id, "reason": "the consumer is closing"}
         values = {"group_id": self.group_id, "members": [member]}
-        self.forget()
+        self.reset_generation()
         try:
-            await self._call(LEAVE_GROUP, values, LEAVE_PATIENCE_MS)
+            await self._call(LEAVE_GROUP, values, LEAVE_TIMEOUT_MS)
         except KafkaError:
-            self.forget_coordinator()
+            self.mark_coordinator_unknown()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit. Raises CommitFailed when the group has gone on without this member."""
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for (topic, partition), each in offsets.items():
-            topics.setdefault(topic, []).append({
-                "partition_index": partition,
-                "committed_offset": each.offset,
-                "committed_leader_epoch": each.leader_epoch,
-                "committed_metadata": each.metadata,
-            })  # fmt: skip
         joined = self._joined  # who read them; see `metadata`
         values = {
-            **self._who("generation_id_or_member_epoch", joined),
-            "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()],
+            **self._identity("generation_id_or_member_epoch", joined),
+            "topics": committed_by_topic(offsets),
         }
 
-        async def ask(connection: Connection) -> tuple[int, None]:
+        async def ask(connection: BrokerConnection) -> tuple[int, None]:
             answer = await connection.call(GroupRequest.COMMIT.value, values)
             codes = [int(p.error_code) for t in answer.topics for p in t.partitions]
             code = next((code for code in codes if code), 0)
@@ -139,36 +132,18 @@ class GroupRequests:
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets, those of open transactions waited for; only where there are some."""
-        topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(partition)
-        listed = [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()]
 
         async def ask(
-            connection: Connection,
+            connection: BrokerConnection,
         ) -> tuple[int, dict[TopicPartition, OffsetAndMetadata]]:
-            api_key = GroupRequest.FETCH_OFFSETS.value
-            values: dict[str, Any] = {"group_id": self.group_id, "topics": listed}
-            if connection.version_for(api_key) >= BATCHED_FETCH_FROM:
-                values = {"groups": [values]}
-            answer = await connection.call(api_key, {**values, "require_stable": True})
-            (group,) = getattr(answer, "groups", (answer,))
-            code = int(getattr(group, "error_code", 0))
-            found: dict[TopicPartition, OffsetAndMetadata] = {}
-            for topic in group.topics:
-                for p in topic.partitions:
-                    code = code or int(p.error_code)
-                    if p.committed_offset >= 0:
-                        epoch = getattr(p, "committed_leader_epoch", -1)
-                        found[(topic.name, p.partition_index)] = OffsetAndMetadata(
-                            p.committed_offset, p.metadata or "", epoch
-                        )
-            return code, found
+            return await fetch_committed(connection, self.group_id, partitions, stable=True)
 
         return await self._until_decided(GroupRequest.FETCH_OFFSETS, ask)
 
-    def _who(self, generation_field: str, who: tuple[str, int] | None = None) -> dict[str, Any]:
-        member_id, generation = who or (self.member_id, self.generation)
+    def _identity(
+        self, generation_field: str, identity: tuple[str, int] | None = None
+    ) -> dict[str, Any]:
+        member_id, generation = identity or (self.member_id, self.generation)
         return {
             "group_id": self.group_id,
             generation_field: generation,
@@ -177,7 +152,7 @@ class GroupRequests:
         }
 
     async def _until_decided(
-        self, request: GroupRequest, ask: Callable[[Connection], Awaitable[tuple[int, T]]]
+        self, request: GroupRequest, ask: Callable[[BrokerConnection], Awaitable[tuple[int, T]]]
     ) -> T:
         backoff = Backoff(20, 500, now_ms() + self._settings.default_api_timeout_ms)
         while True:
@@ -191,7 +166,7 @@ class GroupRequests:
                     return answer
             reaction = group_reaction_to(request, code)
             if reaction is GroupReaction.FIND_COORDINATOR:
-                self.forget_coordinator()
+                self.mark_coordinator_unknown()
             elif reaction in (GroupReaction.REJOIN, GroupReaction.RESET):
                 raise CommitFailed(
                     f"the offsets were not committed: {problem}", number=problem.number
@@ -210,10 +185,10 @@ class GroupRequests:
             connection = await self._coordinator()
             return await connection.call(api_key, values, timeout_ms=limit_ms)
         except KafkaError:
-            self.forget_coordinator()
+            self.mark_coordinator_unknown()
             raise
 
-    async def _coordinator(self) -> Connection:
+    async def _coordinator(self) -> BrokerConnection:
         if self._coordinator_id is None:
             self._coordinator_id = await find_coordinator(self._view, self.group_id)
         return await self._view.broker(self._coordinator_id, f"group {self.group_id}")

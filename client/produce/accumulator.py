@@ -23,7 +23,7 @@ IN_FLIGHT_MAX = 5  # brokers remember five batches (KAFKA-5494)
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class ProducerBatch:
     """Records of one partition that travel together."""
 
     topic: str
@@ -51,9 +51,9 @@ class Batch:
 
 
 @dataclass(slots=True)
-class _Queue:
-    waiting: deque[Batch] = field(default_factory=deque[Batch])
-    in_flight: list[Batch] = field(default_factory=list[Batch])
+class _PartitionQueue:
+    waiting: deque[ProducerBatch] = field(default_factory=deque[ProducerBatch])
+    in_flight: list[ProducerBatch] = field(default_factory=list[ProducerBatch])
     known_id: int | None = None  # the producer id that its leader has acknowledged
 
     @property
@@ -73,8 +73,8 @@ class Accumulator:
         assert in_flight_max >= 1
         self._batch_bytes, self._linger_ms = batch_bytes, linger_ms
         self._delivery_timeout_ms, self._in_flight_max = delivery_timeout_ms, in_flight_max
-        self._queues: dict[TopicPartition, _Queue] = {}
-        self._open: dict[TopicPartition, Batch] = {}
+        self._queues: dict[TopicPartition, _PartitionQueue] = {}
+        self._open: dict[TopicPartition, ProducerBatch] = {}
         self._begun = 0
         self.producer_id: int | None = None  # whom leaders must know; None: that does not matter
         self.unfinished_bytes = 0  # what undecided records take in memory
@@ -128,13 +128,13 @@ class Accumulator:
         self.unfinished_bytes += batch.builder.size_bytes - before
         return batch.outcome, batch.builder.count - taken, taken
 
-    def begin(self, where: TopicPartition, now_ms: int) -> Batch:
+    def begin(self, where: TopicPartition, now_ms: int) -> ProducerBatch:
         """Open a new batch; what was open is full."""
         self._begun += 1
-        batch = Batch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
+        batch = ProducerBatch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
         queue = self._queues.get(where)
         if queue is None:
-            queue = self._queues[where] = _Queue()
+            queue = self._queues[where] = _PartitionQueue()
         queue.waiting.append(batch)
         self._open[where] = batch
         self.unfinished_bytes += batch.size_bytes
@@ -161,9 +161,9 @@ class Accumulator:
         *,
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
-    ) -> list[Batch]:
+    ) -> list[ProducerBatch]:
         """The batches that leave now, at most one of a partition; they are in flight from here."""
-        taken: list[Batch] = []
+        taken: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             if not queue.waiting or not self._has_room(queue):
                 continue
@@ -179,18 +179,18 @@ class Accumulator:
             taken.append(batch)
         return taken
 
-    def is_oldest_in_flight(self, batch: Batch) -> bool:
+    def is_oldest_in_flight(self, batch: ProducerBatch) -> bool:
         """Whether no earlier batch of its partition is undecided."""
         queue = self._queues[(batch.topic, batch.partition)]
         undecided = [*queue.in_flight, *(b for b in queue.waiting if b.attempts)]
         return all(b is batch or b.place > batch.place for b in undecided)
 
-    def is_known(self, batch: Batch) -> bool:
+    def is_known(self, batch: ProducerBatch) -> bool:
         """Whether its partition's leader has acknowledged anything of its producer id."""
         queue = self._queues.get((batch.topic, batch.partition))
         return queue is not None and queue.known_id == batch.producer_id
 
-    def finish(self, batch: Batch, *, is_written: bool = False) -> None:
+    def finish(self, batch: ProducerBatch, *, is_written: bool = False) -> None:
         """The batch is decided, well or badly, or what was given up has come back."""
         queue = self._queues.get((batch.topic, batch.partition))
         if queue is not None and batch in queue.in_flight:
@@ -200,13 +200,13 @@ class Accumulator:
         if not batch.is_given_up:
             self.unfinished_bytes -= batch.size_bytes
 
-    def retry(self, batch: Batch, now_ms: int, backoff_ms: int) -> None:
+    def retry(self, batch: ProducerBatch, now_ms: int, backoff_ms: int) -> None:
         """Put a batch back to its place."""
         self._queues[(batch.topic, batch.partition)].in_flight.remove(batch)
         batch.not_before_ms = now_ms + backoff_ms
         self._put_back([batch])
 
-    def replace(self, batch: Batch, parts: list[Batch], now_ms: int) -> None:
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
         """Put the parts of a batch that was too large in its place; they have been tried."""
         self.finish(batch)
         for number, part in enumerate(parts):
@@ -215,24 +215,24 @@ class Accumulator:
             self.unfinished_bytes += part.size_bytes
         self._put_back(parts)
 
-    def _put_back(self, batches: list[Batch]) -> None:
+    def _put_back(self, batches: list[ProducerBatch]) -> None:
         queue = self._queues[(batches[0].topic, batches[0].partition)]
         tried = [b for b in queue.waiting if b.attempts] + batches
         fresh = [b for b in queue.waiting if not b.attempts]
         tried.sort(key=lambda b: b.place)
         queue.waiting = deque([*tried, *fresh])
 
-    def expire(self, now_ms: int) -> list[Batch]:
+    def expire(self, now_ms: int) -> list[ProducerBatch]:
         """Take out batches whose time is over.
 
         One that is on its way keeps its place until it is answered, so that nothing overtakes it.
         """
-        gone: list[Batch] = []
+        gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             late = [b for b in queue.waiting if b.deadline_ms <= now_ms]
             for batch in late:
                 queue.waiting.remove(batch)
-                self._forget(where, batch)
+                self._discard(where, batch)
             flying = [b for b in queue.in_flight if b.deadline_ms <= now_ms and not b.is_given_up]
             for batch in flying:
                 batch.is_given_up = True
@@ -240,24 +240,24 @@ class Accumulator:
             gone += flying + late
         return gone
 
-    def renumber(self, where: TopicPartition, first: Batch) -> None:
+    def renumber(self, where: TopicPartition, first: ProducerBatch) -> None:
         """From a batch on that was refused, all is to have other numbers."""
         for batch in self._queues[where].waiting:
             if batch.place >= first.place:
                 batch.base_sequence, batch.is_doubtful = -1, False
 
-    def give_up_waiting(self) -> list[Batch]:
+    def give_up_waiting(self) -> list[ProducerBatch]:
         """Take out all batches that wait."""
-        gone: list[Batch] = []
+        gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             leaving = list(queue.waiting)
             queue.waiting.clear()
             for batch in leaving:
-                self._forget(where, batch)
+                self._discard(where, batch)
             gone += leaving
         return gone
 
-    def take_all(self) -> list[Batch]:
+    def take_all(self) -> list[ProducerBatch]:
         """Take out everything, also what is in flight: its answers mean nothing any more."""
         gone = [b for q in self._queues.values() for b in (*q.in_flight, *q.waiting)]
         gone = [b for b in gone if not b.is_given_up]
@@ -268,17 +268,17 @@ class Accumulator:
         self.unfinished_bytes = 0
         return gone
 
-    def _forget(self, where: TopicPartition, batch: Batch) -> None:
+    def _discard(self, where: TopicPartition, batch: ProducerBatch) -> None:
         if self._open.get(where) is batch:
             del self._open[where]
         self.unfinished_bytes -= batch.size_bytes
 
-    def _has_room(self, queue: _Queue) -> bool:
+    def _has_room(self, queue: _PartitionQueue) -> bool:
         if queue.is_retrying or self.producer_id not in (None, queue.known_id):
             return not queue.in_flight
         return len(queue.in_flight) < self._in_flight_max
 
-    def _ready_at(self, where: TopicPartition, queue: _Queue, is_flushing: bool) -> int:
+    def _ready_at(self, where: TopicPartition, queue: _PartitionQueue, is_flushing: bool) -> int:
         first = queue.waiting[0]
         if first.attempts:
             return first.not_before_ms

@@ -5,10 +5,12 @@ only a place in it. It is awaitable, and may be looked at from any thread.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 NO_OFFSET, NO_TIMESTAMP = -1, -1
+UNSEEN_MAX = 64
 
 
 class RecordMetadata(NamedTuple):
@@ -39,14 +41,15 @@ class RecordRange(NamedTuple):
 class Outcome:
     """What is known of a batch; decided once, in parts when it was split.
 
-    Listeners are called where it is decided, with nothing.
+    Listeners are called where it is decided, with nothing. is_seen: somebody has asked for it.
     """
 
-    __slots__ = ("_listeners", "_parts", "base", "problem")
+    __slots__ = ("_listeners", "_parts", "base", "is_seen", "problem")
 
     def __init__(self) -> None:
         self.base: RecordMetadata | None = None  # of the first record
         self.problem: Exception | None = None
+        self.is_seen = False
         self._listeners: list[tuple[int, Callable[[], object]]] = []
         self._parts: tuple[tuple[int, Outcome], ...] = ()
 
@@ -76,19 +79,20 @@ class Outcome:
 
     def listen(self, index: int, listener: Callable[[], object]) -> None:
         """Call `listener` when the record at this index is decided; it is not yet."""
+        self.is_seen = True
         self._listeners.append((index, listener))
 
     def written(self, base: RecordMetadata) -> None:
         """All records are in the log, from this place on."""
         if not self.is_decided:
             self.base = base
-            self._tell()
+            self._notify()
 
     def failed(self, problem: Exception) -> None:
         """None of the records will be sent (again)."""
         if not self.is_decided:
             self.problem = problem
-            self._tell()
+            self._notify()
 
     def split(self, parts: tuple[tuple[int, "Outcome"], ...]) -> None:
         """From now on these decide: (index of their first record, outcome), in order."""
@@ -98,7 +102,7 @@ class Outcome:
             outcome, inner = self.of(index)
             outcome.listen(inner, listener)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         listeners, self._listeners = self._listeners, []
         for _, listener in listeners:
             listener()
@@ -120,6 +124,7 @@ class Delivery:
         outcome = self._outcome.of(self._index)[0]
         if not outcome.is_decided:
             raise asyncio.InvalidStateError("the record is not decided yet")
+        outcome.is_seen = True
         return outcome.problem
 
     def result(self) -> RecordMetadata:
@@ -138,6 +143,7 @@ class Delivery:
         """Call `callback(self)` when it is done: now when it is, else on the client's loop."""
         outcome, index = self._outcome.of(self._index)
         if outcome.is_decided:
+            outcome.is_seen = True
             callback(self)
         else:
             outcome.listen(index, lambda: callback(self))
@@ -153,6 +159,26 @@ class Delivery:
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         yield from self.settled().__await__()
         return self.result()
+
+
+class UnseenFailures:
+    """Failures whose deliveries nobody has looked at: for `flush` and `close`, which raise one."""
+
+    def __init__(self) -> None:
+        self._failed: deque[Outcome] = deque(maxlen=UNSEEN_MAX)
+
+    def fail(self, outcome: Outcome, problem: Exception) -> None:
+        outcome.failed(problem)
+        if not outcome.is_seen:
+            self._failed.append(outcome)
+
+    def take(self) -> Exception | None:
+        """The first; all of them count as seen from here on."""
+        unseen = [outcome for outcome in self._failed if not outcome.is_seen]
+        self._failed.clear()
+        for outcome in unseen:
+            outcome.is_seen = True
+        return unseen[0].problem if unseen else None
 
 
 class Deliveries:
@@ -182,6 +208,7 @@ class Deliveries:
             if not outcome.is_decided:
                 raise asyncio.InvalidStateError("not all of the records are decided yet")
             if outcome.problem is not None:
+                outcome.is_seen = True
                 return outcome.problem
         return None
 

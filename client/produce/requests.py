@@ -8,10 +8,10 @@ from ...wire.identifiers import Identity, TopicPartition
 from ...wire.messages import produce
 from ...wire.record_batch import increment_sequence
 from ...wire.records import decode_batch
-from ..cluster_view import Broker, ClusterView
+from ..cluster_view import BrokerNode, ClusterView
 from ..security.permissions import error_about
 from ..settings import Settings
-from .accumulator import Batch
+from .accumulator import ProducerBatch
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 BY_NAME_NEWEST = 12
@@ -21,7 +21,12 @@ COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 async def produce_batches(
-    view: ClusterView, leader: int, batches: Sequence[Batch], settings: Settings, *, is_v2: bool
+    view: ClusterView,
+    leader: int,
+    batches: Sequence[ProducerBatch],
+    settings: Settings,
+    *,
+    is_v2: bool,
 ) -> dict[TopicPartition, produce.ProducedPartition]:
     """Send encoded batches to a leader (-1: not known) and return its answers.
 
@@ -54,8 +59,8 @@ async def produce_batches(
 
 
 def _learn(view: ClusterView, response: produce.ProduceResponse) -> None:
-    """KIP-951: who leads now, told with NOT_LEADER_OR_FOLLOWER."""
-    endpoints = {e[0]: Broker(*e) for e in response.node_endpoints}
+    """KIP-951: the new leader, sent with NOT_LEADER_OR_FOLLOWER."""
+    endpoints = {e[0]: BrokerNode(*e) for e in response.node_endpoints}
     for topic in response.topics:
         for p in topic.partitions:
             if p.current_leader is not None and topic.name is not None:
@@ -63,14 +68,14 @@ def _learn(view: ClusterView, response: produce.ProduceResponse) -> None:
                 view.learn_leader(topic.name, p.index, node, epoch, endpoints.get(node))
 
 
-def halves(batch: Batch) -> list[Batch]:
+def halves(batch: ProducerBatch) -> list[ProducerBatch]:
     """Two batches with the records and numbers of one that was refused as too large."""
     assert batch.encoded is not None
     records = decode_batch(batch.encoded)
     middle = len(records) // 2
-    parts: list[tuple[int, Batch]] = []
+    parts: list[tuple[int, ProducerBatch]] = []
     for start, some in ((0, records[:middle]), (middle, records[middle:])):
-        part = Batch(batch.topic, batch.partition, batch.created_ms, batch.deadline_ms)
+        part = ProducerBatch(batch.topic, batch.partition, batch.created_ms, batch.deadline_ms)
         for r in some:
             part.builder.append(r.timestamp, r.key, r.value, r.headers)
         if batch.base_sequence >= 0:
@@ -98,7 +103,7 @@ async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> Identity:
 
 
 def problem_of(
-    batch: Batch, code: int, answer: produce.ProducedPartition | None, settings: Settings
+    batch: ProducerBatch, code: int, answer: produce.ProducedPartition | None, settings: Settings
 ) -> KafkaError:
     """A batch's error, with what the broker says of it or of its first bad record (KIP-467)."""
     is_of_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -26,15 +26,15 @@ from ..settings import LONG_MAX, Settings
 from ..transactions.producer_state import ProducerIdentity, ProducerState
 from ..transactions.reactions import Fate, fate_after
 from ..transactions.session import TransactionSession
-from .accumulator import Accumulator, Batch
-from .delivery import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
+from .accumulator import Accumulator, ProducerBatch
+from .delivery import NO_OFFSET, NO_TIMESTAMP, RecordMetadata, UnseenFailures
 from .requests import COMPRESSION, fresh_producer_id, halves, problem_of, produce_batches
 
 logger = logging.getLogger(__name__)
 IDLE_MS = 500
 HELD_MS = 20  # until a producer id is asked for again
 MAY_BE_WRITTEN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-IDENTITY_PATIENCE_MS = 1_000
+PRODUCER_ID_TIMEOUT_MS = 1_000
 TAKES_PARTITIONS = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANSACTION)
 
 
@@ -53,8 +53,11 @@ class Sender:
         self._batches, self._session = batches, session
         self._compression = COMPRESSION[settings.compression_type]
         self.wake, self.decided = asyncio.Event(), asyncio.Event()
+        self.unseen = UnseenFailures()
         self._is_flushing = self._is_closing = False
-        self._refused: dict[TopicPartition, Batch] = {}  # the first behind a gap in the numbers
+        self._refused: dict[
+            TopicPartition, ProducerBatch
+        ] = {}  # the first behind a gap in the numbers
         self._loop: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None  # what a request met and nobody expects
@@ -133,7 +136,7 @@ class Sender:
             known = as_fatal(problem if isinstance(problem, KafkaError) else _broke(problem))
             self._identity_is_lost(known)
             for batch in self._batches.take_all():
-                batch.outcome.failed(known)
+                self.unseen.fail(batch.outcome, known)
             self.decided.set()
             raise
 
@@ -197,11 +200,11 @@ class Sender:
             self._keep(asyncio.create_task(self._request(leader, group, is_v2)))
         return True
 
-    def _requests_of(self, batches: list[Batch]) -> list[tuple[int, list[Batch]]]:
+    def _requests_of(self, batches: list[ProducerBatch]) -> list[tuple[int, list[ProducerBatch]]]:
         """(leader, batches) of each request: within max.request.size, or with a single batch."""
-        requests: list[tuple[int, list[Batch]]] = []
-        last: dict[int, tuple[list[Batch], int]] = {}
-        group: list[Batch]
+        requests: list[tuple[int, list[ProducerBatch]]] = []
+        last: dict[int, tuple[list[ProducerBatch], int]] = {}
+        group: list[ProducerBatch]
         for batch in batches:
             self._encode(batch)
             assert batch.encoded is not None
@@ -227,7 +230,7 @@ class Sender:
             self._broken = problem
             self.wake.set()
 
-    def _encode(self, batch: Batch) -> None:
+    def _encode(self, batch: ProducerBatch) -> None:
         is_numbered = self._settings.enable_idempotence
         if batch.encoded is not None and (batch.base_sequence >= 0 or not is_numbered):
             return
@@ -252,12 +255,9 @@ class Sender:
 
     # --- one request
 
-    async def _request(self, leader: int, batches: list[Batch], is_v2: bool) -> None:
+    async def _request(self, leader: int, batches: list[ProducerBatch], is_v2: bool) -> None:
         """Send one request and decide about its batches."""
         try:
-            if leader < 0:
-                await self._view.refresh({b.topic for b in batches})
-                raise error_for(ErrorCode.LEADER_NOT_AVAILABLE)
             answers = await produce_batches(
                 self._view, leader, batches, self._settings, is_v2=is_v2
             )
@@ -278,7 +278,7 @@ class Sender:
 
     def _decide(
         self,
-        batch: Batch,
+        batch: ProducerBatch,
         code: int,
         answer: ProducedPartition | None,
         problem: KafkaError | None,
@@ -325,12 +325,12 @@ class Sender:
             self._identity_is_lost(as_fatal(problem))
         self._fail([batch], problem)
 
-    def _fail(self, batches: list[Batch], problem: KafkaError) -> None:
+    def _fail(self, batches: list[ProducerBatch], problem: KafkaError) -> None:
         if self._session is not None and not problem.fatal:
             as_abortable(problem)
         for batch in batches:
             logger.warning("%r failed after %d attempts: %s", batch, batch.attempts, problem)
-            batch.outcome.failed(problem)
+            self.unseen.fail(batch.outcome, problem)
             if batch.attempts and self._session is not None:
                 self._session.uncertain()
             elif batch.base_sequence >= 0 and not self._batches.is_known(batch):
@@ -382,7 +382,7 @@ class Sender:
             return True
         identity.move_to(ProducerState.INITIALIZING)
         try:
-            given = await fresh_producer_id(self._view, timeout_ms=IDENTITY_PATIENCE_MS)
+            given = await fresh_producer_id(self._view, timeout_ms=PRODUCER_ID_TIMEOUT_MS)
         except KafkaError as problem:
             if problem.retriable:  # again, until the batches' own time is over
                 identity.move_to(ProducerState.UNINITIALIZED)

@@ -11,7 +11,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from ...wire.errors import ErrorCode, KafkaError
-from ..connection import Connection
+from ..connection import BrokerConnection
 from ..failures import SecurityProtocolMismatch
 from .exchange import SASL_HANDSHAKE
 
@@ -32,7 +32,7 @@ async def refuse_other_protocol(host: str, port: int, security: "Security | None
 
 async def _refuse_without_tls(host: str, port: int) -> None:
     try:
-        connection = await Connection.open(host, port, timeout_ms=PROBE_MS)
+        connection = await BrokerConnection.open(host, port, timeout_ms=PROBE_MS)
     except KafkaError:
         return
     connection.close()
@@ -82,7 +82,7 @@ class _Greeting(asyncio.Protocol):
         self.data_received(b"")
 
 
-async def refuse_without_sasl(lost: Connection, security: "Security | None") -> None:
+async def refuse_without_sasl(lost: BrokerConnection, security: "Security | None") -> None:
     """Raise when the listener that hung up at the first request asks for SASL."""
     if security is not None and security.config.sasl is not None:
         return
@@ -90,7 +90,7 @@ async def refuse_without_sasl(lost: Connection, security: "Security | None") -> 
         return
     connection = None
     try:
-        connection = await Connection.open(
+        connection = await BrokerConnection.open(
             lost.host, lost.port, timeout_ms=PROBE_MS, security=security
         )
         answer = await connection.call(SASL_HANDSHAKE, {"mechanism": NO_MECHANISM})

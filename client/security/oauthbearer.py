@@ -23,7 +23,7 @@ TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750: what may stand behind 
 EXTENSION_NAME, EXTENSION_VALUE = re.compile(r"[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
-class State(Enum):
+class OAuthState(Enum):
     INITIAL = auto()
     TOKEN_SENT = auto()
     REFUSED = auto()
@@ -31,8 +31,8 @@ class State(Enum):
     FAILED = auto()
 
 
-_S = State
-ALLOWED: Mapping[State, frozenset[State]] = {
+_S = OAuthState
+ALLOWED: Mapping[OAuthState, frozenset[OAuthState]] = {
     _S.INITIAL: frozenset({_S.TOKEN_SENT, _S.FAILED}),
     _S.TOKEN_SENT: frozenset({_S.DONE, _S.REFUSED}),
     _S.REFUSED: frozenset({_S.FAILED}),
@@ -53,7 +53,7 @@ class OauthbearerClient:
     """One conversation; extensions are handed to the server beside the token."""
 
     def __init__(self, token: Token, extensions: tuple[tuple[str, str], ...] = ()) -> None:
-        self.name, self.state = NAME, State.INITIAL
+        self.name, self.state = NAME, OAuthState.INITIAL
         self._token, self._extensions = token, extensions
         self.refusal = ""  # the server's own words
 
@@ -61,28 +61,28 @@ class OauthbearerClient:
         """The token. Raises SaslAuthenticationFailed when it is none."""
         value = self._token.value.reveal()
         if not TOKEN.fullmatch(value):
-            self._move(State.FAILED)
+            self._move(OAuthState.FAILED)
             raise SaslAuthenticationFailed(
                 f"{NAME}: what the token provider gave is not a bearer token (RFC 6750)"
             )
-        self._move(State.TOKEN_SENT)
+        self._move(OAuthState.TOKEN_SENT)
         pairs = (("auth", f"Bearer {value}"), *self._extensions)
         parts = "".join(f"{name}={value}{SEPARATOR}" for name, value in pairs)
         return f"n,,{SEPARATOR}{parts}{SEPARATOR}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
         """None when it is done; %x01 after a refusal, whose words stand in `refusal`."""
-        if self.state is State.REFUSED:
-            self._move(State.FAILED)
+        if self.state is OAuthState.REFUSED:
+            self._move(OAuthState.FAILED)
             raise SaslAuthenticationFailed(f"{NAME}: {self.refusal}")
         if not challenge:
-            self._move(State.DONE)
+            self._move(OAuthState.DONE)
             return None
-        self._move(State.REFUSED)
+        self._move(OAuthState.REFUSED)
         self.refusal = _refusal(challenge)
         return SEPARATOR.encode()
 
-    def _move(self, state: State) -> None:
+    def _move(self, state: OAuthState) -> None:
         if state not in ALLOWED[self.state]:
             raise IllegalSaslState(f"{NAME}: {self.state.name} does not lead to {state.name}")
         self.state = state

@@ -15,6 +15,9 @@ _PART = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)", re.DOTALL)
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")  # Python knows more of them
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 GUARDED = ("ssl.", "sasl.", "security.", "https.", "enable.ssl.")
+# Of Java's clients: when they log in anew, and parts of its TLS. Ours is no less safe without them.
+HARMLESS = ("sasl.login.refresh.", "sasl.login.retry.", "ssl.protocol", "ssl.provider",
+            "ssl.keymanager.", "ssl.trustmanager.", "ssl.secure.random.")  # fmt: skip
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -73,7 +76,7 @@ def known_settings(
     for name in given:
         if name in names:
             continue
-        if name.startswith(GUARDED):
+        if name.startswith(GUARDED) and not name.startswith(HARMLESS):
             near = difflib.get_close_matches(name, names, 1)
             raise ValueError(
                 f"{name} is not honoured by this client{f'; is {near[0]} meant?' if near else ''}"

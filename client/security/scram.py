@@ -31,7 +31,7 @@ ITERATIONS = re.compile(r"[1-9][0-9]{0,7}")
 HEADER = b"n,,"  # no channel binding, no other identity
 
 
-class State(Enum):
+class ScramState(Enum):
     INITIAL = auto()
     FIRST_SENT = auto()
     DERIVING = auto()
@@ -40,8 +40,8 @@ class State(Enum):
     FAILED = auto()
 
 
-_S = State
-ALLOWED: Mapping[State, frozenset[State]] = {
+_S = ScramState
+ALLOWED: Mapping[ScramState, frozenset[ScramState]] = {
     _S.INITIAL: frozenset({_S.FIRST_SENT, _S.FAILED}),
     _S.FIRST_SENT: frozenset({_S.DERIVING, _S.FAILED}),
     _S.DERIVING: frozenset({_S.FINAL_SENT, _S.FAILED}),
@@ -72,7 +72,7 @@ class ScramClient:
     def __init__(
         self, mechanism: str, username: str, password: Secret, nonce: str, *, hash_name: str = ""
     ) -> None:
-        self.name, self.state = mechanism, State.INITIAL
+        self.name, self.state = mechanism, ScramState.INITIAL
         self._hash = hash_name or HASHES[mechanism]
         self._password, self._nonce = password, nonce
         self._first_bare = f"n={_escaped(username)},r={nonce}".encode()
@@ -80,7 +80,7 @@ class ScramClient:
         self._server_signature = b""
 
     def start(self) -> bytes:
-        self._move(State.FIRST_SENT)
+        self._move(ScramState.FIRST_SENT)
         return HEADER + self._first_bare
 
     def respond(self, challenge: bytes) -> Derive | None:
@@ -89,16 +89,16 @@ class ScramClient:
         Raises SaslAuthenticationFailed when the server does not prove that it knows the password,
         or does not keep to the protocol.
         """
-        if self.state is State.FIRST_SENT:
+        if self.state is ScramState.FIRST_SENT:
             return self._take_first(challenge)
-        if self.state is State.FINAL_SENT:
+        if self.state is ScramState.FINAL_SENT:
             self._take_final(challenge)
             return None
         raise IllegalSaslState(f"{self.name}: nothing of the server is awaited")
 
     def derived(self, salted_password: bytes) -> bytes:
         """The client-final message, by the salted password that `respond` asked for."""
-        self._move(State.FINAL_SENT)
+        self._move(ScramState.FINAL_SENT)
         client_key = self._hmac(salted_password, b"Client Key")
         stored_key = hashlib.new(self._hash, client_key).digest()
         signature = self._hmac(stored_key, self._auth_message)
@@ -127,7 +127,7 @@ class ScramClient:
             )
         self._without_proof = b"c=" + base64.b64encode(HEADER) + b",r=" + nonce.encode()
         self._auth_message = b",".join((self._first_bare, challenge, self._without_proof))
-        self._move(State.DERIVING)
+        self._move(ScramState.DERIVING)
         return Derive(self._hash, self._password, salt, iterations)
 
     def _take_final(self, challenge: bytes) -> None:
@@ -139,7 +139,7 @@ class ScramClient:
             raise self._failed("the server's last message has no signature")
         if not hmac.compare_digest(self._decoded(value), self._server_signature):
             raise self._failed("the server's signature is wrong: it does not know the password")
-        self._move(State.DONE)
+        self._move(ScramState.DONE)
 
     def _fields(self, message: bytes) -> list[tuple[str, str]]:
         try:
@@ -164,10 +164,10 @@ class ScramClient:
         return hmac.digest(key, data, self._hash)
 
     def _failed(self, why: str) -> KafkaError:
-        self._move(State.FAILED)
+        self._move(ScramState.FAILED)
         return SaslAuthenticationFailed(f"{self.name}: {why}")
 
-    def _move(self, state: State) -> None:
+    def _move(self, state: ScramState) -> None:
         if state not in ALLOWED[self.state]:
             raise IllegalSaslState(f"{self.name}: {self.state.name} does not lead to {state.name}")
         self.state = state

@@ -132,9 +132,11 @@ def explain(problem: ssl.SSLError, host: str, port: int, config: TlsConfig) -> K
         return speaks_plain(broker)
     if any(word in reason for word in OF_OUR_CERTIFICATE):
         if config.has_certificate:
+            ours = config.certificate_file or "CERTIFICATE.pem"
             return SslAuthenticationFailed(
-                f"{broker} refuses our client certificate ({reason}): it is not signed by a CA "
-                "that the broker trusts, or has expired; look at the broker's ssl.truststore.*"
+                f"{broker} refuses our client certificate ({reason}): it has expired (openssl x509 "
+                f"-noout -dates -in {ours}), or is not signed by a CA that the broker trusts; look "
+                "at the broker's ssl.truststore.*"
             )
         return SslAuthenticationFailed(
             f"{broker} asks for a client certificate ({reason}): give ssl.certificate.location "
@@ -165,7 +167,10 @@ def _about_their_certificate(
             "up, set ssl.endpoint.identification.algorithm=none"
         )
     if problem.verify_code in (EXPIRED, NOT_YET):
-        return f"the certificate of {broker} is not valid now ({said}): is the clock right?"
+        return (
+            f"the certificate of {broker} is not valid now ({said}): have it renewed there, or, if "
+            "it is not out of date, set this machine's clock"
+        )
     trusted = config.ca_file or ("ssl.ca.pem" if config.ca_pem else "the CAs of this machine")
     return (
         f"the certificate of {broker} is not signed by a CA that we trust ({said}); we trust "

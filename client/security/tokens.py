@@ -220,16 +220,16 @@ def read_token(status: int, body: bytes, endpoint: str, client_id: str, now_s: f
         return Token(Secret(token), expires_s)
     words = ": ".join(str(answer[key])[:200] for key in ("error", "error_description")
                       if answer.get(key))  # fmt: skip
-    said_so = f"answered {status}{f' ({words})' if words else ''}"
+    answered = f"answered {status}{f' ({words})' if words else ''}"
     if status >= 500 or status == http.HTTPStatus.TOO_MANY_REQUESTS:
-        raise NetworkException(f"the token endpoint {endpoint} {said_so}")
+        raise NetworkException(f"the token endpoint {endpoint} {answered}")
     if status == http.HTTPStatus.OK:
         raise SaslAuthenticationFailed(
             f"the token endpoint {endpoint} answered without an access_token: is it the token "
             "endpoint of the provider?"
         )
     raise SaslAuthenticationFailed(
-        f"the token endpoint {endpoint} {said_so} to client id {client_id}: check "
+        f"the token endpoint {endpoint} {answered} to client id {client_id}: check "
         "sasl.oauthbearer.client.credentials.client.id and .client.secret, "
         "sasl.oauthbearer.scope, and the address"
     )

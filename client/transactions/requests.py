@@ -21,16 +21,16 @@ from ...wire.errors import (
     UnsupportedVersion,
 )
 from ...wire.identifiers import Identity, TopicPartition
+from ..by_topic import committed_by_topic, entries_by_topic
 from ..cluster_view import ClusterView
-from ..connection import Connection
-from ..coordinator_lookup import GROUP, find_coordinator
+from ..connection import BrokerConnection
+from ..coordinator_lookup import GROUP, TRANSACTION, find_coordinator
 from ..failures import as_abortable, as_fatal
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
 from ..retries import Backoff
 from ..security.permissions import error_about
 from .reactions import Reaction, Request, reaction_to
 
-TRANSACTION = 1  # a coordinator's kind
 CHANNEL = "transactions"
 FEATURE, V2_LEVEL = "transaction.version", 2
 END_V2, OFFSETS_V2, ADD_TO_OFFSETS_V1, PREPARED = 5, 5, 4, 6
@@ -97,7 +97,7 @@ class TransactionRequests:
 
         was_refused = False
 
-        async def ask(connection: Connection) -> tuple[int, Session]:
+        async def ask(connection: BrokerConnection) -> tuple[int, Session]:
             request = Request.INIT_PRODUCER_ID
             if newest == PREPARED and connection.version_for(request.value) < PREPARED:
                 raise UnsupportedVersion(f"{connection.host}:{connection.port}: {PREPARED_HELP}")
@@ -129,18 +129,14 @@ class TransactionRequests:
         self, producer: Identity, partitions: tuple[TopicPartition, ...], deadline_ms: int
     ) -> None:
         """Make partitions part of the transaction (V1)."""
-        topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(partition)
-        listed = [{"name": name, "partitions": numbers} for name, numbers in topics.items()]
         values = {
             "v3_and_below_transactional_id": self.transactional_id,
             "v3_and_below_producer_id": producer[0],
             "v3_and_below_producer_epoch": producer[1],
-            "v3_and_below_topics": listed,
+            "v3_and_below_topics": entries_by_topic(partitions),
         }
 
-        async def ask(connection: Connection) -> tuple[int, None]:
+        async def ask(connection: BrokerConnection) -> tuple[int, None]:
             answer = await self._call(connection, Request.ADD_PARTITIONS, values)
             codes = [
                 int(p.partition_error_code)
@@ -155,7 +151,7 @@ class TransactionRequests:
         """Make a group's offsets part of the transaction (V1)."""
         values = {**self._producer(producer), "group_id": group_id}
 
-        async def ask(connection: Connection) -> tuple[int, None]:
+        async def ask(connection: BrokerConnection) -> tuple[int, None]:
             answer = await self._call(connection, Request.ADD_OFFSETS, values)
             return int(answer.error_code), None
 
@@ -171,25 +167,17 @@ class TransactionRequests:
         is_v2: bool,
     ) -> None:
         """Offsets that count when the transaction commits."""
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for (topic, partition), each in offsets.items():
-            topics.setdefault(topic, []).append({
-                "partition_index": partition,
-                "committed_offset": each.offset,
-                "committed_leader_epoch": each.leader_epoch,
-                "committed_metadata": each.metadata,
-            })  # fmt: skip
         values = {
             **self._producer(producer),
             "group_id": group.group_id,
             "generation_id": group.generation_id,
             "member_id": group.member_id,
             "group_instance_id": group.group_instance_id,
-            "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()],
+            "topics": committed_by_topic(offsets),
         }
         newest = OFFSETS_V2 if is_v2 else ADD_TO_OFFSETS_V1
 
-        async def ask(connection: Connection) -> tuple[int, None]:
+        async def ask(connection: BrokerConnection) -> tuple[int, None]:
             answer = await self._call(connection, Request.COMMIT_OFFSETS, values, newest)
             return _first_cause(
                 [int(p.error_code) for t in answer.topics for p in t.partitions]
@@ -204,7 +192,7 @@ class TransactionRequests:
         """Commit or abort; the (id, epoch) of the next transaction. A repeat is harmless."""
         values = {**self._producer(producer), "committed": is_commit}
 
-        async def ask(connection: Connection) -> tuple[int, Identity]:
+        async def ask(connection: BrokerConnection) -> tuple[int, Identity]:
             newest = END_V2 if is_v2 else END_V2 - 1
             self.ends_sent += 1
             answer = await self._call(connection, Request.END_TRANSACTION, values, newest)
@@ -222,7 +210,7 @@ class TransactionRequests:
 
     async def _call(
         self,
-        connection: Connection,
+        connection: BrokerConnection,
         request: Request,
         values: dict[str, Any],
         newest: int = 1 << 15,
@@ -238,7 +226,7 @@ class TransactionRequests:
     async def _until_decided(
         self,
         request: Request,
-        ask: Callable[[Connection], Awaitable[tuple[int, T]]],
+        ask: Callable[[BrokerConnection], Awaitable[tuple[int, T]]],
         deadline_ms: int,
         coordinator: tuple[int, str] | None = None,
     ) -> T:
@@ -274,7 +262,7 @@ class TransactionRequests:
         )
         return error_about(code, name, "Read" if reads else "Write")
 
-    async def _coordinator(self, key: tuple[int, str]) -> Connection:
+    async def _coordinator(self, key: tuple[int, str]) -> BrokerConnection:
         node_id = self._coordinators.get(key)
         if node_id is None:
             node_id = await find_coordinator(self._view, key[1], key[0])

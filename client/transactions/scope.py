@@ -18,7 +18,7 @@ from ...wire.identifiers import TopicPartition
 class Ending(Enum):
     """How a transaction is ended."""
 
-    NOTHING = auto()  # the coordinator has never heard of it
+    NOTHING = auto()  # the coordinator does not know of it
     END_TRANSACTION = auto()
     NEW_EPOCH = auto()  # InitProducerId with our id and epoch: aborts, and fences what is late
 
@@ -51,11 +51,6 @@ class TransactionScope:
     def has_unadded(self) -> bool:
         """Whether an AddPartitionsToTxn is due."""
         return bool(self._unadded) and not self._asked
-
-    @property
-    def is_adding(self) -> bool:
-        """Whether partitions wait to be added, or an answer about them is awaited."""
-        return bool(self._unadded or self._asked)
 
     def take_unadded(self) -> tuple[TopicPartition, ...]:
         """The partitions of the next request, which is on its way from here."""

@@ -48,7 +48,7 @@ class TransactionSession:
         self._requests, self.identity, self._settings = requests, identity, settings
         self.scope: TransactionScope | None = None
         self.kept: PreparedTransaction | None = None  # of an earlier session, taken over
-        self.patience_ms: int = settings.max_block_ms
+        self.timeout_ms: int = settings.max_block_ms
         # V1: something may still take effect under our epoch, so the next transaction gets another.
         self._needs_new_epoch = False
 
@@ -67,11 +67,11 @@ class TransactionSession:
         return self._requests.lost_answers
 
     def _deadline_ms(self) -> int:
-        return now_ms() + self.patience_ms
+        return now_ms() + self.timeout_ms
 
     @property
     def should_abort(self) -> bool:
-        """Whether a transaction is open that nobody else is to end."""
+        """Whether a transaction is open that this producer has to end."""
         state = self.identity.state
         if state is _S.IN_TRANSACTION:
             return self.scope is not None and not self.scope.prepared
@@ -132,7 +132,7 @@ class TransactionSession:
             return  # the transaction was over before this began
         partitions = scope.take_unadded()
         try:
-            await self._tell(
+            await self._tracked(
                 self._requests.add_partitions(self._producer, partitions, self._deadline_ms())
             )
         except KafkaError as problem:
@@ -158,11 +158,11 @@ class TransactionSession:
         deadline_ms = self._deadline_ms()
         try:
             if not scope.is_v2 and group.group_id not in scope.groups:
-                await self._tell(
+                await self._tracked(
                     self._requests.add_offsets(self._producer, group.group_id, deadline_ms)
                 )
                 scope.groups.add(group.group_id)
-            await self._tell(
+            await self._tracked(
                 self._requests.commit_offsets(
                     self._producer, group, offsets, deadline_ms, is_v2=scope.is_v2
                 )
@@ -257,7 +257,7 @@ class TransactionSession:
 
     async def _end(self, scope: TransactionScope, *, is_commit: bool) -> None:
         try:
-            following = await self._tell(
+            following = await self._tracked(
                 self._requests.end(
                     self._producer, self._deadline_ms(), is_commit=is_commit, is_v2=scope.is_v2
                 )
@@ -272,7 +272,7 @@ class TransactionSession:
             raise
         self.identity.renew(*following)
 
-    async def _tell(self, request: Awaitable[T]) -> T:
+    async def _tracked(self, request: Awaitable[T]) -> T:
         """Await a request; a lost answer makes the transaction uncertain."""
         before = self._requests.lost_answers
         try:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from oncelog.client import Admin, BlockingProducer, Consumer, Producer
-from oncelog.client.cluster_view import ClusterView, Partition
+from oncelog.client.cluster_view import ClusterView, PartitionInfo
 from oncelog.client.fetch.state import FetchState
 from oncelog.client.loop_thread import new_event_loop
 from oncelog.wire.compression import CODEC_NAMES
@@ -51,7 +51,7 @@ class Unsent:
     def __init__(self, **settings: Any) -> None:
         view = ClusterView("127.0.0.1:1")
         view.snapshot.partitions = {
-            ("t", p): Partition(
+            ("t", p): PartitionInfo(
                 topic="t", partition=p, leader=1, leader_epoch=0, replicas=(1,), isr=(1,)
             )
             for p in range(PARTITIONS)
@@ -204,14 +204,14 @@ def theirs_write(bootstrap: str, topic: str, values: list[bytes]) -> None:
     producer = confluent_kafka.Producer(settings)
     failed: list[object] = []
 
-    def told(error: object, message: object) -> None:
+    def delivered(error: object, message: object) -> None:
         if error is not None:
             failed.append(error)
 
     for value in values:
         while True:
             try:
-                producer.produce(topic, value, on_delivery=told)
+                producer.produce(topic, value, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.01)

@@ -7,12 +7,12 @@ import pytest
 from oncelog.client.fetch.positions import Positions
 from oncelog.client.fetch.state import FetchState
 from oncelog.client.groups.member import NAMED_MAX, _named
-from oncelog.client.produce.accumulator import Batch
+from oncelog.client.produce.accumulator import ProducerBatch
 from oncelog.client.settings import consumer_settings
 
 
 def test_a_batch_is_named_by_its_partition_and_size() -> None:
-    assert repr(Batch("orders", 3, 0, 0)) == "a batch of 0 records of orders/3"
+    assert repr(ProducerBatch("orders", 3, 0, 0)) == "a batch of 0 records of orders/3"
 
 
 def test_many_partitions_take_one_short_line() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.cluster_view import parse_address
-from oncelog.client.produce.accumulator import Accumulator, Batch
+from oncelog.client.produce.accumulator import Accumulator, ProducerBatch
 from oncelog.client.produce.partitioner import STICKY_BYTES, StickyPartitioner, murmur2
 from oncelog.wire.record_batch import HEADER_BYTES
 from oncelog.wire.records import decode_batch
@@ -55,7 +55,7 @@ def fill(batches: Accumulator, count: int, now_ms: int = 0) -> None:
         put(batches, b"x" * 150, timestamp=i, now_ms=now_ms)
 
 
-def number(taken: list[Batch], sequence: int) -> Batch:
+def number(taken: list[ProducerBatch], sequence: int) -> ProducerBatch:
     (batch,) = taken
     if batch.base_sequence < 0:
         batch.base_sequence = sequence
@@ -101,7 +101,7 @@ def test_a_retry_goes_back_to_its_place_and_holds_the_others_back():
     assert number(batches.take(100), -1) is sent[2]
 
 
-def test_who_flushes_waits_as_long_as_a_retry_does():
+def test_a_flush_waits_for_the_backoff_of_a_retry():
     """Not 2 ms at a time."""
     batches = make()
     fill(batches, 1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from oncelog.client import Consumer, OffsetAndMetadata
-from oncelog.client.cluster_view import Broker, ClusterView, Partition, Snapshot
+from oncelog.client.cluster_view import BrokerNode, ClusterSnapshot, ClusterView, PartitionInfo
 from oncelog.client.failures import LogTruncated, PartitionNotAssigned
 from oncelog.client.fetch import fetcher as fetcher_module
 from oncelog.client.fetch.epoch_queries import EpochEnd
@@ -84,11 +84,11 @@ def test_what_was_given_out_and_is_gone_is_a_truncation():
 
 
 class Peer:
-    """One leader for one partition; answers what it is told to."""
+    """One leader for one partition; answers by script."""
 
     def __init__(self, monkeypatch, reset: str) -> None:
         self.view = ClusterView("127.0.0.1:1")
-        self.view.snapshot.brokers[1] = Broker(1, "127.0.0.1", 1)
+        self.view.snapshot.brokers[1] = BrokerNode(1, "127.0.0.1", 1)
         self.lead(epoch=1)
         self.consumer = Consumer(self.view, auto_offset_reset=reset)
         self.log: list[bytes] = [batch(0, epoch=1)]
@@ -98,7 +98,7 @@ class Peer:
         monkeypatch.setattr(Fetcher, "_fetch", self.fetch)
 
     def lead(self, epoch: int) -> None:
-        self.view.snapshot.partitions[KEY] = Partition(
+        self.view.snapshot.partitions[KEY] = PartitionInfo(
             topic="t", partition=0, leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,)
         )
 
@@ -139,7 +139,7 @@ async def test_after_a_truncation_the_reader_goes_on_where_the_logs_part(
         assert [r.offset for r in rows] == [position, position + 1]
 
 
-async def test_without_a_reset_a_truncation_is_told_until_the_program_seeks(monkeypatch):
+async def test_without_a_reset_every_poll_raises_a_truncation_until_a_seek(monkeypatch):
     peer = Peer(monkeypatch, "none")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})
@@ -156,9 +156,9 @@ async def test_without_a_reset_a_truncation_is_told_until_the_program_seeks(monk
 
 
 def test_a_broker_that_is_behind_does_not_bring_an_old_leader_back():
-    def snapshot(epoch: int, topic_id: bytes | None) -> Snapshot:
-        made = Snapshot()
-        made.partitions[KEY] = Partition(
+    def snapshot(epoch: int, topic_id: bytes | None) -> ClusterSnapshot:
+        made = ClusterSnapshot()
+        made.partitions[KEY] = PartitionInfo(
             topic="t", partition=0, leader=epoch, leader_epoch=epoch, replicas=(1,), isr=(1,)
         )
         if topic_id is not None:
@@ -186,7 +186,7 @@ async def test_nothing_is_fetched_while_enough_waits(monkeypatch):
     assert full.buffered_bytes > 1_000
     fetcher.start([full, other])
     assert not fetcher._tasks
-    full.is_paused = True  # what is not asked for keeps nobody waiting
+    full.is_paused = True  # what is not asked for does not count
     fetcher.start([full, other])
     assert fetcher._tasks
     await fetcher.close()
@@ -211,7 +211,7 @@ async def test_what_the_program_still_works_on_is_not_committed_for_it(monkeypat
 
 def test_a_call_about_a_partition_that_is_not_read_is_refused_with_a_sentence():
     consumer = Consumer("127.0.0.1:1")
-    for call in (consumer.position, lambda *key: consumer.seek(*key, 0)):
+    for call in (consumer.position, lambda topic, partition: consumer.seek(topic, partition, 0)):
         with pytest.raises(PartitionNotAssigned, match="t/0 is not assigned"):
             call(*KEY)
     with pytest.raises(PartitionNotAssigned):

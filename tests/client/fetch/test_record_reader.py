@@ -138,7 +138,7 @@ def test_a_partial_last_batch_waits_for_the_next_answer():
     assert not state.has_data
 
 
-def test_a_wrong_checksum_is_said():
+def test_a_wrong_checksum_is_reported():
     broken = bytearray(data(0, 7))
     broken[-2] ^= 1
     with pytest.raises(CorruptMessage):

@@ -36,7 +36,7 @@ def test_roundrobin_goes_round_over_all_topics():
     }
 
 
-def test_roundrobin_passes_over_those_who_do_not_want_the_topic():
+def test_roundrobin_skips_members_without_the_subscription():
     given_ = assign("roundrobin", members(a="t", b="t u", c="t u v"), {"t": 1, "u": 2, "v": 3})
     assert given_ == {
         "a": [("t", 0)],
@@ -45,7 +45,7 @@ def test_roundrobin_passes_over_those_who_do_not_want_the_topic():
     }
 
 
-def test_topics_that_do_not_exist_are_given_to_nobody():
+def test_topics_that_do_not_exist_are_not_assigned():
     for name in ("range", "roundrobin", "sticky", COOPERATIVE):
         assert assign(name, members(a="t", b="gone"), {"t": 2}) == {
             "a": [("t", 0), ("t", 1)],
@@ -61,7 +61,7 @@ some_members = st.dictionaries(
 
 
 @given(some_members, some_counts, st.sampled_from(["range", "roundrobin", "sticky", COOPERATIVE]))
-def test_every_partition_that_somebody_wants_has_one_owner_who_wants_it(wants, counts, name):
+def test_every_subscribed_partition_has_one_subscribed_owner(wants, counts, name):
     group = {m: Subscription(tuple(sorted(topics))) for m, topics in wants.items()}
     given_ = assign(name, group, counts)
     assert set(given_) == set(group)
@@ -74,7 +74,7 @@ def test_every_partition_that_somebody_wants_has_one_owner_who_wants_it(wants, c
 
 
 def carried(name: str, topics, owned, generation: int) -> Subscription:
-    """As a member tells what it has."""
+    """A subscription with its owned partitions."""
     if name == COOPERATIVE:
         return Subscription(topics, tuple(owned), generation)
     return Subscription(topics, user_data=encode_sticky(owned, generation))
@@ -117,7 +117,7 @@ def _spread(given_) -> int:
 def test_cooperative_members_never_share_a_partition_and_come_to_rest(start, changes, count):
     counts = {"t": count}
     owned: dict[str, set] = {m: set() for m in start}
-    generation = 0
+    generation, revoked = 0, False
     for present in [start, *changes]:
         owned = {m: owned.get(m, set()) for m in present}
         for _ in range(4):

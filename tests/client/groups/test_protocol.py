@@ -25,8 +25,8 @@ places = st.sets(st.tuples(names, st.integers(0, 2**31 - 1)), max_size=6).map(
 
 @given(st.sets(names, max_size=4), places, st.integers(-1, 99), st.binary(max_size=9))
 def test_subscriptions_come_back(topics, owned, generation, user_data):
-    told = Subscription(tuple(sorted(topics)), owned, generation, user_data)
-    assert decode_subscription(encode_subscription(told)) == told
+    subscription = Subscription(tuple(sorted(topics)), owned, generation, user_data)
+    assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
 @given(places)
@@ -59,8 +59,8 @@ def test_aiokafka_reads_ours():
         ConsumerProtocolMemberMetadata,
     )
 
-    told = encode_subscription(Subscription(("t", "u"), (("t", 1),), 3, b"x"))
-    assert list(ConsumerProtocolMemberMetadata.decode(told).subscription) == ["t", "u"]
+    subscription = encode_subscription(Subscription(("t", "u"), (("t", 1),), 3, b"x"))
+    assert list(ConsumerProtocolMemberMetadata.decode(subscription).subscription) == ["t", "u"]
     given_ = ConsumerProtocolMemberAssignment.decode(encode_assignment([("t", 1), ("t", 2)]))
     assert [(t, list(ps)) for t, ps in given_.assignment] == [("t", [1, 2])]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.client.produce.accumulator import Batch
+from oncelog.client.produce.accumulator import ProducerBatch
 from oncelog.client.produce.delivery import Delivery, Outcome, RecordMetadata
 from oncelog.client.produce.requests import halves
 from oncelog.client.transactions.prepared import PreparedTransaction
@@ -36,21 +36,21 @@ async def _await(delivery: Delivery) -> RecordMetadata:
 
 
 def test_a_failure_is_every_records():
-    outcome, told = Outcome(), []
+    outcome, called = Outcome(), []
     delivery = Delivery(outcome, 3)
-    delivery.add_done_callback(told.append)
+    delivery.add_done_callback(called.append)
     problem = RequestTimedOut("too late")
     outcome.failed(problem)
     outcome.failed(RequestTimedOut("again"))
     outcome.written(HERE)
-    assert told == [delivery] and delivery.exception() is problem
-    delivery.add_done_callback(told.append)
-    assert len(told) == 2
+    assert called == [delivery] and delivery.exception() is problem
+    delivery.add_done_callback(called.append)
+    assert len(called) == 2
     with pytest.raises(RequestTimedOut, match="too late"):
         delivery.result()
 
 
-async def test_a_waiter_that_goes_away_takes_nobody_with_it():
+async def test_a_cancelled_waiter_leaves_the_others_waiting():
     outcome = Outcome()
     first, second = (asyncio.ensure_future(_await(Delivery(outcome, i))) for i in range(2))
     await asyncio.sleep(0)
@@ -68,14 +68,14 @@ def test_without_an_offset_there_is_none_to_count_from():
 
 @given(st.integers(2, 9), st.lists(st.integers(0, 8), max_size=5), st.integers(-1, 2**31 - 1))
 def test_halves_of_halves_decide_about_their_own_records(count, cuts, sequence):
-    batch = Batch("t", 0, 0, 100)
+    batch = ProducerBatch("t", 0, 0, 100)
     for i in range(count):
         batch.builder.append(5, None, b"%d" % i)
     batch.base_sequence, batch.encoded = sequence, batch.builder.build()
-    told: list[int] = []
+    called: list[int] = []
     deliveries = [Delivery(batch.outcome, i) for i in range(count)]
     for i, delivery in enumerate(deliveries):
-        delivery.add_done_callback(lambda _, i=i: told.append(i))
+        delivery.add_done_callback(lambda _, i=i: called.append(i))
     parts = [batch]
     for cut in cuts:
         chosen = parts[cut % len(parts)]
@@ -93,7 +93,7 @@ def test_halves_of_halves_decide_about_their_own_records(count, cuts, sequence):
         part.outcome.written(RecordMetadata("t", 0, 100 + first))
         first += part.builder.count
     assert [d.result().offset for d in deliveries] == [100 + i for i in range(count)]
-    assert told == list(range(count))
+    assert called == list(range(count))
 
 
 @given(st.text(min_size=1), st.integers(0, 2**62), st.integers(0, 2**15 - 1), st.booleans())

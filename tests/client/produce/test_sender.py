@@ -9,13 +9,15 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import pytest
 
-from oncelog.client.cluster_view import ClusterView, Partition
+from oncelog.client.cluster_view import ClusterView, PartitionInfo
 from oncelog.client.produce import sender as sender_module
-from oncelog.client.produce.accumulator import Accumulator, Batch
+from oncelog.client.produce.accumulator import Accumulator, ProducerBatch
 from oncelog.client.produce.sender import Sender
+from oncelog.client.retries import now_ms
 from oncelog.client.settings import producer_settings
 from oncelog.client.transactions.producer_state import Call, ProducerIdentity, ProducerState
 from oncelog.client.transactions.scope import TransactionScope
@@ -31,11 +33,12 @@ from oncelog.wire.messages.produce import ProducedPartition
 from oncelog.wire.record_batch import SEQUENCE_MAX, decode_header, increment_sequence
 from oncelog.wire.records import decode_batch
 
+from ...present import present
 from .filling import put
 
 E = ErrorCode
-PATIENCE_S = 20.0
-Script = Callable[[Batch], "int | Exception | None"]
+TIMEOUT_S = 20.0
+Script = Callable[[ProducerBatch], "int | Exception | None"]
 
 
 @dataclass
@@ -64,7 +67,7 @@ class Leader:
         return 0, offset
 
 
-class Stage:
+class SenderContext:
     """A sender with everything around it made of plain objects."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, partitions: int = 1, **settings) -> None:
@@ -75,7 +78,7 @@ class Stage:
         self.leaders = [Leader() for _ in range(partitions)]
         self.view = ClusterView("127.0.0.1:1")
         for number in range(partitions):
-            self.view.snapshot.partitions[("t", number)] = Partition(
+            self.view.snapshot.partitions[("t", number)] = PartitionInfo(
                 topic="t", partition=number, leader=1, leader_epoch=0, replicas=(1,), isr=(1,)
             )
         self.identity = ProducerIdentity()
@@ -88,7 +91,7 @@ class Stage:
         self.before: Script = lambda batch: None  # instead of the append
         self.after: Script = lambda batch: None  # instead of its answer
         self.pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
-        self.requests: list[list[Batch]] = []
+        self.requests: list[list[ProducerBatch]] = []
         self.ids = 0
         monkeypatch.setattr(sender_module, "produce_batches", self.produce)
         monkeypatch.setattr(sender_module, "fresh_producer_id", self.fresh_id)
@@ -102,9 +105,9 @@ class Stage:
         self.ids += 1
         return 1_000 + self.ids, 0
 
-    async def produce(self, view, leader, batches: Sequence[Batch], settings, *, is_v2):
+    async def produce(self, view, leader, batches: Sequence[ProducerBatch], settings, *, is_v2):
         self.requests.append(list(batches))
-        arrived = [(b, bytes(b.encoded)) for b in batches]  # as they were when they left
+        arrived = [(b, bytes(present(b.encoded))) for b in batches]  # as they were when they left
         await self.pause()
         answers = {}
         for batch, encoded in arrived:
@@ -123,17 +126,18 @@ class Stage:
         return answers
 
     def send(self, value: bytes, partition: int = 0):
-        from oncelog.client.retries import now_ms
-
         self.sender.start()
         delivery = put(self.batches, value, partition=partition, now_ms=now_ms())
         self.sender.wake.set()
         return delivery
 
     async def settle(self) -> None:
-        await asyncio.wait_for(self.sender.flush(), PATIENCE_S)
+        await asyncio.wait_for(self.sender.flush(), TIMEOUT_S)
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         await self.sender.close()
 
 
@@ -141,70 +145,56 @@ def once(code: "int | Exception", at: int = 0) -> Script:
     """Says it at the n-th batch only."""
     left = [at]
 
-    def script(batch: Batch) -> "int | Exception | None":
+    def script(batch: ProducerBatch) -> "int | Exception | None":
         left[0] -= 1
         return code if left[0] == -1 else None
 
     return script
 
 
-def run(stage: Stage, work: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        try:
-            await work()
-        finally:
-            await stage.close()
-
-    asyncio.run(main())
-
-
-def test_a_refused_batch_takes_no_other_with_it(monkeypatch):
+async def test_a_refused_batch_takes_no_other_with_it(monkeypatch):
     """Behind it the numbers have a gap; the others take new ones under a new id (KIP-360)."""
-    stage = Stage(monkeypatch)
-    stage.before = once(E.INVALID_RECORD, at=1)
+    context = SenderContext(monkeypatch)
+    context.before = once(E.INVALID_RECORD, at=1)
 
-    async def work():
-        sent = [stage.send(b"%0100d" % i) for i in range(8)]
-        await stage.settle()
+    async with context:
+        sent = [context.send(b"%0100d" % i) for i in range(8)]
+        await context.settle()
         assert [type(d.exception()) for d in sent] == [
             type(None),
             type(error_for(E.INVALID_RECORD)),
             *[type(None)] * 6,
         ]
-        assert [int(v) for v in stage.leaders[0].values] == [0, 2, 3, 4, 5, 6, 7]
-        assert stage.ids == 2 and stage.identity.state is ProducerState.READY
-
-    run(stage, work)
+        assert [int(v) for v in context.leaders[0].values] == [0, 2, 3, 4, 5, 6, 7]
+        assert context.ids == 2 and context.identity.state is ProducerState.READY
 
 
 @pytest.mark.parametrize("where", ["_encode", "_decide"])
-def test_a_loop_that_breaks_leaves_no_state_in_which_a_transaction_commits(monkeypatch, where):
+async def test_a_broken_loop_leaves_no_state_in_which_a_transaction_commits(monkeypatch, where):
     """A flush returns then, since nothing is left; a commit after it would lose those records."""
-    stage = Stage(monkeypatch)
+    context = SenderContext(monkeypatch)
 
     def breaks(*_, **__):
         raise MemoryError("no room for a batch")
 
-    async def work():
-        await stage_all(stage, [0])
-        monkeypatch.setattr(stage.sender, where, breaks)
-        lost = stage.send(b"1")
-        await stage.settle()
-        assert lost.exception() is stage.identity.problem
-        assert stage.identity.state is ProducerState.FATAL_ERROR
+    async with context:
+        await send_all(context, [0])
+        monkeypatch.setattr(context.sender, where, breaks)
+        lost = context.send(b"1")
+        await context.settle()
+        assert lost.exception() is context.identity.problem
+        assert context.identity.state is ProducerState.FATAL_ERROR
         for call in (Call.PREPARE, Call.COMMIT):
             with pytest.raises(KafkaError, match="no room for a batch"):
-                stage.identity.require(call)
+                context.identity.require(call)
         with pytest.raises(KafkaError, match="must be closed"):
-            stage.sender.start()
-
-    run(stage, work)
+            context.sender.start()
 
 
 @pytest.mark.parametrize("state", ProducerState)
-def test_nothing_is_added_to_a_transaction_that_is_being_aborted(monkeypatch, state):
-    """Found by chaos, seed 20261: with V1 it would begin a new one behind the end, for nobody."""
-    stage = Stage(monkeypatch)
+async def test_nothing_is_added_to_a_transaction_that_is_being_aborted(monkeypatch, state):
+    """Found by chaos, seed 20261: with V1 a new one would begin behind the end."""
+    context = SenderContext(monkeypatch)
     added = []
 
     class Session:
@@ -215,190 +205,169 @@ def test_nothing_is_added_to_a_transaction_that_is_being_aborted(monkeypatch, st
 
     Session.scope.want(("t", 0))
 
-    async def work():
-        monkeypatch.setattr(stage.sender, "_session", Session())
-        stage.identity.state = state
-        stage.sender._add_partitions()
+    async with context:
+        monkeypatch.setattr(context.sender, "_session", Session())
+        context.identity.state = state
+        context.sender._add_partitions()
         await asyncio.sleep(0)
         takes = state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANSACTION)
         assert added == [state] * takes
-        monkeypatch.setattr(stage.sender, "_session", None)
-
-    run(stage, work)
+        monkeypatch.setattr(context.sender, "_session", None)
 
 
 @pytest.mark.parametrize("problem", [E.INVALID_RECORD, NetworkException("lost")])
-def test_the_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monkeypatch, problem):
+async def test_the_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monkeypatch, problem):
     """A leader that knows nothing of an id takes any number: it cannot refuse what follows.
 
     Found by chaos, seed 12: append/3 began with sequence 7 of its producer.
     """
-    stage = Stage(monkeypatch, delivery_timeout_ms=60)
+    context = SenderContext(monkeypatch, delivery_timeout_ms=60)
     is_broken = True
-    stage.before = lambda batch: problem if is_broken else None
+    context.before = lambda batch: problem if is_broken else None
 
-    async def work():
-        nonlocal is_broken
-        (failed,) = await stage_all(stage, [0])
+    async with context:
+        (failed,) = await send_all(context, [0])
         assert failed.exception() is not None
         is_broken = False
-        sent = await stage_all(stage, range(1, 4))
+        sent = await send_all(context, range(1, 4))
         assert [d.exception() for d in sent] == [None] * 3
-        assert [int(v) for v in stage.leaders[0].values] == [1, 2, 3]
-        assert [window[0][0] for window in stage.leaders[0].windows.values()] == [0]
-
-    run(stage, work)
+        assert [int(v) for v in context.leaders[0].values] == [1, 2, 3]
+        assert [window[0][0] for window in context.leaders[0].windows.values()] == [0]
 
 
-def test_other_partitions_keep_what_they_have_sent(monkeypatch):
-    stage = Stage(monkeypatch, partitions=2)
+async def test_other_partitions_keep_what_they_have_sent(monkeypatch):
+    context = SenderContext(monkeypatch, partitions=2)
     refused = once(E.INVALID_RECORD)
     lost = once(NetworkException("lost"), at=1)
-    stage.before = lambda batch: refused(batch) if batch.partition == 0 else None
-    stage.after = lambda batch: lost(batch) if batch.partition == 1 else None
+    context.before = lambda batch: refused(batch) if batch.partition == 0 else None
+    context.after = lambda batch: lost(batch) if batch.partition == 1 else None
 
-    async def work():
-        sent = [stage.send(b"%0100d" % i, i % 2) for i in range(16)]
-        await stage.settle()
+    async with context:
+        sent = [context.send(b"%0100d" % i, i % 2) for i in range(16)]
+        await context.settle()
         assert [i for i, d in enumerate(sent) if d.exception() is not None] == [0]
-        assert [int(v) for v in stage.leaders[0].values] == list(range(2, 16, 2))
-        assert [int(v) for v in stage.leaders[1].values] == list(range(1, 16, 2))
-
-    run(stage, work)
+        assert [int(v) for v in context.leaders[0].values] == list(range(2, 16, 2))
+        assert [int(v) for v in context.leaders[1].values] == list(range(1, 16, 2))
 
 
-def test_a_loss_on_the_broker_costs_only_what_was_acknowledged(monkeypatch):
+async def test_a_loss_on_the_broker_costs_only_what_was_acknowledged(monkeypatch):
     """An unclean election: the numbers do not fit any more; what was not written is, anew."""
-    stage = Stage(monkeypatch)
+    context = SenderContext(monkeypatch)
 
-    async def work():
-        await stage_all(stage, range(3))
-        stage.leaders[0].values.pop()
-        stage.leaders[0].windows[1_001].pop()
-        sent = await stage_all(stage, range(3, 6))
+    async with context:
+        await send_all(context, range(3))
+        context.leaders[0].values.pop()
+        context.leaders[0].windows[1_001].pop()
+        sent = await send_all(context, range(3, 6))
         assert all(d.exception() is None for d in sent)
-        assert [int(v) for v in stage.leaders[0].values] == [0, 1, 3, 4, 5]
-
-    run(stage, work)
+        assert [int(v) for v in context.leaders[0].values] == [0, 1, 3, 4, 5]
 
 
-async def stage_all(stage: Stage, numbers):
-    sent = [stage.send(b"%0100d" % i) for i in numbers]
-    await stage.settle()
+async def send_all(context: SenderContext, numbers):
+    sent = [context.send(b"%0100d" % i) for i in numbers]
+    await context.settle()
     return sent
 
 
-def test_a_batch_that_may_stand_in_the_log_is_never_numbered_anew(monkeypatch):
-    """Its first answer was lost, then the broker forgot its window: failed is the honest word."""
-    stage = Stage(monkeypatch)
+async def test_a_batch_that_may_stand_in_the_log_is_never_numbered_anew(monkeypatch):
+    """Its first answer was lost, then the broker lost its window: it has to fail."""
+    context = SenderContext(monkeypatch)
     answers = [None, NetworkException("lost")]
-    stage.after = lambda batch: answers.pop(0) if answers else None
+    context.after = lambda batch: answers.pop(0) if answers else None
 
-    def forget(batch: Batch):
-        if len(stage.leaders[0].values) == 2 and batch.attempts == 2:
-            stage.leaders[0].windows[1_001] = deque([(7, 9, 0)], maxlen=5)
+    def expire_producer(batch: ProducerBatch):
+        if len(context.leaders[0].values) == 2 and batch.attempts == 2:
+            context.leaders[0].windows[1_001] = deque([(7, 9, 0)], maxlen=5)
         return None
 
-    stage.before = forget
+    context.before = expire_producer
 
-    async def work():
-        await stage_all(stage, [0])
-        (doubtful,) = await stage_all(stage, [1])
+    async with context:
+        await send_all(context, [0])
+        (doubtful,) = await send_all(context, [1])
         assert isinstance(doubtful.exception(), OutOfOrderSequenceNumber)
-        (after,) = await stage_all(stage, [2])
+        (after,) = await send_all(context, [2])
         assert after.exception() is None
-        assert [int(v) for v in stage.leaders[0].values] == [0, 1, 2]
-
-    run(stage, work)
+        assert [int(v) for v in context.leaders[0].values] == [0, 1, 2]
 
 
-def test_numbers_go_round_and_batches_stay_in_order(monkeypatch):
+async def test_numbers_go_round_and_batches_stay_in_order(monkeypatch):
     """After 2^31 - 1 comes 0: a retry must not be sorted behind what follows it."""
-    stage = Stage(monkeypatch)
-    stage.before = once(E.NOT_LEADER_OR_FOLLOWER, at=3)
+    context = SenderContext(monkeypatch)
+    context.before = once(E.NOT_LEADER_OR_FOLLOWER, at=3)
 
-    async def work():
-        await stage_all(stage, [0])
+    async with context:
+        await send_all(context, [0])
         first = SEQUENCE_MAX - 1
-        stage.identity._next[("t", 0)] = first
-        stage.leaders[0].windows[1_001][-1] = (first - 1, first - 1, 0)
-        sent = await stage_all(stage, range(1, 9))
+        context.identity._next[("t", 0)] = first
+        context.leaders[0].windows[1_001][-1] = (first - 1, first - 1, 0)
+        sent = await send_all(context, range(1, 9))
         assert [d.exception() for d in sent] == [None] * 8
-        assert [int(v) for v in stage.leaders[0].values] == list(range(9))
-
-    run(stage, work)
+        assert [int(v) for v in context.leaders[0].values] == list(range(9))
 
 
-def test_a_record_is_decided_when_its_time_is_over_even_on_its_way(monkeypatch):
-    stage = Stage(monkeypatch, delivery_timeout_ms=100, request_timeout_ms=100)
+async def test_a_record_is_decided_when_its_time_is_over_even_on_its_way(monkeypatch):
+    context = SenderContext(monkeypatch, delivery_timeout_ms=100, request_timeout_ms=100)
     over = asyncio.Event()
 
     async def until_over():
         await over.wait()
 
-    stage.pause = until_over
+    context.pause = until_over
 
-    async def work():
-        late = stage.send(b"%0100d" % 0)
-        async with asyncio.timeout(PATIENCE_S):
+    async with context:
+        late = context.send(b"%0100d" % 0)
+        async with asyncio.timeout(TIMEOUT_S):
             while not late.done():
                 await asyncio.sleep(0.01)
         assert isinstance(late.exception(), RequestTimedOut)
-        assert not stage.batches and not stage.batches.unfinished_bytes
-        following = stage.send(b"%0100d" % 1)
+        assert not context.batches and not context.batches.unfinished_bytes
+        following = context.send(b"%0100d" % 1)
         over.set()
-        await stage.settle()
+        await context.settle()
         assert following.exception() is None
-        assert [int(v) for v in stage.leaders[0].values] == [0, 1], "it was written, after all"
-
-    run(stage, work)
+        assert [int(v) for v in context.leaders[0].values] == [0, 1], "it was written, after all"
 
 
-def test_a_request_stays_below_its_size(monkeypatch):
-    stage = Stage(monkeypatch, partitions=10, max_request_size=400)
+async def test_a_request_stays_below_its_size(monkeypatch):
+    context = SenderContext(monkeypatch, partitions=10, max_request_size=400)
 
-    async def work():
+    async with context:
         for i in range(10):
-            stage.send(b"%0100d" % i, i)
-        await stage.settle()
-        sizes = [sum(len(b.encoded) for b in request) for request in stage.requests]
-        assert max(sizes) <= 400 and max(map(len, stage.requests)) == 2
-
-    run(stage, work)
+            context.send(b"%0100d" % i, i)
+        await context.settle()
+        sizes = [sum(len(present(b.encoded)) for b in request) for request in context.requests]
+        assert max(sizes) <= 400 and max(map(len, context.requests)) == 2
 
 
-def test_a_batch_that_is_too_large_goes_in_parts_in_its_place(monkeypatch):
-    stage = Stage(monkeypatch)
-    stage.batches._batch_bytes = 500
-    stage.leaders[0].max_bytes = 300
+async def test_a_batch_that_is_too_large_goes_in_parts_in_its_place(monkeypatch):
+    context = SenderContext(monkeypatch)
+    context.batches._batch_bytes = 500
+    context.leaders[0].max_bytes = 300
 
-    async def work():
-        sent = [stage.send(b"%050d" % i) for i in range(40)]
-        await stage.settle()
+    async with context:
+        sent = [context.send(b"%050d" % i) for i in range(40)]
+        await context.settle()
         assert [d.result().offset for d in sent] == list(range(40))
-        assert [int(v) for v in stage.leaders[0].values] == list(range(40))
-
-    run(stage, work)
+        assert [int(v) for v in context.leaders[0].values] == list(range(40))
 
 
-def test_parts_keep_the_id_of_their_numbers(monkeypatch):
+async def test_parts_keep_the_id_of_their_numbers(monkeypatch):
     """Another partition's gap brings a new id while the parts of a batch wait."""
-    stage = Stage(monkeypatch, partitions=2)
-    stage.batches._batch_bytes = 500
-    stage.leaders[0].max_bytes = 300
+    context = SenderContext(monkeypatch, partitions=2)
+    context.batches._batch_bytes = 500
+    context.leaders[0].max_bytes = 300
     refused = once(E.INVALID_RECORD, at=1)
-    stage.before = lambda batch: refused(batch) if batch.partition == 1 else None
+    context.before = lambda batch: refused(batch) if batch.partition == 1 else None
 
-    async def work():
-        sent = [stage.send(b"%050d" % i, i % 2) for i in range(80)]
-        await stage.settle()
-        assert stage.ids == 2
-        assert [int(v) for v in stage.leaders[0].values] == list(range(0, 80, 2))
+    async with context:
+        sent = [context.send(b"%050d" % i, i % 2) for i in range(80)]
+        await context.settle()
+        assert context.ids == 2
+        assert [int(v) for v in context.leaders[0].values] == list(range(0, 80, 2))
         gone = [i for i, d in enumerate(sent) if d.exception() is not None]
         left = [i for i in range(1, 80, 2) if i not in gone]
-        assert 0 < len(gone) < 12 and [int(v) for v in stage.leaders[1].values] == left
-
-    run(stage, work)
+        assert 0 < len(gone) < 12 and [int(v) for v in context.leaders[1].values] == left
 
 
 FAULTS = (
@@ -412,33 +381,33 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_each_record_is_there_once_and_in_order(monkeypatch, seed):
+async def test_whatever_happens_each_record_is_there_once_and_in_order(monkeypatch, seed):
     random_source = random.Random(seed)
-    stage = Stage(monkeypatch, partitions=3)
+    context = SenderContext(monkeypatch, partitions=3)
 
     def script(where: str) -> Script:
-        def say(batch: Batch):
+        def answer(batch: ProducerBatch):
             if random_source.random() > 0.15:
                 return None
             found = [fault for place, fault in FAULTS if place == where]
             return random_source.choice(found)
 
-        return say
+        return answer
 
     async def pause():
         for _ in range(random_source.randrange(6)):
             await asyncio.sleep(0)
 
-    stage.before, stage.after, stage.pause = script("before"), script("after"), pause
+    context.before, context.after, context.pause = script("before"), script("after"), pause
 
-    async def work():
+    async with context:
         sent = []
         for number in range(150):
-            sent.append((number, number % 3, stage.send(b"%0100d" % number, number % 3)))
+            sent.append((number, number % 3, context.send(b"%0100d" % number, number % 3)))
             if random_source.random() < 0.3:
                 await asyncio.sleep(0)
-        await stage.settle()
-        for partition, leader in enumerate(stage.leaders):
+        await context.settle()
+        for partition, leader in enumerate(context.leaders):
             found = [int(v) for v in leader.values]
             assert found == sorted(set(found)), "once, and in order"
             for number, where, delivery in sent:
@@ -454,5 +423,3 @@ def test_whatever_happens_each_record_is_there_once_and_in_order(monkeypatch, se
                     assert problem.code in (E.INVALID_RECORD, E.OUT_OF_ORDER_SEQUENCE_NUMBER)
         failed = [d for _, _, d in sent if d.exception() is not None]
         assert len(failed) < 60
-
-    run(stage, work)

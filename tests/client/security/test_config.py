@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from oncelog.client.security.config import SecurityConfig, security_config
 from oncelog.client.security.jaas import parse_jaas
 from oncelog.client.security.secret import HIDDEN, Secret
 from oncelog.client.settings import ADMIN, SECURITY, consumer_settings, read_settings
+
+from ...present import present
 
 SCRAM = {
     "security.protocol": "SASL_SSL",
@@ -31,7 +34,7 @@ CREDENTIALS = {
 }
 
 
-def config(values: dict[str, object]) -> SecurityConfig | None:
+def config(values: Mapping[str, object]) -> SecurityConfig | None:
     return security_config(read_settings(ADMIN, values, {}))
 
 
@@ -41,10 +44,11 @@ def test_without_a_word_it_is_plain_text():
 
 
 def test_scram_over_tls():
-    made = config(SCRAM)
-    assert (made.sasl.mechanism, made.sasl.username) == ("SCRAM-SHA-512", "alice")
-    assert made.sasl.password.reveal() == "geheim"
-    assert made.tls.checks_host and made.tls.verifies and made.tls.ca_file is None
+    made = present(config(SCRAM))
+    sasl, tls = present(made.sasl), present(made.tls)
+    assert (sasl.mechanism, sasl.username) == ("SCRAM-SHA-512", "alice")
+    assert present(sasl.password).reveal() == "geheim"
+    assert tls.checks_host and tls.verifies and tls.ca_file is None
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_no_secret_is_seen_anywhere():
         for text in (repr(settings), str(settings), repr(made), f"{made}"):
             assert "geheim" not in text
         assert HIDDEN in repr(made)
-    assert config(SCRAM).sasl.password.reveal() == "geheim"
+    assert present(present(present(config(SCRAM)).sasl).password).reveal() == "geheim"
 
 
 def test_every_setting_that_holds_a_secret_is_hidden():
@@ -159,6 +163,25 @@ def test_a_configuration_is_a_plain_value():
         made = config(values)
         assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
         assert hash(made) == hash(pickle.loads(pickle.dumps(made)))
+
+
+def own_token() -> str:
+    return "token"
+
+
+def test_a_function_may_be_named_by_text_as_files_and_options_have_it():
+    oauth = {k: v for k, v in OAUTH.items() if not k.endswith("url")}
+    name = "sasl.oauthbearer.token.provider"
+    made = present(config({**oauth, name: f"{__name__}:own_token"}))
+    assert present(present(made.sasl).tokens).provider is own_token
+    for text, words in (
+        ("own_token", "as text package.module:function"),
+        ("nowhere.at.all:own_token", "cannot be imported"),
+        (f"{__name__}:other", "cannot be imported"),
+        (f"{__name__}:SCRAM", "is a function, not dict"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            config({**oauth, name: text})
 
 
 def test_a_secret_may_be_given_as_one():

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelog.client.security.exchange import Ask, Exchange, PlainClient, sasl_exchange
+from oncelog.client.security.exchange import Ask, Derive, Exchange, PlainClient, sasl_exchange
 from oncelog.client.security.oauthbearer import OauthbearerClient, Token
 from oncelog.client.security.scram import ScramClient
 from oncelog.client.security.secret import Secret
@@ -58,8 +58,11 @@ def test_scram_takes_two_rounds_and_a_derivation():
     exchange = sasl_exchange(scram, BROKER, WHO)
     next(exchange)
     first = exchange.send(handshake())
+    assert isinstance(first, Ask)
     wanted = exchange.send(accepted(server.first(first.values["auth_bytes"])))
+    assert isinstance(wanted, Derive)
     final = exchange.send(wanted.compute())
+    assert isinstance(final, Ask)
     assert end_of(exchange, accepted(server.final(final.values["auth_bytes"]), 60_000)) == 60_000
 
 
@@ -68,6 +71,7 @@ def test_a_server_that_does_not_know_the_password_is_not_believed():
     next(exchange)
     exchange.send(handshake())
     wanted = exchange.send(accepted(b"r=nx,s=c2FsdA==,i=4096"))
+    assert isinstance(wanted, Derive)
     exchange.send(wanted.compute())
     with pytest.raises(SaslAuthenticationFailed, match=r"b:9093: .*does not know the password"):
         exchange.send(accepted(b"v=AAAA"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oncelog.client.security.oauthbearer import (
     ALLOWED,
     OauthbearerClient,
-    State,
+    OAuthState,
     Token,
     check_extensions,
     claims_of,
@@ -39,7 +39,7 @@ def test_an_empty_answer_is_a_yes():
     oauth = client()
     oauth.start()
     assert oauth.respond(b"") is None
-    assert oauth.state is State.DONE
+    assert oauth.state is OAuthState.DONE
 
 
 def test_a_refusal_is_acknowledged_and_kept():
@@ -59,7 +59,7 @@ def test_what_is_no_token_is_not_sent(value):
     assert not value or value not in str(failure.value).replace("bearer token", "")
 
 
-@pytest.mark.parametrize(("now", "then"), list(product(State, State)))
+@pytest.mark.parametrize(("now", "then"), list(product(OAuthState, OAuthState)))
 def test_every_move_is_in_the_table(now, then):
     oauth = client()
     oauth.state = now
@@ -71,7 +71,7 @@ def test_every_move_is_in_the_table(now, then):
 
 
 @given(st.binary(min_size=1, max_size=100))
-def test_whatever_a_server_says_is_a_refusal(challenge):
+def test_any_server_challenge_is_a_refusal(challenge):
     oauth = client()
     oauth.start()
     assert oauth.respond(challenge) == b"\x01"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from oncelog.client import Admin, BlockingProducer, Consumer, Producer, complete
-from oncelog.client.connection import Connection
+from oncelog.client.connection import BrokerConnection
 from oncelog.client.security.scram import Derive
 from oncelog.client.security.secret import Secret
 from oncelog.client.security.session import Security
@@ -34,8 +34,8 @@ def security(**values: str) -> Security:
     return made
 
 
-async def connect(listener: Listener) -> Connection:
-    return await Connection.open(
+async def connect(listener: Listener) -> BrokerConnection:
+    return await BrokerConnection.open(
         listener.host, listener.port, timeout_ms=5_000, security=security()
     )
 
@@ -112,7 +112,7 @@ async def test_a_renewal_that_fails_in_any_way_closes_the_connection(problem):
     """Else it would fail every request to come, in the middle of an exchange, and stay open."""
     async with Listener(lifetime_ms=100).running() as listener:
         made = security()
-        connection = await Connection.open(
+        connection = await BrokerConnection.open(
             listener.host, listener.port, timeout_ms=5_000, security=made
         )
 
@@ -184,7 +184,7 @@ CALLS = (produce, transact, read, join, administer, end_prepared)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
-async def test_every_kind_of_client_says_at_once_that_the_password_is_wrong(call):
+async def test_every_client_raises_a_wrong_password_at_once(call):
     async with Listener().running() as listener, asyncio.timeout(10):
         at = {"bootstrap.servers": f"{listener.host}:{listener.port}"}
         with pytest.raises(SaslAuthenticationFailed, match="refused user alice by PLAIN"):
@@ -192,7 +192,7 @@ async def test_every_kind_of_client_says_at_once_that_the_password_is_wrong(call
         assert len(listener.asked) <= 2, "it was tried again and again"
 
 
-async def test_a_client_without_a_loop_says_so_too():
+async def test_a_blocking_client_raises_it_too():
     async with Listener().running() as listener:
         values = {"bootstrap.servers": f"{listener.host}:{listener.port}", **PLAIN}
 

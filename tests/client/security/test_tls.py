@@ -3,6 +3,7 @@
 import asyncio
 import re
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from oncelog.client.security.tls import explain, is_tls, make_context
 from oncelog.client.view_source import view_of
 from oncelog.wire.errors import KafkaError, NetworkException
 
+from ...present import present
 from .listener import Listener
 
 TIMEOUT_MS = 5_000  # of a client that tries again and again
@@ -38,6 +40,10 @@ class Files:
         self.folder = folder
         self.server = self.ca.issue_cert("127.0.0.1", "localhost")
         self.elsewhere = self.ca.issue_cert("elsewhere.example.org")
+        ends = datetime.now(UTC) - timedelta(days=1)
+        self.expired = self.ca.issue_cert("127.0.0.1", not_after=ends)
+        late = self.ca.issue_cert("alice@example.org", not_after=ends)
+        late.private_key_and_cert_chain_pem.write_to_path(folder / "late.pem")
         client = self.ca.issue_cert("alice@example.org")
         self.ca.cert_pem.write_to_path(folder / "ca.pem")
         self.other_ca.cert_pem.write_to_path(folder / "other-ca.pem")
@@ -82,7 +88,7 @@ def met(values: dict[str, object], context: ssl.SSLContext | None, *, has_sasl: 
         async with Listener(has_sasl=has_sasl).running(context) as listener:
             return await brokers_of(listener, values)
 
-    said = set()
+    said, last = set(), None
     for loop in (asyncio.new_event_loop, new_event_loop):  # programs' own, and that of our threads
         with asyncio.Runner(loop_factory=loop) as runner:
             try:
@@ -94,10 +100,10 @@ def met(values: dict[str, object], context: ssl.SSLContext | None, *, has_sasl: 
     (one,) = said
     if isinstance(one, int):
         return one
-    raise last
+    raise present(last)
 
 
-def test_who_is_trusted_is_spoken_to(files):
+def test_a_trusted_broker_is_connected_to(files):
     text = (files.folder / "ca.pem").read_text()
     for trust in ({"ssl.ca.location": str(files.folder / "ca.pem")}, {"ssl.ca.pem": text},
                   {"enable.ssl.certificate.verification": "false"}):  # fmt: skip
@@ -152,6 +158,18 @@ def test_what_is_said_of_certificates(files, version):
     mallory = {**ours, "ssl.keystore.location": str(folder / "mallory.pem")}
     said = refusal({"security.protocol": "SSL", **mallory}, wants, False)
     assert "refuses our client certificate" in said
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_what_is_said_of_certificates_that_have_expired(files, version):
+    folder = files.folder
+    ours = {"ssl.ca.location": str(folder / "ca.pem"), "ssl.enabled.protocols": version}
+    said = refusal({"security.protocol": "SSL", **ours}, files.context(server=files.expired), False)
+    assert "is not valid now (certificate has expired): have it renewed" in said
+    late = {**ours, "ssl.keystore.location": str(folder / "late.pem")}
+    wants = files.context(wants_client=True)
+    said = refusal({"security.protocol": "SSL", **late}, wants, False)
+    assert "refuses our client certificate" in said and f"-dates -in {folder}/late.pem" in said
 
 
 def test_tls_and_plain_text_that_meet(files):

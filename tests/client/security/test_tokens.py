@@ -22,9 +22,11 @@ from oncelog.client.security.secret import Secret
 from oncelog.client.security.tokens import TokenSource, given_token, request_token
 from oncelog.wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
 
+from ...present import present
+
 
 class TokenServer(ThreadingHTTPServer):
-    """Answers as it is told, and keeps what it was asked."""
+    """Answers by script, and keeps what it was asked."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)
@@ -35,7 +37,7 @@ class TokenServer(ThreadingHTTPServer):
 
 
 class _Answering(BaseHTTPRequestHandler):
-    server: TokenServer
+    server: TokenServer  # type: ignore[assignment]
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -77,12 +79,12 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-def test_client_credentials_are_asked_as_the_rfc_says(server):
+def test_client_credentials_are_requested_by_the_rfc(server):
     server.answer = (200, {"access_token": "a.b.c", "expires_in": 60, "token_type": "Bearer"}, {})
     before_s = time.time()
     token = request_token(config(server, scope="read write"))
     assert token.value.reveal() == "a.b.c"
-    assert before_s + 60 <= token.expires_s <= time.time() + 60
+    assert before_s + 60 <= present(token.expires_s) <= time.time() + 60
     request_token(config(server, is_urlencoded=True))
     form = {"grant_type": ["client_credentials"]}
     assert server.asked == [
@@ -209,7 +211,7 @@ async def test_a_function_that_fails_for_a_while_does_no_harm(monkeypatch):
     assert (await source.token()).value.reveal() == "token4"
 
 
-def test_who_waits_for_a_token_gives_up_in_time_and_the_question_goes_on():
+def test_a_token_wait_times_out_and_the_request_goes_on():
     calls: list[str] = []
     may_end = threading.Event()
 

@@ -97,7 +97,7 @@ def test_the_problem_goes_with_the_state():
     assert identity.problem is None
 
 
-def test_an_error_says_what_it_means():
+def test_an_error_has_its_code_and_flags():
     error = ProducerFenced()
     assert (error.code, error.retriable) == (ErrorCode.PRODUCER_FENCED, False)
     assert (error.abortable, error.fatal) == (False, False)

@@ -38,13 +38,13 @@ def test_v1_asks_for_partitions_one_request_at_a_time():
     assert scope.may_leave(A) and not scope.may_leave(B)
     assert scope.has_unadded and scope.take_unadded() == (B,)
     scope.added()
-    assert not scope.is_adding
+    assert not scope.has_unadded and scope.may_leave(B)
 
 
 def test_v2_batches_add_their_partitions_themselves():
     scope = TransactionScope(is_v2=True)
     assert scope.want(A)
-    assert scope.may_leave(A) and not scope.is_adding
+    assert scope.may_leave(A) and not scope.has_unadded
     assert scope.ending(is_commit=True) is Ending.NOTHING, "nothing has left"
     scope.sent()
     assert scope.ending(is_commit=True) is Ending.END_TRANSACTION
@@ -78,4 +78,3 @@ def test_a_batch_never_leaves_for_a_partition_that_is_not_added(steps):
             added, asked = added | asked, set()
         assert {where for where in (A, B) if scope.may_leave(where)} == added
         assert scope.has_unadded == (bool(wanted) and not asked)
-        assert scope.is_adding == bool(wanted or asked)

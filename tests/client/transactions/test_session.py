@@ -3,6 +3,7 @@ epoch is raised (KIP-360, KIP-890, KAFKA-14053, KAFKA-17754)."""
 
 import asyncio
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,8 @@ from oncelog.wire.errors import (
     TopicAuthorizationFailed,
     TransactionAbortable,
 )
+
+from ...present import present
 
 S = ProducerState
 PLACE = ("t", 0)
@@ -86,14 +89,15 @@ class Sending:
         return self.on_their_way
 
 
-class Stage:
+class SessionContext:
     """A session that has begun its first transaction."""
 
     def __init__(self, *, is_v2: bool, **settings) -> None:
         self.coordinator, self.sending = Coordinator(is_v2=is_v2), Sending()
         self.identity = ProducerIdentity()
         known = producer_settings(None, {"transactional_id": "id", **settings})
-        self.session = TransactionSession(self.coordinator, self.identity, known)
+        requests: Any = self.coordinator
+        self.session = TransactionSession(requests, self.identity, known)
 
     def run(self, *steps: str) -> list[str]:
         """Run the steps; the requests they led to."""
@@ -136,126 +140,126 @@ class Stage:
 
 
 @pytest.fixture(params=[False, True], ids=["v1", "v2"])
-def stage(request) -> Stage:
-    made = Stage(is_v2=request.param)
+def context(request) -> SessionContext:
+    made = SessionContext(is_v2=request.param)
     made.run("init")
     return made
 
 
-def is_v2(stage: Stage) -> bool:
-    return stage.coordinator.is_v2
+def is_v2(context: SessionContext) -> bool:
+    return context.coordinator.is_v2
 
 
-def test_a_plain_transaction(stage):
-    asked = stage.run("begin", "write", "write", "offsets", "offsets", "commit")
-    if is_v2(stage):
+def test_a_plain_transaction(context):
+    asked = context.run("begin", "write", "write", "offsets", "offsets", "commit")
+    if is_v2(context):
         assert asked == ["offsets", "offsets", "commit"]
-        assert stage.identity.producer_epoch == 1
+        assert context.identity.producer_epoch == 1
     else:
         assert asked == ["add", "add offsets", "offsets", "offsets", "commit"]
-        assert stage.identity.producer_epoch == 0
-    assert stage.state is S.READY
-    assert stage.run("begin", "commit", "begin", "abort") == [], "empty ones are told to nobody"
+        assert context.identity.producer_epoch == 0
+    assert context.state is S.READY
+    assert context.run("begin", "commit", "begin", "abort") == [], "empty ones send no request"
 
 
-def test_a_commit_whose_answer_was_lost_taints_the_epoch_of_v1(stage):
-    stage.coordinator.plan("commit", LOST)
-    stage.run("begin", "write", "commit")
-    asked = stage.run("begin", "write", "commit")
-    expected = [] if is_v2(stage) else ["raise epoch", "add"]
+def test_a_commit_whose_answer_was_lost_taints_the_epoch_of_v1(context):
+    context.coordinator.plan("commit", LOST)
+    context.run("begin", "write", "commit")
+    asked = context.run("begin", "write", "commit")
+    expected = [] if is_v2(context) else ["raise epoch", "add"]
     assert asked == [*expected, "commit"]
-    assert "raise epoch" not in stage.run("begin", "write", "commit"), "once is enough"
+    assert "raise epoch" not in context.run("begin", "write", "commit"), "once is enough"
 
 
 @pytest.mark.parametrize("name", ["add", "add offsets", "offsets"])
 def test_so_does_any_other_request_without_an_answer(name):
-    stage = Stage(is_v2=False)
-    stage.run("init")
-    stage.coordinator.plan(name, LOST)
-    stage.run("begin", "write", "offsets", "commit")
-    assert stage.run("begin")[0] == "raise epoch"
+    context = SessionContext(is_v2=False)
+    context.run("init")
+    context.coordinator.plan(name, LOST)
+    context.run("begin", "write", "offsets", "commit")
+    assert context.run("begin")[0] == "raise epoch"
 
 
-def test_a_lost_produce_is_aborted_by_a_new_epoch_under_v1(stage):
-    stage.run("begin", "write")
-    stage.session.uncertain()
-    asked = stage.run("abort")
-    assert asked == (["abort"] if is_v2(stage) else ["raise epoch"])
-    assert stage.state is S.READY
-    assert stage.identity.producer_epoch == 1
-    assert stage.run("begin") == []
+def test_a_lost_produce_is_aborted_by_a_new_epoch_under_v1(context):
+    context.run("begin", "write")
+    context.session.uncertain()
+    asked = context.run("abort")
+    assert asked == (["abort"] if is_v2(context) else ["raise epoch"])
+    assert context.state is S.READY
+    assert context.identity.producer_epoch == 1
+    assert context.run("begin") == []
 
 
-def test_so_are_batches_on_their_way(stage):
-    stage.run("begin", "write")
-    stage.sending.on_their_way = True
-    assert stage.run("abort") == (["abort"] if is_v2(stage) else ["raise epoch"])
+def test_so_are_batches_on_their_way(context):
+    context.run("begin", "write")
+    context.sending.on_their_way = True
+    assert context.run("abort") == (["abort"] if is_v2(context) else ["raise epoch"])
 
 
 def test_without_v3_of_init_producer_id_an_abort_has_to_do():
-    stage = Stage(is_v2=False)
-    stage.coordinator.can_raise_epoch = False
-    stage.run("init", "begin", "write")
-    stage.session.uncertain()
-    assert stage.run("abort") == ["abort"]
+    context = SessionContext(is_v2=False)
+    context.coordinator.can_raise_epoch = False
+    context.run("init", "begin", "write")
+    context.session.uncertain()
+    assert context.run("abort") == ["abort"]
 
 
-def test_a_commit_that_was_not_decided_in_time_may_only_be_repeated(stage):
-    stage.coordinator.plan("commit", RequestTimedOut("no answer"))
+def test_a_commit_that_was_not_decided_in_time_may_only_be_repeated(context):
+    context.coordinator.plan("commit", RequestTimedOut("no answer"))
     with pytest.raises(RequestTimedOut) as caught:
-        stage.run("begin", "write", "commit")
+        context.run("begin", "write", "commit")
     assert caught.value.retriable and not (caught.value.abortable or caught.value.fatal)
-    assert stage.state is S.COMMITTING_TRANSACTION
+    assert context.state is S.COMMITTING_TRANSACTION
     with pytest.raises(IllegalProducerState, match="COMMITTING"):
-        stage.run("abort")
-    assert stage.run("commit") == ["commit"]
-    assert stage.state is S.READY
+        context.run("abort")
+    assert context.run("commit") == ["commit"]
+    assert context.state is S.READY
 
 
-def test_an_abort_that_was_not_decided_in_time_may_only_be_repeated(stage):
-    stage.coordinator.plan("abort", RequestTimedOut("no answer"))
+def test_an_abort_that_was_not_decided_in_time_may_only_be_repeated(context):
+    context.coordinator.plan("abort", RequestTimedOut("no answer"))
     with pytest.raises(RequestTimedOut):
-        stage.run("begin", "write", "abort")
+        context.run("begin", "write", "abort")
     with pytest.raises(IllegalProducerState, match="ABORTING"):
-        stage.run("commit")
-    stage.run("abort")
-    assert stage.state is S.READY
-    assert stage.identity.producer_epoch == 1
+        context.run("commit")
+    context.run("abort")
+    assert context.state is S.READY
+    assert context.identity.producer_epoch == 1
 
 
 def test_a_new_epoch_that_does_not_come_leaves_the_abort_open():
-    stage = Stage(is_v2=False)
-    stage.run("init", "begin", "write")
-    stage.session.uncertain()
-    stage.coordinator.plan("raise epoch", RequestTimedOut("no answer"))
+    context = SessionContext(is_v2=False)
+    context.run("init", "begin", "write")
+    context.session.uncertain()
+    context.coordinator.plan("raise epoch", RequestTimedOut("no answer"))
     with pytest.raises(RequestTimedOut):
-        stage.run("abort")
-    assert stage.state is S.ABORTABLE_ERROR
-    assert stage.run("abort") == ["raise epoch"]
-    assert stage.state is S.READY
+        context.run("abort")
+    assert context.state is S.ABORTABLE_ERROR
+    assert context.run("abort") == ["raise epoch"]
+    assert context.state is S.READY
 
 
 def test_a_new_epoch_before_the_next_begin_is_asked_for_until_it_is_there():
-    stage = Stage(is_v2=False)
-    stage.coordinator.plan("commit", LOST)
-    stage.run("init", "begin", "write", "commit")
-    stage.coordinator.plan("raise epoch", RequestTimedOut("no answer"))
+    context = SessionContext(is_v2=False)
+    context.coordinator.plan("commit", LOST)
+    context.run("init", "begin", "write", "commit")
+    context.coordinator.plan("raise epoch", RequestTimedOut("no answer"))
     with pytest.raises(RequestTimedOut):
-        stage.run("begin")
-    assert stage.state is S.READY
-    assert stage.run("begin") == ["raise epoch"]
+        context.run("begin")
+    assert context.state is S.READY
+    assert context.run("begin") == ["raise epoch"]
 
 
 @pytest.mark.parametrize("name", ["add", "offsets", "commit"])
-def test_who_is_fenced_is_told_so_for_ever(name):
-    stage = Stage(is_v2=False)
-    stage.coordinator.plan(name, as_fatal(ProducerFenced()))
+def test_a_fenced_producer_raises_at_every_later_call(name):
+    context = SessionContext(is_v2=False)
+    context.coordinator.plan(name, as_fatal(ProducerFenced()))
     with pytest.raises(ProducerFenced):
-        stage.run("init", "begin", "write", "offsets", "commit")
-    assert stage.state is S.FATAL_ERROR
+        context.run("init", "begin", "write", "offsets", "commit")
+    assert context.state is S.FATAL_ERROR
     for call in ("begin", "commit", "abort", "init"):
         with pytest.raises(ProducerFenced) as caught:
-            stage.run(call)
+            context.run(call)
         assert caught.value.fatal
 
 
@@ -268,77 +272,77 @@ def test_who_is_fenced_is_told_so_for_ever(name):
     ],
 )
 def test_after_an_abortable_error_the_producer_aborts_and_goes_on(name, problem):
-    stage = Stage(is_v2=False)
-    stage.coordinator.plan(name, as_abortable(problem))
+    context = SessionContext(is_v2=False)
+    context.coordinator.plan(name, as_abortable(problem))
     with pytest.raises(type(problem)) as caught:
-        stage.run("init", "begin", "write", "offsets", "commit")
+        context.run("init", "begin", "write", "offsets", "commit")
     assert caught.value.abortable
-    assert stage.state is S.ABORTABLE_ERROR
+    assert context.state is S.ABORTABLE_ERROR
     with pytest.raises(type(problem)):
-        stage.run("commit")
-    assert stage.run("abort") == ["raise epoch"]
-    assert stage.run("begin", "write", "commit") == ["add", "commit"]
+        context.run("commit")
+    assert context.run("abort") == ["raise epoch"]
+    assert context.run("begin", "write", "commit") == ["add", "commit"]
 
 
-def test_a_batch_that_fails_while_it_is_flushed_stops_the_commit(stage):
-    stage.run("begin", "write")
+def test_a_batch_that_fails_while_it_is_flushed_stops_the_commit(context):
+    context.run("begin", "write")
     problem = InvalidProducerEpoch()
-    stage.sending.at_flush = lambda: stage.session.failed(problem)
+    context.sending.at_flush = lambda: context.session.failed(problem)
     with pytest.raises(InvalidProducerEpoch) as caught:
-        stage.run("commit")
+        context.run("commit")
     assert caught.value.abortable
-    assert stage.state is S.ABORTABLE_ERROR
+    assert context.state is S.ABORTABLE_ERROR
 
 
-def test_an_abort_that_the_coordinator_calls_abortable_takes_a_new_epoch(stage):
-    stage.coordinator.plan("abort", as_abortable(TransactionAbortable()))
-    assert stage.run("begin", "write", "abort")[-2:] == ["abort", "raise epoch"]
-    assert stage.state is S.READY
+def test_an_abort_that_the_coordinator_calls_abortable_takes_a_new_epoch(context):
+    context.coordinator.plan("abort", as_abortable(TransactionAbortable()))
+    assert context.run("begin", "write", "abort")[-2:] == ["abort", "raise epoch"]
+    assert context.state is S.READY
 
 
 def test_an_init_that_fails_may_be_repeated_unless_it_is_fatal():
-    stage = Stage(is_v2=True)
-    stage.coordinator.plan("init", RequestTimedOut(), as_fatal(ProducerFenced()))
+    context = SessionContext(is_v2=True)
+    context.coordinator.plan("init", RequestTimedOut(), as_fatal(ProducerFenced()))
     with pytest.raises(RequestTimedOut):
-        stage.run("init")
-    assert stage.state is S.UNINITIALIZED
+        context.run("init")
+    assert context.state is S.UNINITIALIZED
     with pytest.raises(ProducerFenced):
-        stage.run("init")
-    assert stage.state is S.FATAL_ERROR
+        context.run("init")
+    assert context.state is S.FATAL_ERROR
 
 
 @pytest.mark.parametrize("is_v2", [False, True])
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_a_prepared_transaction_that_was_kept_is_this_producers_to_end(is_v2, end):
-    stage = Stage(is_v2=is_v2, transaction_two_phase_commit_enable=True)
-    stage.coordinator.ongoing = (7, 4)
-    kept = asyncio.run(stage.session.init(keep_prepared=True))
-    assert kept == stage.session.kept and (kept.producer_id, kept.producer_epoch) == (7, 4)
-    assert stage.state is S.IN_TRANSACTION and not stage.session.should_abort
+    context = SessionContext(is_v2=is_v2, transaction_two_phase_commit_enable=True)
+    context.coordinator.ongoing = (7, 4)
+    kept = present(asyncio.run(context.session.init(keep_prepared=True)))
+    assert kept == context.session.kept and (kept.producer_id, kept.producer_epoch) == (7, 4)
+    assert context.state is S.IN_TRANSACTION and not context.session.should_abort
     with pytest.raises(IllegalProducerState, match="takes nothing more"):
-        stage.session.want(*PLACE)
-    assert stage.run(end) == [end]
-    assert stage.state is S.READY and stage.session.kept is None
-    assert stage.identity.producer_epoch == 5 + is_v2
+        context.session.want(*PLACE)
+    assert context.run(end) == [end]
+    assert context.state is S.READY and context.session.kept is None
+    assert context.identity.producer_epoch == 5 + is_v2
 
 
 def test_a_prepared_transaction_takes_nothing_more_and_may_be_ended():
-    stage = Stage(is_v2=True, transaction_two_phase_commit_enable=True)
-    stage.run("init", "begin", "write")
-    token = asyncio.run(stage.session.prepare(stage.sending))
+    context = SessionContext(is_v2=True, transaction_two_phase_commit_enable=True)
+    context.run("init", "begin", "write")
+    token = asyncio.run(context.session.prepare(context.sending))
     assert (token.producer_id, token.producer_epoch, token.is_empty) == (7, 0, False)
-    assert not stage.session.should_abort, "it waits for the holder of the token"
+    assert not context.session.should_abort, "it waits for the holder of the token"
     for call in ("write", "offsets"):
         with pytest.raises(IllegalProducerState, match="takes nothing more"):
-            stage.run(call)
-    assert stage.run("commit") == ["commit"]
+            context.run(call)
+    assert context.run("commit") == ["commit"]
 
 
 def test_a_cancelled_call_leaves_doubt_and_no_wrong_state():
-    stage = Stage(is_v2=False)
-    stage.run("init", "begin", "write")
-    stage.coordinator.plan("offsets", asyncio.CancelledError())
+    context = SessionContext(is_v2=False)
+    context.run("init", "begin", "write")
+    context.coordinator.plan("offsets", asyncio.CancelledError())
     with pytest.raises(asyncio.CancelledError):
-        stage.run("offsets")
-    assert stage.state is S.IN_TRANSACTION
-    assert stage.run("abort") == ["raise epoch"]
+        context.run("offsets")
+    assert context.state is S.IN_TRANSACTION
+    assert context.run("abort") == ["raise epoch"]

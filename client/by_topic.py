@@ -1,0 +1,35 @@
+"""Partitions as requests list them: topic by topic."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..wire.identifiers import TopicPartition
+from .group_metadata import OffsetAndMetadata
+
+
+def entries_by_topic(
+    entries: Iterable[tuple[str, Any]], listed_as: str = "partitions", named: str = "name"
+) -> list[dict[str, Any]]:
+    """(topic, entry) pairs as one `{named: topic, listed_as: entries}` a topic, in order."""
+    topics: dict[str, list[Any]] = {}
+    for topic, entry in entries:
+        topics.setdefault(topic, []).append(entry)
+    return [{named: topic, listed_as: listed} for topic, listed in topics.items()]
+
+
+def committed_by_topic(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> list[dict[str, Any]]:
+    """Offsets as OffsetCommit and TxnOffsetCommit list them."""
+    return entries_by_topic(
+        (
+            topic,
+            {
+                "partition_index": partition,
+                "committed_offset": each.offset,
+                "committed_leader_epoch": each.leader_epoch,
+                "committed_metadata": each.metadata,
+            },
+        )
+        for (topic, partition), each in offsets.items()
+    )

@@ -1,0 +1,50 @@
+"""Work that goes on over several calls, each with a deadline of its own."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .retries import now_ms
+
+
+class LongWork:
+    """One piece of work at a time."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin it, when the last piece is done; what that has raised is not told."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(work())
+
+    async def until(self, deadline_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Go on with it, or begin it; False when the deadline came first. Raises what it raises."""
+        if self._task is None:
+            self._task = asyncio.create_task(work())
+        task = self._task
+        await asyncio.wait([task], timeout=max(0, deadline_ms - now_ms()) / 1000)
+        if not task.done():
+            return False
+        if self._task is task:
+            self._task = None
+        if not task.cancelled():
+            task.result()
+        return True
+
+    def drop(self) -> None:
+        """Give it up."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Give it up, and return when it has ended."""
+        task = self._task
+        self.drop()
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)

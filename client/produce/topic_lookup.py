@@ -1,0 +1,89 @@
+"""The topics that records go to, as of one snapshot of the view, and those that are not there.
+
+A topic that is not there is waited for, max.block.ms, since it may just have been made; then its
+record is refused. Those behind it are not to wait as long each, or one mistyped name would block
+a producer for hours: while that is fresh, they only have it looked for.
+"""
+
+import random
+
+from ...wire.errors import UnknownTopicOrPartition
+from ..cluster_view import ClusterSnapshot, ClusterView, topic_error
+from ..retries import now_ms
+from ..settings import Settings
+from .partitioner import KeyPartitions, StickyPartitioner
+
+LOOK_AGAIN_MS = 1_000
+
+
+class KnownTopic:
+    """What choosing a partition needs, as of one snapshot of the view."""
+
+    __slots__ = ("by_key", "count", "led", "snapshot", "sticky")
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        topic: str,
+        sticky: StickyPartitioner,
+        before: "KnownTopic | None",
+    ) -> None:
+        found = snapshot.partitions_of(topic)
+        self.snapshot, self.sticky, self.count = snapshot, sticky, len(found)
+        self.led = [p.partition for p in found if p.leader >= 0]
+        if before is not None and before.count == self.count:
+            self.by_key = before.by_key
+        else:
+            self.by_key = KeyPartitions(self.count)
+
+
+class TopicLookup:
+    def __init__(self, view: ClusterView, settings: Settings) -> None:
+        self._view, self._settings = view, settings
+        self.topics: dict[str, KnownTopic] = {}
+        self._missing: dict[str, tuple[int, int]] = {}  # since when, and when looked for last
+
+    def known(self, topic: str) -> KnownTopic | None:
+        """As of the snapshot of now."""
+        known = self.topics.get(topic)
+        if known is None or known.snapshot is not self._view.snapshot:
+            return self.look_up(topic)
+        return known
+
+    def look_up(self, topic: str) -> KnownTopic | None:
+        snapshot, before = self._view.snapshot, self.topics.get(topic)
+        if before is not None:
+            sticky = before.sticky
+        else:
+            start = random.randrange(1 << 16)
+            sticky = StickyPartitioner(start, bytes_max=self._settings.batch_size)
+        found = KnownTopic(snapshot, topic, sticky, before)
+        if not found.count:
+            return None
+        self.topics[topic] = found
+        return found
+
+    async def until_known(self, topic: str) -> None:
+        """Return when the topic is in the view. Raises what kept it out for max.block.ms."""
+        timeout_ms = self._settings.max_block_ms
+        since_ms, looked_ms = self._missing.get(topic, (None, 0))
+        if since_ms is not None and now_ms() - since_ms < self._settings.metadata_max_age_ms:
+            timeout_ms = 0
+            if now_ms() - looked_ms < LOOK_AGAIN_MS:
+                raise self._error(topic)
+
+        async def attempt() -> None:
+            snapshot = await self._view.refresh([topic])
+            if topic in snapshot.topic_errors:
+                raise topic_error(topic, snapshot.topic_errors[topic])
+
+        try:
+            await self._view.retrying(attempt, timeout_ms=timeout_ms, topics=[topic])
+        except UnknownTopicOrPartition:
+            now = now_ms()
+            self._missing[topic] = now if timeout_ms or since_ms is None else since_ms, now
+            raise
+        self._missing.pop(topic, None)
+
+    def _error(self, topic: str) -> Exception:
+        return topic_error(topic, int(UnknownTopicOrPartition.code))

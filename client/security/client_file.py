@@ -1,0 +1,29 @@
+"""How to connect, from a `client.properties`: what `--command-config` names.
+
+The one place that reads such a file. Secrets leave it as `Secret`, so that what is made of them may
+be kept, pickled and shown.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ..settings import ADMIN_NAMES, hidden_secrets
+from .properties_file import known_settings, parse_properties
+
+
+def read_client_file(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """(what it says about connections, by dotted names; the names that are not used here).
+
+    Raises ValueError with a sentence that names the file and holds none of its values.
+    """
+    try:
+        found, unused = known_settings(
+            parse_properties(file.read_text(encoding="utf-8")), ADMIN_NAMES
+        )
+    except OSError as problem:
+        raise ValueError(f"{file} cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not text in UTF-8") from None
+    except ValueError as problem:
+        raise ValueError(f"{file}: {problem}") from None
+    return hidden_secrets(found), unused

@@ -1,0 +1,178 @@
+"""What a producer says of records whose deliveries nobody looks at, and how long it blocks."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from oncelog.client import BlockingProducer, Producer
+from oncelog.client.cluster_view import ClusterView, PartitionInfo
+from oncelog.client.produce import sender as sender_module
+from oncelog.client.produce import topic_lookup
+from oncelog.client.produce.accumulator import ProducerBatch
+from oncelog.wire.errors import (
+    ErrorCode,
+    KafkaError,
+    RequestTimedOut,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+from oncelog.wire.messages.produce import ProducedPartition
+
+NOWHERE = "127.0.0.1:1"
+REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+class Leader:
+    """Answers what it is told, when it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.code, self.refreshes = 0, 0
+        self.pause: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
+        self.view = ClusterView(NOWHERE)
+        self.add("t")
+        self.view.snapshot.topic_errors["typo"] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        monkeypatch.setattr(sender_module, "produce_batches", self.produce)
+        monkeypatch.setattr(sender_module, "fresh_producer_id", self.fresh_id)
+        monkeypatch.setattr(self.view, "refresh", self.refresh)
+
+    def add(self, topic: str) -> None:
+        self.view.snapshot.topic_errors.pop(topic, None)
+        self.view.snapshot.partitions[(topic, 0)] = PartitionInfo(
+            topic=topic, partition=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,)
+        )
+
+    async def refresh(self, topics: Any = None) -> Any:
+        self.refreshes += 1
+        await asyncio.sleep(0)
+        return self.view.snapshot
+
+    async def fresh_id(self, view: Any, *, timeout_ms: int) -> tuple[int, int]:
+        return 1, 0
+
+    async def produce(
+        self,
+        view: Any,
+        leader: int,
+        batches: Sequence[ProducerBatch],
+        settings: Any,
+        *,
+        is_v2: bool,
+    ) -> dict[tuple[str, int], ProducedPartition]:
+        await self.pause()
+        return {
+            (b.topic, b.partition): ProducedPartition(
+                b.partition, error_code=self.code, base_offset=0
+            )
+            for b in batches
+        }
+
+
+@pytest.fixture
+def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
+    return Leader(monkeypatch)
+
+
+async def test_flush_raises_an_unseen_failure_once(leader: Leader) -> None:
+    producer = Producer(leader.view, linger_ms=0)
+    leader.code = REFUSED
+    await producer.send("t", b"lost")
+    with pytest.raises(TopicAuthorizationFailed):
+        await producer.flush()
+    leader.code = 0
+    await producer.send("t", b"written")
+    await producer.flush()
+    await producer.close()
+
+
+async def test_close_raises_it_where_no_flush_did(leader: Leader) -> None:
+    producer = Producer(leader.view, linger_ms=0)
+    leader.code = REFUSED
+    await producer.send("t", b"lost")
+    with pytest.raises(TopicAuthorizationFailed):
+        await producer.close()
+    await producer.close()
+
+
+async def test_what_was_looked_at_is_not_raised_again(leader: Leader) -> None:
+    leader.code = REFUSED
+    async with Producer(leader.view, linger_ms=0) as producer:
+        with pytest.raises(TopicAuthorizationFailed):
+            await (await producer.send("t", b"awaited"))
+        called: list[object] = []
+        (await producer.send("t", b"called")).add_done_callback(called.append)
+        await producer.flush()
+        assert len(called) == 1
+        many = await producer.send_many("t", [b"a", b"b"])
+        with pytest.raises(TopicAuthorizationFailed):
+            await many
+        await producer.flush()
+
+
+async def test_the_error_of_the_program_is_not_hidden_by_that_of_its_records(
+    leader: Leader,
+) -> None:
+    leader.code = REFUSED
+    with pytest.raises(ZeroDivisionError):
+        async with Producer(leader.view, linger_ms=0) as producer:
+            await producer.send("t", b"lost")
+            raise ZeroDivisionError
+
+
+def test_a_blocking_producer_says_so_of_records_that_could_not_go() -> None:
+    producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
+    producer.send("t", b"lost")
+    with pytest.raises(KafkaError):
+        producer.flush()
+    looked_at = producer.send("t", b"lost")
+    with pytest.raises(KafkaError):
+        looked_at.result()
+    producer.flush()
+    producer.send("t", b"lost")
+    with pytest.raises(KafkaError):
+        producer.close()
+
+
+async def test_a_mistyped_topic_does_not_block_each_of_its_records(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Producer(leader.view, linger_ms=0, max_block_ms=300) as producer:
+        begun = time.monotonic()
+        with pytest.raises(UnknownTopicOrPartition):
+            await producer.send("typo", b"")
+        assert time.monotonic() - begun >= 0.3
+        looked = leader.refreshes
+        for _ in range(100):
+            with pytest.raises(UnknownTopicOrPartition, match="typo"):
+                await producer.send("typo", b"")
+        assert leader.refreshes - looked <= 2
+        monkeypatch.setattr(topic_lookup, "LOOK_AGAIN_MS", 0)
+        leader.add("typo")
+        await (await producer.send("typo", b"made since"))
+
+
+async def test_max_block_ms_is_counted_anew_with_each_batch_that_is_acknowledged(
+    leader: Leader,
+) -> None:
+    limits = {"buffer_memory": 20_000, "batch_size": 1_000, "max_block_ms": 400}
+    async with Producer(leader.view, linger_ms=0, **limits) as producer:
+        leader.pause = lambda: asyncio.sleep(0.1)
+        begun = time.monotonic()
+        for _ in range(60):
+            await producer.send("t", bytes(900))
+        assert time.monotonic() - begun > 0.4, "nothing was waited for"
+
+
+async def test_a_producer_without_progress_fails_after_max_block_ms(leader: Leader) -> None:
+    limits = {"buffer_memory": 2_000, "batch_size": 1_000, "max_block_ms": 300}
+    producer = Producer(leader.view, linger_ms=0, **limits)
+    ended = asyncio.Event()
+    leader.pause = ended.wait
+    with pytest.raises(RequestTimedOut, match=r"for 300 ms \(max.block.ms\)"):
+        async with asyncio.timeout(10):
+            for _ in range(10):
+                await producer.send("t", bytes(900))
+    ended.set()
+    await producer.close()
