@@ -11,6 +11,8 @@ from collections.abc import Sequence
 LENGTH_MAX = 500
 TRACE = "Traceback (most recent call last):"
 STOPPED = "SinkStopped: "
+# Spark 4.x, when a source could not be made: raised while it handles the error that says why.
+NO_READER = "UnboundLocalError: cannot access local variable 'reader'"
 _MODULE = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_]\w*(?::|$))")
 
 
@@ -32,6 +34,7 @@ def _raised(lines: Sequence[str]) -> list[str]:
         if TRACE in line:
             is_within = True
         elif is_within and line.strip() and not line[0].isspace():
-            found.append(line)
+            if not line.startswith(NO_READER):
+                found.append(line)
             is_within = False
     return found

@@ -6,23 +6,30 @@
     spark = spark_session("flights", master="spark://10.0.0.1:7077")    # a cluster
     spark = spark_session("flights", **{"spark.sql.shuffle.partitions": 8})
 
-Defaults give way to everything else that speaks: keywords here, then what spark-submit or
-spark-defaults.conf set, then the defaults below. So a job file that calls `spark_session` runs on a
-cluster by the options of spark-submit alone.
+Defaults give way to everything else that speaks: keywords here, then what spark-submit,
+PYSPARK_SUBMIT_ARGS or spark-defaults.conf set (also where `python` is called and no spark-submit),
+then the defaults below. So a job file that calls `spark_session` runs on a cluster by the options
+of spark-submit alone. A session that runs already keeps what it has.
 """
 
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .java import find_java
+from .submit_confs import submit_confs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER = "local[*]"
-DEFAULTS: Mapping[str, str] = {"spark.ui.showConsoleProgress": "false"}
+DEFAULTS: Mapping[str, str] = {
+    "spark.ui.showConsoleProgress": "false",
+    # Spark's own, and the names of ours that it does not know: they show in no plan and no log.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key|store[.]key",
+}
 LOCAL_DEFAULTS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -45,10 +52,14 @@ def spark_session(app_name: str, **confs: Any) -> "SparkSession":
         java = find_java()
         if java.home is not None:
             os.environ["JAVA_HOME"] = str(java.home)
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
-    for name, value in decide(given, _set_elsewhere(is_submitted), os.cpu_count() or 1).items():
+    confs = given
+    if SparkContext._active_spark_context is None:
+        confs = decide(given, _set_elsewhere(is_submitted), os.cpu_count() or 1)
+    for name, value in confs.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     register(session)
@@ -56,7 +67,7 @@ def spark_session(app_name: str, **confs: Any) -> "SparkSession":
 
 
 def decide(given: Mapping[str, str], elsewhere: Mapping[str, str], cores: int) -> dict[str, str]:
-    """What to set: all that was given, and the defaults that nobody has spoken about."""
+    """What to set: all that was given, and the defaults of what was not."""
     master = given.get("spark.master") or elsewhere.get("spark.master") or LOCAL_MASTER
     defaults = {"spark.master": LOCAL_MASTER, **DEFAULTS}
     if master.startswith("local"):
@@ -92,11 +103,21 @@ def register(session: "SparkSession") -> None:
             raise
 
 
+def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
+    """A path or URL as Hadoop has it: its file system, and the path there."""
+    jvm: Any = session._jvm
+    context: Any = session._jsc
+    path = jvm.org.apache.hadoop.fs.Path(name)
+    return path.getFileSystem(context.hadoopConfiguration()), path
+
+
 def _set_elsewhere(is_submitted: bool) -> dict[str, str]:
-    """What spark-submit set; it can be asked only where it has started the JVM."""
-    if not is_submitted:
-        return {}
+    """What is set outside of this program; spark-submit's own can be asked for in its JVM."""
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()
-    return dict(SparkConf().getAll())
+    if is_submitted:
+        SparkContext._ensure_initialized()
+        return dict(SparkConf().getAll())
+    from pyspark.find_spark_home import _find_spark_home
+
+    return submit_confs(os.environ, Path(_find_spark_home()))

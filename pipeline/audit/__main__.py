@@ -1,6 +1,7 @@
 """`python -m oncelog.pipeline.audit`: topics of a cluster, or the log directories of its nodes.
 
     python -m oncelog.pipeline.audit --bootstrap HOST:PORT --topic orders
+    python -m oncelog.pipeline.audit --command-config client.properties --topic orders
     python -m oncelog.pipeline.audit --logs 1=DIR,2=DIR,3=DIR
     python -m oncelog.pipeline.audit --cluster .oncelog
 
@@ -23,11 +24,13 @@ from pyspark.errors import PySparkException
 
 from ...wire.errors import KafkaError
 from .. import spark_session
+from ..command_line import add_login_options, add_pairs, add_spark_options, login_of, spark_confs
 from ..failure_words import sentence_of
 from ..java import NoJava
+from ..session import hadoop_path
 from .audit import CHUNK_SIZE, AuditResult, Summary, audit, summary
 from .reading import CannotRead, live, log_directories
-from .rules import VIOLATION
+from .violations import VIOLATION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,23 +46,24 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         prog="python -m oncelog.pipeline.audit", description=(__doc__ or "").partition(":")[2]
     )
     add = parser.add_argument
-    add("--bootstrap", help="HOST:PORT of some brokers, with commas between")
+    add_login_options(parser, is_required=False)
     add("--logs", help="NODE=DIR,NODE=DIR: the data directories of nodes")
     add("--cluster", type=Path, help="a directory that `oncelog up` made: all its nodes' logs")
     add("--topic", action="append", default=[], help="may be given more than once")
     add("--compacted", action="append", default=[], metavar="TOPIC", help="with --logs, --cluster")
-    add("--client", action="append", default=[], metavar="NAME=VALUE", help="of our client")
+    add_pairs(parser, "--client", "of our client")
     add("--open-seconds", type=float, help="a transaction open for longer is a violation")
     add("--out", help="a directory or URL that does not exist yet: violations as lines of JSON")
     add("--format", choices=("table", "json"), default="table")
-    add("--master", help="Spark's (default: this machine)")
-    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="of Spark")
+    add_spark_options(parser)
     add("--chunk-size", type=int, default=CHUNK_SIZE, help="offsets that one task looks at")
     chosen = parser.parse_args(given)
-    if sum(bool(place) for place in (chosen.bootstrap, chosen.logs, chosen.cluster)) != 1:
-        parser.error("say one of --bootstrap, --logs, --cluster")
-    if chosen.bootstrap and not chosen.topic:
+    is_live = bool(chosen.bootstrap or chosen.command_config)
+    if sum(bool(place) for place in (is_live, chosen.logs, chosen.cluster)) != 1:
+        parser.error("say one of --bootstrap (or --command-config), --logs, --cluster")
+    if is_live and not chosen.topic:
         parser.error("--bootstrap needs --topic")
+    chosen.needs_login = is_live
     return chosen
 
 
@@ -69,18 +73,18 @@ def main(given: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     try:
         folders = _folders(options)
-        spark = spark_session("audit", **_pairs(options.conf), **_master(options))
+        spark = spark_session("audit", **spark_confs(options))
         if options.out:
             _require_new(spark, options.out)
         if folders:
-            evidence = log_directories(
+            audit_input = log_directories(
                 spark, folders, options.topic,
                 compacted=options.compacted, open_s_max=options.open_seconds,
             )  # fmt: skip
         else:
-            client = {"bootstrap.servers": options.bootstrap, **_pairs(options.client)}
-            evidence = live(spark, client, options.topic, open_s_max=options.open_seconds)
-        result = audit(evidence, chunk_size=options.chunk_size)
+            client = login_of(options) | dict(options.client)
+            audit_input = live(spark, client, options.topic, open_s_max=options.open_seconds)
+        result = audit(audit_input, chunk_size=options.chunk_size)
         counts = summary(result)
         examples = _examples(result, counts.violations)
         if options.out:
@@ -136,7 +140,10 @@ def _folders(options: argparse.Namespace) -> dict[int, Path]:
             raise CannotRead(f"{options.cluster} holds no node-*: it is no cluster's directory.")
         return {int(node.name.removeprefix("node-")): node for node in nodes}
     found: dict[int, Path] = {}
-    for node, folder in _pairs((options.logs or "").split(",")).items():
+    for item in filter(None, (options.logs or "").split(",")):
+        node, separator, folder = item.partition("=")
+        if not separator:
+            raise CannotRead(f"{item!r} is not NAME=VALUE.")
         if not node.strip().isdecimal():
             raise CannotRead(f"--logs begins with the number of a node, 1=DIR,2=DIR, not {node!r}.")
         found[int(node)] = Path(folder)
@@ -145,25 +152,9 @@ def _folders(options: argparse.Namespace) -> dict[int, Path]:
 
 def _require_new(spark: "SparkSession", out: str) -> None:
     """Spark itself says that a directory is there only when all the work is done."""
-    jvm: Any = spark._jvm
-    context: Any = spark._jsc
-    path = jvm.org.apache.hadoop.fs.Path(out)
-    if path.getFileSystem(context.hadoopConfiguration()).exists(path):
+    files, path = hadoop_path(spark, out)
+    if files.exists(path):
         raise CannotRead(f"{out} is there already: give --out a directory that does not exist yet.")
-
-
-def _master(options: argparse.Namespace) -> dict[str, str]:
-    return {"master": options.master} if options.master else {}
-
-
-def _pairs(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in filter(None, given):
-        name, separator, value = one.partition("=")
-        if not separator:
-            raise CannotRead(f"{one!r} is not NAME=VALUE.")
-        found[name] = value
-    return found
 
 
 if __name__ == "__main__":

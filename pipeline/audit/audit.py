@@ -18,6 +18,7 @@ from ...wire.log_anomalies import LogAnomaly
 from . import copies, readers, rules
 from .pieces import ABORT, COMMIT, COPY, PARTITION, one_copy
 from .pieces import pieces as pieces_of
+from .violations import VIOLATION
 
 CHUNK_SIZE = 1 << 20  # offsets that one task looks at in one go
 ANOMALIES = tuple(
@@ -26,7 +27,7 @@ ANOMALIES = tuple(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class AuditInput:
     """What is judged. `rows` are raw rows; what is None is not looked at.
 
     compacted: topics whose logs may lack offsets. shown: `readers.shown` of a reading, with spans
@@ -44,7 +45,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """violations: rows of rules.VIOLATION. logs: a row for each copy. Call `close` at the end."""
+    """violations: rows of VIOLATION. logs: a row for each copy. Call `close` at the end."""
 
     violations: DataFrame
     logs: DataFrame
@@ -55,15 +56,15 @@ class AuditResult:
             frame.unpersist()
 
 
-def audit(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> AuditResult:
+def audit(given: AuditInput, *, chunk_size: int = CHUNK_SIZE) -> AuditResult:
     """Judge raw rows.
 
     Each rule is a query of its own: Spark plans one that holds them all anew after each of its
     many stages, and that takes longer than the work.
     """
     level = StorageLevel.MEMORY_AND_DISK
-    pieces = pieces_of(evidence.rows, evidence.bounds).persist(level)
-    is_compacted = F.col("topic").isin(*evidence.compacted) if evidence.compacted else F.lit(False)
+    pieces = pieces_of(given.rows, given.bounds).persist(level)
+    is_compacted = F.col("topic").isin(*given.compacted) if given.compacted else F.lit(False)
     logs = rules.extents(pieces).withColumn("is_compacted", is_compacted).persist(level)
     chosen = one_copy(pieces)
     context = rules.in_context(chosen, chunk_size).persist(level)
@@ -76,20 +77,18 @@ def audit(evidence: Evidence, *, chunk_size: int = CHUNK_SIZE) -> AuditResult:
         rules.of_producers(context, of_chosen),
         rules.of_transactions(endings),
     ]
-    if evidence.open_older_than is not None:
-        found.append(rules.of_open_transactions(opened, F.lit(evidence.open_older_than)))
-    if evidence.shown is not None and evidence.spans is not None:
-        found.append(
-            readers.of_readers(chosen, context, evidence.shown, evidence.spans, evidence.compacted)
-        )
-    if evidence.bounds is not None:
+    if given.open_older_than is not None:
+        found.append(rules.of_open_transactions(opened, F.lit(given.open_older_than)))
+    if given.shown is not None and given.spans is not None:
+        found.append(readers.of_readers(chosen, context, given.shown, given.spans, given.compacted))
+    if given.bounds is not None:
         found.append(copies.of_copies(pieces, logs))
-        if evidence.compacted:
+        if given.compacted:
             every = rules.in_context(
-                pieces.where(F.col("topic").isin(*evidence.compacted)), chunk_size
+                pieces.where(F.col("topic").isin(*given.compacted)), chunk_size
             )
-            found.append(copies.of_survivors(evidence.rows, every, logs, evidence.bounds))
-    kept = [one.select(*rules.VIOLATION).persist(level) for one in found]
+            found.append(copies.of_survivors(given.rows, every, logs, given.bounds))
+    kept = [one.select(*VIOLATION).persist(level) for one in found]
     for one in kept:
         one.count()
     violations = reduce(DataFrame.unionByName, kept)

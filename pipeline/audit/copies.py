@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from ...wire.log_anomalies import REPLICA_DIVERGENCE
 from .pieces import COMMIT, COPY, DATA, PARTITION, PIECE, WORD, named_rows
+from .violations import violations
 
 
 def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
@@ -45,18 +46,14 @@ def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
         .groupBy(*PARTITION, "word")
         .agg(F.min("first").alias("first"))
     )
-    return differing.join(odd, [*PARTITION, "word"], "left").select(
-        F.lit(REPLICA_DIVERGENCE.name).alias("anomaly"),
-        "replica",
-        *PARTITION,
-        F.coalesce("first", F.col("word") * WORD).alias("offset"),
-        F.lit(-1).cast("long").alias("producer_id"),
+    return violations(
+        differing.join(odd, [*PARTITION, "word"], "left"),
+        REPLICA_DIVERGENCE,
+        F.coalesce("first", F.col("word") * WORD),
         F.when(
             F.col("seen") < F.col("copies"),
             F.format_string("only %d of %d replicas have these records", "seen", "copies"),
-        )
-        .otherwise(F.format_string(REPLICA_DIVERGENCE.sentence, "replica", "other"))
-        .alias("sentence"),
+        ).otherwise(F.format_string(REPLICA_DIVERGENCE.sentence, "replica", "other")),
     )
 
 
@@ -90,7 +87,7 @@ def of_survivors(
         )
         .where("not is_tombstone and offset >= low")
     )
-    return (
+    differing = (
         newest.groupBy(*PARTITION, "key", "copies")
         .agg(
             F.count("replica").alias("seen"),
@@ -99,15 +96,11 @@ def of_survivors(
             F.max_by("replica", "offset").alias("replica"),
         )
         .where("variants > 1 or seen < copies")
-        .select(
-            F.lit(REPLICA_DIVERGENCE.name).alias("anomaly"),
-            "replica",
-            *PARTITION,
-            "offset",
-            F.lit(-1).cast("long").alias("producer_id"),
-            F.format_string(
-                "of key %s %d of %d replicas have a newest record, %d different ones",
-                F.hex("key"), "seen", "copies", "variants",
-            ).alias("sentence"),
-        )
-    )  # fmt: skip
+    )
+    sentence = "of key %s %d of %d replicas have a newest record, %d different ones"
+    return violations(
+        differing,
+        REPLICA_DIVERGENCE,
+        F.col("offset"),
+        F.format_string(sentence, F.hex("key"), "seen", "copies", "variants"),
+    )

@@ -79,34 +79,19 @@ def of_readers(
         .na.fill(0, ["committed", "aborted", "open", "shown"])
         .join(F.broadcast(spans), [*PARTITION])
     )
-    wrong = both.select(
-        *PARTITION,
-        "word",
-        "start",
-        "end",
-        F.explode(
-            F.array(
-                *[
-                    F.struct(
-                        F.lit(anomaly.name).alias("anomaly"),
-                        F.expr(mask).alias("mask"),
-                        F.lit(f"a reader was {text}").alias("sentence"),
-                    )
-                    for anomaly, mask, text in KINDS
-                ]
-            )
-        ).alias("one"),
-    ).where("one.mask <> 0")
-    each = wrong.withColumn("mask", F.col("one.mask")).withColumn(
+    kinds = [
+        F.struct(
+            F.lit(anomaly.name).alias("anomaly"),
+            F.expr(mask).alias("mask"),
+            F.lit(f"a reader was {text}").alias("sentence"),
+        )
+        for anomaly, mask, text in KINDS
+    ]
+    each = both.select("*", F.inline(F.array(*kinds))).withColumn(
         "offset", F.explode(offsets_in("mask"))
     )
     may_be_gone = F.col("topic").isin(*compacted) if compacted else F.lit(False)
-    is_judged = ~((F.col("one.anomaly") == PHANTOM_READ.name) & may_be_gone)
-    return each.where(is_judged & F.expr("offset >= start and offset < end")).select(
-        F.col("one.anomaly").alias("anomaly"),
-        F.lit(-1).alias("replica"),
-        *PARTITION,
-        "offset",
-        F.lit(-1).cast("long").alias("producer_id"),
-        F.col("one.sentence").alias("sentence"),
+    is_judged = ~((F.col("anomaly") == PHANTOM_READ.name) & may_be_gone)
+    return each.where(is_judged & F.expr("offset >= start and offset < end")).withColumns(
+        {"replica": F.lit(-1), "producer_id": F.lit(-1).cast("long")}
     )

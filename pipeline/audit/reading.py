@@ -13,13 +13,15 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from ...client import BlockingAdmin
 from ...client.admin import EARLIEST, LATEST
+from ..command_line import with_prefix
 from ..sink import decision
-from .audit import Evidence
+from .audit import AuditInput
 from .pieces import BOUNDS
 from .readers import SPANS, shown
 
@@ -34,13 +36,13 @@ class CannotRead(RuntimeError):
 
 def live(
     spark: SparkSession,
-    client: Mapping[str, str],
+    client: Mapping[str, Any],
     topics: Sequence[str],
     *,
     open_s_max: float | None,
-) -> Evidence:
+) -> AuditInput:
     """Topics of a running cluster. open_s_max: transactions may be open for so long."""
-    options = {f"kafka.{name}": value for name, value in client.items()}
+    options = with_prefix(client)
     with BlockingAdmin(client) as admin:
         keys = [(p.topic, p.partition) for p in admin.describe_topics(list(topics))]
         compacted = {t for t in {topic for topic, _ in keys} if _is_compacted(admin, t)}
@@ -58,7 +60,7 @@ def live(
         ends = admin.list_offsets(dict.fromkeys(keys, LATEST))
     wanted |= {"endingOffsets": _by_topic(ends), "raw": "true"}
     spans = [(*key, starts[key], stable[key]) for key in keys]
-    return Evidence(
+    return AuditInput(
         rows=spark.read.format("oncelog").options(**options, **wanted).load(),
         compacted=compacted,
         shown=seen,
@@ -86,7 +88,7 @@ def log_directories(
     *,
     compacted: Collection[str] = (),
     open_s_max: float | None = None,
-) -> Evidence:
+) -> AuditInput:
     """The logs under the data directories of nodes; no topics: all but the internal ones."""
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if missing:
@@ -95,7 +97,7 @@ def log_directories(
     where = ",".join(f"{node}={folder}" for node, folder in folders.items())
     rows = spark.read.format("oncelog").options(raw="true", logs=where, **chosen).load()
     now = datetime.fromtimestamp(time.time(), UTC)
-    return Evidence(
+    return AuditInput(
         rows=rows,
         compacted=COMPACTED | set(compacted),
         bounds=spark.createDataFrame(bounds_of(folders), BOUNDS),

@@ -3,8 +3,7 @@
 Names and sentences are those of `oncelog check` (wire/log_anomalies.py); the rules are written anew
 here, on columns instead of row by row, so that the two can be held against each other. More than
 there is found here: `offset-gap`, since nothing but compaction leaves offsets out, and
-`marker-missing`, a producer's newer epoch within its open transaction. A violation is a row:
-anomaly, topic, partition, offset, replica (-1: read from the leader), producer_id, sentence.
+`marker-missing`, a producer's newer epoch within its open transaction.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -14,9 +13,9 @@ from ...wire import log_anomalies as log
 from ...wire.log_anomalies import LogAnomaly
 from .neighbours import with_neighbours
 from .pieces import ABORT, COPY, DATA, SEQUENCES, WORD, first_sequence, last_sequence
+from .violations import violations
 
 PRODUCER = (*COPY, "producer_id")
-VIOLATION = ("anomaly", *COPY, "offset", "producer_id", "sentence")
 
 
 def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
@@ -145,14 +144,13 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
     """
     odd = logs.where("records > distinct or (not is_compacted and distinct <= end - start)")
     words = _words(pieces).join(F.broadcast(odd.select(*COPY, "is_compacted")), [*COPY])
-    doubled = words.where("records > distinct").select(
-        F.lit(log.OFFSET_DISORDER.name).alias("anomaly"),
-        *COPY,
-        F.col("start").alias("offset"),
-        F.lit(-1).cast("long").alias("producer_id"),
+    doubled = violations(
+        words.where("records > distinct"),
+        log.OFFSET_DISORDER,
+        F.col("start"),
         F.format_string(
             "%d records stand at %d offsets from %d to %d", "records", "distinct", "start", "end"
-        ).alias("sentence"),
+        ),
     )
     placed = with_neighbours(
         words.where("not is_compacted"),
@@ -163,14 +161,13 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
     )
     between = F.col("start") - F.coalesce(F.col("end_before"), F.col("start") - 1) - 1
     inside = F.col("end") - F.col("start") + 1 - F.col("distinct")
-    missing = placed.where((between > 0) | (inside > 0)).select(
-        F.lit(log.OFFSET_GAP.name).alias("anomaly"),
-        *COPY,
-        F.when(between > 0, F.col("end_before") + 1).otherwise(F.col("start")).alias("offset"),
-        F.lit(-1).cast("long").alias("producer_id"),
+    missing = violations(
+        placed.where((between > 0) | (inside > 0)),
+        log.OFFSET_GAP,
+        F.when(between > 0, F.col("end_before") + 1).otherwise(F.col("start")),
         F.format_string(
             "%d offsets are missing before or within %d to %d", between + inside, "start", "end"
-        ).alias("sentence"),
+        ),
     )
     return doubled.unionByName(missing)
 
@@ -185,16 +182,14 @@ def of_leader_epochs(pieces: DataFrame) -> DataFrame:
     met = epochs.withColumn(
         "newer", smallest.over(newer.rowsBetween(Window.unboundedPreceding, -1))
     )
-    return met.where(-F.col("newer.falling") < F.col("end")).select(
-        F.lit(log.LEADER_EPOCH_FELL.name).alias("anomaly"),
-        *COPY,
-        F.col("end").alias("offset"),
-        F.lit(-1).cast("long").alias("producer_id"),
-        F.format_string(
-            f"{log.LEADER_EPOCH_FELL.sentence}, which begins at %d",
-            "leader_epoch", "newer.leader_epoch", -F.col("newer.falling"),
-        ).alias("sentence"),
-    )  # fmt: skip
+    sentence = f"{log.LEADER_EPOCH_FELL.sentence}, which begins at %d"
+    begin = -F.col("newer.falling")
+    return violations(
+        met.where(begin < F.col("end")),
+        log.LEADER_EPOCH_FELL,
+        F.col("end"),
+        F.format_string(sentence, "leader_epoch", "newer.leader_epoch", begin),
+    )
 
 
 def ended(context: DataFrame) -> DataFrame:
@@ -228,17 +223,17 @@ def of_transactions(endings: DataFrame) -> DataFrame:
         )
         .where("least <> most")
     )
-    return both.select(
-        F.lit(log.MIXED_MARKERS.name).alias("anomaly"),
-        *[F.col(f"aborted.{name}").alias(name) for name in COPY],
-        F.col("aborted.first").alias("offset"),
-        "producer_id",
+    elsewhere = [f"committed.{name}" for name in ("topic", "partition", "first")]
+    return violations(
+        both.select("*", "aborted.*"),
+        log.MIXED_MARKERS,
+        F.col("first"),
         F.format_string(
             "producer %d epoch %d is aborted here and committed in %s/%d at %d",
-            "producer_id", "marker_epoch", "committed.topic", "committed.partition",
-            "committed.first",
-        ).alias("sentence"),
-    )  # fmt: skip
+            *("producer_id", "marker_epoch", *elsewhere),
+        ),
+        F.col("producer_id"),
+    )
 
 
 def open_transactions(context: DataFrame) -> DataFrame:
@@ -256,12 +251,10 @@ def open_transactions(context: DataFrame) -> DataFrame:
 
 def of_open_transactions(opened: DataFrame, older_than: Column) -> DataFrame:
     """Those of them whose newest record is older than a time."""
-    return opened.where(F.col("max_timestamp") <= older_than).select(
-        F.lit(log.OPEN_TRANSACTION.name).alias("anomaly"),
-        *COPY,
-        F.col("first").alias("offset"),
-        "producer_id",
-        F.format_string(log.OPEN_TRANSACTION.sentence, "producer_id", "producer_epoch").alias(
-            "sentence"
-        ),
+    return violations(
+        opened.where(F.col("max_timestamp") <= older_than),
+        log.OPEN_TRANSACTION,
+        F.col("first"),
+        F.format_string(log.OPEN_TRANSACTION.sentence, "producer_id", "producer_epoch"),
+        F.col("producer_id"),
     )

@@ -9,7 +9,8 @@ the same checkpoint: every flight counts once.
 
 It is the same file on this machine, on a Spark cluster (`--master spark://HOST:7077`, or
 spark-submit) and against Apache Kafka (`--bootstrap`; `--mode driver` where prepared transactions
-are not enabled). With `--tell PID` it says on stdout what it has done, a line of JSON each:
+are not enabled; `--command-config` for TLS and SASL). With `--tell PID` it says on stdout what it
+has done, a line of JSON each:
 
     ["ready"]                                                   the queries run
     ["batch", QUERY, ID, BEGUN_MS, ROWS, {PARTITION: OFFSET}]   it is committed up to there
@@ -27,12 +28,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...client.settings import SECURITY_NAMES
 from .. import exactly_once, spark_session
+from ..command_line import (
+    add_login_options,
+    add_pairs,
+    add_spark_options,
+    login_of,
+    spark_confs,
+    with_prefix,
+)
 from ..failure_words import sentence_of
 from .flight_frames import WINDOWS, delay_sums, enrich, parse, sum_records
 
@@ -50,9 +60,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         prog="python -m oncelog.pipeline.jobs.flights", description=(__doc__ or "").split("\n\n")[0]
     )
     add = parser.add_argument
-    add("--bootstrap", required=True, help="HOST:PORT of some brokers, with commas between")
+    add_login_options(parser)
     add("--checkpoint", required=True, help="a directory or URL that all runs of the job share")
-    add("--master", help="Spark's: local[2,4], spark://HOST:7077 (default: this machine)")
+    add_spark_options(parser)
     add("--source", default="flights", help="topic to read")
     add("--enriched", default="enriched-flights", help="topic of enriched flights, '' for none")
     add("--sums", default="delays", help="topic of delay sums, '' for none")
@@ -67,20 +77,13 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     add("--available-now", action="store_true", help="end when all that is there now is done")
     add("--tell", type=int, metavar="PID", help="say on stdout what is done; end with this parent")
     for what in ("source", "sink"):
-        add(f"--{what}-option", action="append", default=[], metavar="NAME=VALUE")
-    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="of Spark")
-    return parser.parse_args(given)
-
-
-def pairs(given: Iterable[str]) -> dict[str, str]:
-    """NAME=VALUE as a mapping. Raises SystemExit in words."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, separator, value = one.partition("=")
-        if not separator:
-            raise SystemExit(f"{one!r} is not NAME=VALUE")
-        found[name] = value
-    return found
+        add_pairs(parser, f"--{what}-option")
+    chosen = parser.parse_args(given)
+    try:
+        chosen.login = login_of(chosen)
+    except ValueError as problem:
+        parser.error(str(problem))
+    return chosen
 
 
 def airlines(file: Path | None) -> dict[str, str]:
@@ -94,17 +97,24 @@ def airlines(file: Path | None) -> dict[str, str]:
 def source(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
     """The topic of flights as a stream."""
     reader = spark.readStream.format("oncelog").options(
-        **{"kafka.bootstrap.servers": options.bootstrap, "subscribe": options.source},
+        **with_prefix(options.login),
+        subscribe=options.source,
         startingOffsets="earliest",
-        **pairs(options.source_option),
+        **dict(options.source_option),
     )
     if options.max_offsets is not None:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets)
     return reader.load()
 
 
+def of_sinks(login: Mapping[str, Any]) -> dict[str, Any]:
+    """What sinks take of it: a file may say more, such as client.id, which they choose."""
+    return {name: value for name, value in login.items() if name in SECURITY_NAMES}
+
+
 def start(spark: "SparkSession", options: argparse.Namespace) -> dict[str, "StreamingQuery"]:
     flights = parse(source(spark, options))
+    login = of_sinks(options.login)
     made: dict[str, tuple[DataFrame, str, str]] = {}
     if options.enriched:
         frame = enrich(flights, airlines(options.airlines), options.sink_id)
@@ -116,14 +126,15 @@ def start(spark: "SparkSession", options: argparse.Namespace) -> dict[str, "Stre
         name: exactly_once(
             frame,
             sink_id=f"{options.sink_id}-{name}",
-            bootstrap=options.bootstrap,
+            bootstrap=options.login["bootstrap.servers"],
             topic=topic,
             checkpoint=f"{options.checkpoint.rstrip('/')}/{name}",
             mode=options.mode,
             output_mode=output_mode,
             trigger={"availableNow": True} if options.available_now else None,
             query_name=name,
-            **pairs(options.sink_option),
+            **login,
+            **dict(options.sink_option),
         )
         for name, (frame, topic, output_mode) in made.items()
     }
@@ -171,14 +182,13 @@ def main() -> int:
 
     def say(*event: Any) -> None:
         if options.tell:
-            os.write(
-                1, json.dumps(event).encode() + b"\n"
-            )  # at once: the next moment may be the last
+            line = json.dumps(event).encode() + b"\n"
+            os.write(1, line)  # at once: the next moment may be the last
         elif event[0] == "failed":
             print(*event[1:], sep=": ", file=sys.stderr)
 
     is_over: list[int] = []
-    spark = spark_session("flights", **_confs(options))
+    spark = spark_session("flights", **spark_confs(options))
     signal.signal(signal.SIGTERM, lambda *_: is_over.append(1))
     queries = start(spark, options)
     say("ready")
@@ -209,11 +219,6 @@ def stop(spark: "SparkSession", queries: Mapping[str, "StreamingQuery"]) -> None
         query.stop()
     spark.stop()
     killer.cancel()
-
-
-def _confs(options: argparse.Namespace) -> dict[str, str]:
-    confs = pairs(options.conf)
-    return {"master": options.master, **confs} if options.master else confs
 
 
 if __name__ == "__main__":

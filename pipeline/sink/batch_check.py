@@ -16,7 +16,7 @@ class SinkStopped(RuntimeError):
     """The sink will not go on, since rows might be lost or doubled; the text says what to do."""
 
 
-class Verdict(Enum):
+class BatchAction(Enum):
     """What becomes of a batch."""
 
     WRITE = auto()
@@ -34,7 +34,7 @@ class Terms:
 
 def check_batch(
     sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms
-) -> Verdict:
+) -> BatchAction:
     """Compare a batch with the decision. Raises SinkStopped."""
     batch = given.batch_id
     if decision is not None and decision.lost and not _goes_on(decision, given, terms):
@@ -58,7 +58,7 @@ def check_batch(
                 "if it is lost, begin with a new checkpoint where the written batch ended, and say "
                 f"replaces_query={given.query_id!r}."
             )
-        return Verdict.SKIP
+        return BatchAction.SKIP
     if batch < last:
         raise SinkStopped(
             f"Sink {sink_id} has written up to batch {last}, and the checkpoint begins at batch "
@@ -66,7 +66,7 @@ def check_batch(
             "those that were written. Restore the newest checkpoint."
         )
     if batch == last + 1 or batch == terms.first_batch:
-        return Verdict.WRITE
+        return BatchAction.WRITE
     if last == NO_BATCH:
         raise SinkStopped(
             f"The checkpoint is at batch {batch}, and there is no decision of sink {sink_id}. "

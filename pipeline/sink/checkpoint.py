@@ -8,6 +8,7 @@ other rows than what was written under the number then. So without that file the
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from ..session import hadoop_path
 from .batch_check import SinkStopped
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def plan_digest(spark: "SparkSession", query_id: str, batch_id: int, given: str | None) -> str:
     """Of offsets/`batch_id` in the checkpoint of a running query.
 
-    given: the checkpoint by the user's word, for a Spark that does not tell. Raises SinkStopped
+    given: the checkpoint by the user's word, for a Spark that does not say. Raises SinkStopped
     when it is not known, or not to be read.
     """
     checkpoint = _of_running_query(spark, query_id) or given
@@ -54,10 +55,8 @@ def _of_running_query(spark: "SparkSession", query_id: str) -> str | None:
 
 
 def _read(spark: "SparkSession", name: str) -> bytes:
-    jvm: Any = spark._jvm
-    context: Any = spark._jsc
-    path = jvm.org.apache.hadoop.fs.Path(name)
-    stream = path.getFileSystem(context.hadoopConfiguration()).open(path)
+    files, path = hadoop_path(spark, name)
+    stream = files.open(path)
     try:
         return bytes(stream.readAllBytes())
     finally:

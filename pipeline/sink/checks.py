@@ -6,16 +6,24 @@ is made where it is missing, and where it is there it must not be able to forget
 """
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from ...client import Admin
 from ...client.admin import BROKER_RESOURCE
-from ...client.cluster_view import Partition
-from ...wire.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from ...client.cluster_view import PartitionInfo
+from ...wire.errors import (
+    ClusterAuthorizationFailed,
+    InvalidReplicationFactor,
+    KafkaError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from .batch_check import SinkStopped
 from .decision import TOPIC
+
+log = logging.getLogger("oncelog.sink")
 
 INIT_PRODUCER_ID, PREPARES_FROM = 22, 6
 UNSTABLE, TWO_PHASE = "unstable.api.versions.enable", "transaction.two.phase.commit.enable"
@@ -35,7 +43,9 @@ async def check_brokers(
     """Raises SinkStopped when some broker would refuse what the sink is going to ask for.
 
     A broker that is still listed and does not answer is left out: it is dying, and who coordinates
-    in its place is asked.
+    in its place is asked. Where configurations may not be described (DescribeConfigs of the
+    cluster) and need not be (mode "driver") they are not looked at: a broker refuses by itself a
+    timeout that is too long.
     """
     lacking: dict[str, list[int]] = {}
     shorter: dict[int, int] = {}
@@ -43,7 +53,7 @@ async def check_brokers(
     for node_id in sorted(admin.view.snapshot.brokers):
         try:
             served = (await admin.view.broker(node_id)).versions.get(INIT_PRODUCER_ID, (0, 0))[1]
-            configs = await _configs(admin, str(node_id), BROKER_RESOURCE)
+            configs = await _broker_configs(admin, node_id, must_see=needs_prepared)
         except KafkaError as problem:
             if not problem.retriable:
                 raise
@@ -92,7 +102,9 @@ async def ready_topic(admin: Admin) -> None:
             f"for {APPEARS_S:.0f} s. Are the brokers that have it alive (oncelog topic describe, "
             "kafka-topics)?"
         ) from None
-    problems = flaws(await _configs(admin, TOPIC), len(partitions), len(partitions[0].replicas))
+    brokers = sum(not b.is_fenced for b in (await admin.describe_cluster()).brokers)
+    replicas = len(partitions[0].replicas)
+    problems = flaws(await _configs(admin, TOPIC), len(partitions), replicas, brokers)
     if problems:
         raise SinkStopped(
             f"The topic {TOPIC} could lose a decision, and rows with it: {'; '.join(problems)}. "
@@ -100,7 +112,7 @@ async def ready_topic(admin: Admin) -> None:
         )
 
 
-async def _with_leaders(admin: Admin) -> list[Partition]:
+async def _with_leaders(admin: Admin) -> list[PartitionInfo]:
     while True:
         try:
             partitions = await admin.describe_topics([TOPIC])
@@ -111,16 +123,23 @@ async def _with_leaders(admin: Admin) -> list[Partition]:
         await asyncio.sleep(0.05)
 
 
-def flaws(configs: Mapping[str, str | None], partitions: int, replicas: int) -> list[str]:
-    """What is wrong with the topic of decisions."""
+def flaws(
+    configs: Mapping[str, str | None], partitions: int, replicas: int, brokers: int
+) -> list[str]:
+    """What is wrong with the topic of decisions. brokers: as many as live now."""
     found: list[str] = []
     if partitions != 1:
         found.append(f"it has {partitions} partitions instead of one")
     policy = configs.get("cleanup.policy")
     if policy != "compact":
         found.append(f"cleanup.policy is {policy}, and has to be compact alone")
+    if replicas < min(REPLICAS, brokers):
+        found.append(
+            f"it has {replicas} replica{'s' * (replicas > 1)}, and the cluster {brokers} brokers: "
+            f"it has to have {min(REPLICAS, brokers)} (kafka-reassign-partitions)"
+        )
     least = int(configs.get("min.insync.replicas") or 1)
-    if replicas > 2 and least < 2:
+    if replicas > 1 and least < 2:
         found.append(f"min.insync.replicas is {least} of {replicas} replicas, and has to be 2")
     if configs.get("unclean.leader.election.enable", "false") != "false":
         found.append("unclean.leader.election.enable is true, and has to be false")
@@ -128,16 +147,34 @@ def flaws(configs: Mapping[str, str | None], partitions: int, replicas: int) -> 
 
 
 async def _make(admin: Admin) -> None:
-    brokers = sum(not b.is_fenced for b in (await admin.describe_cluster()).brokers)
-    replicas = max(1, min(REPLICAS, brokers))
-    configs = {
-        "cleanup.policy": "compact",
-        "min.insync.replicas": "2" if replicas > 2 else "1",
-        "unclean.leader.election.enable": "false",
-        **SMALL,
-    }
-    with contextlib.suppress(TopicAlreadyExists):  # another sink was quicker, or our first try
-        await admin.create_topic(TOPIC, partitions=1, replication_factor=replicas, configs=configs)
+    brokers = (await admin.describe_cluster()).brokers
+    counts = [min(REPLICAS, len(brokers)), min(REPLICAS, sum(not b.is_fenced for b in brokers))]
+    for replicas in dict.fromkeys(counts):  # who is away now may have a replica yet
+        configs = {
+            "cleanup.policy": "compact",
+            "min.insync.replicas": "2" if replicas > 1 else "1",
+            "unclean.leader.election.enable": "false",
+            **SMALL,
+        }
+        try:
+            await admin.create_topic(
+                TOPIC, partitions=1, replication_factor=max(1, replicas), configs=configs
+            )
+        except InvalidReplicationFactor:
+            continue
+        except TopicAlreadyExists:  # another sink was quicker, or our first try
+            pass
+        return
+
+
+async def _broker_configs(admin: Admin, node_id: int, *, must_see: bool) -> dict[str, Any]:
+    try:
+        return await _configs(admin, str(node_id), BROKER_RESOURCE)
+    except ClusterAuthorizationFailed:
+        if must_see:
+            raise
+        log.info("broker %s does not let us see its configuration: it is not checked", node_id)
+        return {}
 
 
 async def _configs(admin: Admin, name: str, kind: int | None = None) -> dict[str, Any]:

@@ -6,9 +6,12 @@ only what leaves nothing in doubt is raised.
 """
 
 import asyncio
+import atexit
+import contextlib
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
@@ -19,8 +22,10 @@ from ...client.loop_thread import LoopThread
 from ...client.transaction_admin import TransactionAdmin
 from ...wire.errors import ErrorCode, KafkaError
 from . import steps
-from .decision import TOPIC, Child, Decision, decode, encode, newest_by_key
-from .names import child_prefix, control_id
+from .decision import TOPIC, Decision, decode, encode, newest_by_key
+from .idle_sweep import LAST_SWEEP_S, LINGER_S, IdleSweep
+from .login import ClusterLogin
+from .names import Leftovers, child_prefix, control_id
 
 log = logging.getLogger("oncelog.sink")
 
@@ -76,11 +81,11 @@ class SinkCluster:
             await control.close()
 
     async def perform(self, effect: steps.Effect) -> steps.Event:
-        """Carry out an effect that needs no rows, and say what came of it."""
+        """Execute an effect that needs no rows; the event that came of it."""
         match effect:
             case steps.ReadDecision():
                 return await self.read_decision()
-            case steps.Fence():
+            case steps.FenceControlId():
                 return await self.fence()
             case steps.ListOpen():
                 return await self.list_open()
@@ -110,7 +115,7 @@ class SinkCluster:
         """The decision as of now: everything that was acknowledged before this call counts."""
         return steps.DecisionRead(decode(self.sink_id, await read_topic(self.admin)))
 
-    async def list_open(self) -> steps.Event:
+    async def list_open(self) -> steps.OpenListed:
         """Open children. A broker that does not answer for a while is left out.
 
         What it coordinated is another one's by then, or is found at the next batch.
@@ -160,29 +165,24 @@ class SinkCluster:
         assert last is not None
         raise last
 
-    async def commit_children(self, children: Iterable[Child]) -> steps.Event:
+    async def commit_children(self, children: Iterable[PreparedTransaction]) -> steps.Event:
         """Commit all that can be, as long as it takes."""
-        gate = asyncio.Semaphore(ENDS_AT_ONCE)
         refused: dict[str, str] = {}
 
-        async def one(child: Child) -> None:
-            async with gate:
-                reason = await self._commit_child(child)
+        async def commit(child: PreparedTransaction) -> None:
+            reason = await self._commit_child(child)
             if reason is not None:
                 refused[child.transactional_id] = reason
 
-        await _all(one(child) for child in children)
+        await _for_each(children, commit)
         if refused:
             return steps.ChildrenRefused(tuple(refused), "; ".join(sorted(set(refused.values()))))
         return steps.ChildrenCommitted()
 
-    async def _commit_child(self, child: Child) -> str | None:
-        token = PreparedTransaction(
-            child.transactional_id, child.producer_id, child.producer_epoch, child.is_v2
-        )
+    async def _commit_child(self, child: PreparedTransaction) -> str | None:
         while True:
             try:
-                await complete_prepared(self.view, token, commit=True, timeout_ms=END_TIMEOUT_MS)
+                await complete_prepared(self.view, child, commit=True, timeout_ms=END_TIMEOUT_MS)
             except KafkaError as problem:
                 if problem.number == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
                     return None  # it was committed, and its id has expired since
@@ -196,13 +196,7 @@ class SinkCluster:
 
     async def abort_children(self, names: Iterable[str]) -> steps.Event:
         """End what these have open."""
-        gate = asyncio.Semaphore(ENDS_AT_ONCE)
-
-        async def one(name: str) -> None:
-            async with gate:
-                await self.admin.transactions.end(name)
-
-        await _all(one(name) for name in names)
+        await _for_each(names, self.admin.transactions.end)
         return steps.ChildrenAborted()
 
 
@@ -210,17 +204,18 @@ class ClusterThread:
     """A SinkCluster on a loop in a thread of its own, for callers that have none."""
 
     def __init__(
-        self, bootstrap: str, sink_id: str, control_timeout_ms: int, settings: dict[str, Any]
+        self, login: ClusterLogin, sink_id: str, control_timeout_ms: int, settings: dict[str, Any]
     ) -> None:
         self._thread = LoopThread(THREAD)
         self._make = lambda: SinkCluster(  # on the loop
-            ClusterView(bootstrap, client_id=THREAD),
+            login.open_view(THREAD),
             sink_id,
             control_timeout_ms=control_timeout_ms,
             settings=settings,
         )
         self._cluster: SinkCluster | None = None
-        self._is_closed = False
+        self._sweep: IdleSweep | None = None
+        self._closed = threading.Event()
 
     def run(self, work: Callable[[SinkCluster], Awaitable[T]]) -> T:
         """Run `work(cluster)` to its end."""
@@ -232,11 +227,34 @@ class ClusterThread:
 
         return self._thread.run(on_loop())
 
+    def start_sweeps(self, leftovers: Leftovers) -> None:
+        """Sweep until the next batch, or the end."""
+
+        async def start(cluster: SinkCluster) -> None:
+            self._sweep = IdleSweep(cluster, leftovers)
+
+        self.run(start)
+        _sweeping.add(self)
+
+    def stop_sweeps(self) -> list[str]:
+        """No sweep runs from here on; the ids that were swept."""
+        sweep, self._sweep = self._sweep, None
+        _sweeping.discard(self)
+        return [] if sweep is None else self._thread.run(sweep.stop())
+
+    def sweep_once(self) -> None:
+        """For the end of a program; as well as it can be done in a moment."""
+        sweep = self._sweep
+        if sweep is not None and not self._closed.is_set():
+            with contextlib.suppress(Exception):
+                self._thread.run(sweep.once(), LAST_SWEEP_S)
+
     def close(self) -> None:
         """End connections and the thread."""
-        if self._is_closed:
+        if self._closed.is_set():
             return
-        self._is_closed = True
+        self._closed.set()
+        _sweeping.discard(self)
         try:
             if self._cluster is not None:
                 self._thread.run(self._cluster.close())
@@ -244,18 +262,38 @@ class ClusterThread:
         finally:
             self._thread.close()
 
-    def close_elsewhere(self) -> None:
-        """For the garbage collector, which comes in any thread, also in the one that is to end."""
-        if not self._is_closed:
-            threading.Thread(target=self.close, daemon=True).start()
+    def let_go(self) -> None:
+        """Close, after sweeps for a while where they have begun; in a thread of its own.
+
+        The garbage collector comes in any thread, also in the one that is to end.
+        """
+        if not self._closed.is_set():
+            threading.Thread(target=self._linger, daemon=True).start()
+
+    def _linger(self) -> None:
+        if self._sweep is not None:
+            with contextlib.suppress(Exception):
+                self.run(SinkCluster.close)  # what the driver itself has open
+            self._closed.wait(LINGER_S)
+        self.close()
+
+
+_sweeping: "weakref.WeakSet[ClusterThread]" = weakref.WeakSet()
+
+
+@atexit.register
+def _sweep_at_exit() -> None:
+    """Whoever is left open now waits for the next start of the query, which may never come."""
+    for each in list(_sweeping):
+        each.sweep_once()
 
 
 async def read_topic(admin: Admin, timeout_s: float | None = None) -> dict[bytes, bytes | None]:
     """The newest committed value of each key of the topic of decisions.
 
-    To the high watermark of this moment, which a leader tells only when it is sure of it; so a
-    transaction that holds readers back below it is waited for: READ_TIMEOUT_S, unless told
-    otherwise. Raises TimeoutError, which says what it waited for.
+    To the high watermark of this moment, which a leader answers only when it is sure of it; so a
+    transaction that holds readers back below it is waited for: timeout_s, READ_TIMEOUT_S by
+    default. Raises TimeoutError, which says what it waited for.
     """
     timeout_s = READ_TIMEOUT_S if timeout_s is None else timeout_s
     end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]
@@ -304,8 +342,14 @@ async def _commit(control: Producer) -> None:
             return
 
 
-async def _all(work: Iterable[Awaitable[None]]) -> None:
-    """All of them to their end, then the first problem."""
-    for result in await asyncio.gather(*work, return_exceptions=True):
+async def _for_each(items: Iterable[T], end: Callable[[T], Awaitable[object]]) -> None:
+    """End all of them, ENDS_AT_ONCE at a time; then raise the first problem."""
+    gate = asyncio.Semaphore(ENDS_AT_ONCE)
+
+    async def one(item: T) -> None:
+        async with gate:
+            await end(item)
+
+    for result in await asyncio.gather(*map(one, items), return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

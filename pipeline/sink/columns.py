@@ -54,16 +54,14 @@ def prepare(frame: "DataFrame", topic: str | None) -> "DataFrame":
 
     types = {each.name: each.dataType.simpleString() for each in frame.schema.fields}
     check_columns(types, topic)
-    columns = [F.col(name).cast("binary").alias(name) for name in ("value", "key") if name in types]
-    if topic is None:
-        columns.append(F.col("topic"))
-    if "partition" in types:
-        columns.append(F.col("partition"))
-    if "headers" in types:
-        columns.append(F.col("headers"))
+    prepared = {name: F.col(name) for name in KNOWN if name in types}
+    if topic is not None:
+        prepared.pop("topic", None)
+    for name in prepared.keys() & {"value", "key"}:
+        prepared[name] = F.col(name).cast("binary")
     if "timestamp" in types:
-        columns.append(F.unix_millis(F.col("timestamp")).alias("timestamp"))
-    return frame.select(*columns)
+        prepared["timestamp"] = F.unix_millis(F.col("timestamp"))
+    return frame.select(*(column.alias(name) for name, column in prepared.items()))
 
 
 def rows_by_topic(

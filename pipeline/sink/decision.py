@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...client import PreparedTransaction
+
 TOPIC = "oncelog.spark.decisions"
 FORM = 1
 CHUNK_BYTES_MAX = 512 * 1024
@@ -28,22 +30,13 @@ class UnreadableDecision(ValueError):
     """What stands in the topic was not written by this sink, or not by this version of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A prepared transaction of one task attempt; whoever knows these can end it."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    is_v2: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The state of a sink.
 
     generation: of the driver that was last in office. decided_by: of the one that decided the
-    batch. batch_id: NO_BATCH before the first. is_done: all children are known to be committed.
+    batch. batch_id: NO_BATCH before the first. children: one of each task attempt that counts.
+    is_done: all children are known to be committed.
     digest: of what Spark's checkpoint says about the batch, "" when it was not known.
     lost: children that were ended otherwise, so that rows of the batch are missing.
     """
@@ -52,13 +45,13 @@ class Decision:
     query_id: str
     batch_id: int = NO_BATCH
     decided_by: int = 0
-    children: tuple[Child, ...] = ()
+    children: tuple[PreparedTransaction, ...] = ()
     is_done: bool = True
     digest: str = ""
     lost: tuple[str, ...] = ()
 
     @property
-    def unfinished(self) -> tuple[Child, ...]:
+    def unfinished(self) -> tuple[PreparedTransaction, ...]:
         """Children that may have to be committed yet."""
         if self.is_done:
             return ()
@@ -148,7 +141,7 @@ def newest_by_key(
     return {key: value for key, value in records if key is not None}
 
 
-def _chunks(children: Iterable[Child]) -> list[list[list[Any]]]:
+def _chunks(children: Iterable[PreparedTransaction]) -> list[list[list[Any]]]:
     chunks: list[list[list[Any]]] = []
     room = 0
     for child in children:
@@ -162,9 +155,9 @@ def _chunks(children: Iterable[Child]) -> list[list[list[Any]]]:
     return chunks
 
 
-def _child(row: Any) -> Child:
+def _child(row: Any) -> PreparedTransaction:
     name, producer_id, epoch, is_v2 = row
-    return Child(str(name), int(producer_id), int(epoch), bool(is_v2))
+    return PreparedTransaction(str(name), int(producer_id), int(epoch), bool(is_v2))
 
 
 def _count(value: Any) -> int:

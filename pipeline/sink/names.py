@@ -17,6 +17,7 @@ not wanted, or whose first request got no answer (it may come again, much later)
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 PREFIX = "oncelog.spark."
 SINKS_MAX = 100  # that one worker process remembers
@@ -49,6 +50,23 @@ def generation_of(sink_id: str, transactional_id: str) -> int | None:
     start = f"{PREFIX}{sink_id}."
     found = _CHILD.fullmatch(transactional_id.removeprefix(start))
     return int(found[1]) if found is not None and transactional_id.startswith(start) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Which open children may be aborted: those of own and older generations that no decision
+    keeps. A driver that was superseded, and does not know, leaves its successor's alone."""
+
+    sink_id: str
+    generation: int
+    kept: frozenset[str]
+
+    def among(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name not in self.kept and self.is_ours(name))
+
+    def is_ours(self, name: str) -> bool:
+        generation = generation_of(self.sink_id, name)
+        return generation is not None and generation <= self.generation
 
 
 class WorkerIds:

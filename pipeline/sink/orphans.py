@@ -19,8 +19,10 @@ from typing import Any
 
 from ...client import Admin, ClusterView
 from ...wire.errors import UnknownTopicOrPartition
+from ..command_line import add_login_options, login_of
 from .cluster import SinkCluster, read_topic
 from .decision import decode
+from .login import ClusterLogin, client_keywords
 from .names import PREFIX, control_id
 
 TIMEOUT_S = 180.0  # a person waits; the sentence of the TimeoutError says for what
@@ -34,13 +36,13 @@ def sink_of(transactional_id: str) -> str | None:
 
 
 async def end_orphans(
-    bootstrap: str, prefix: str, *, only: str | None = None
+    login: ClusterLogin, prefix: str, *, only: str | None = None
 ) -> list[dict[str, Any]]:
     """Abort the open transactions of sinks whose ids begin so; what became of each.
 
     `only`: the one with this id.
     """
-    view = ClusterView(bootstrap, client_id="oncelog-sink-orphans")
+    view = login.open_view("oncelog-sink-orphans")
     try:
         admin = Admin(view)
         listed = await admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
@@ -85,13 +87,18 @@ async def _end_of_sink(view: ClusterView, sink: str, names: list[str]) -> list[d
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m oncelog.pipeline.sink.orphans")
-    parser.add_argument("--bootstrap", required=True)
+    add_login_options(parser)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--prefix")
     which.add_argument("--id")
     given = parser.parse_args(arguments)
     prefix = given.id if given.prefix is None else given.prefix
-    print(json.dumps(asyncio.run(end_orphans(given.bootstrap, prefix, only=given.id))))
+    try:
+        keywords = client_keywords(login_of(given))
+        login = ClusterLogin.of(keywords.pop("bootstrap_servers"), keywords)
+    except ValueError as problem:
+        parser.error(str(problem))
+    print(json.dumps(asyncio.run(end_orphans(login, prefix, only=given.id))))
     return 0
 
 

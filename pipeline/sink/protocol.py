@@ -17,6 +17,8 @@ At each batch
     run the tasks              those with rows end with a prepared transaction each
     decide                     one record, in a transaction of the control id
     roll forward, sweep, and write down that the decision is done
+Between batches
+    sweep                      what attempts leave open that come too late (idle_sweep.py)
 
 After a long time without batches the start is gone through again, since the control id may have
 expired; whoever finds another generation than its own ends there.
@@ -28,14 +30,14 @@ is read again: if the decision is there it counts, whoever is in office now. A c
 the driver, since two drivers could believe in the same generation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any
 
 from . import steps
-from .batch_check import SinkStopped, Terms, Verdict, check_batch, rows_missing
+from .batch_check import BatchAction, SinkStopped, Terms, check_batch, rows_missing
 from .decision import Decision
-from .names import check_sink_id, generation_of
+from .names import Leftovers, check_sink_id, generation_of
 
 GIVEN_BACK_MAX = 2_000  # ids that tasks are told of
 
@@ -80,10 +82,11 @@ class SinkProtocol:
         self.phase = Phase.IDLE
         self.generation = 0  # 0: not in office
         self.decision: Decision | None = None
-        self._terms = terms or Terms()
+        self.terms = terms or Terms()
         self._given = steps.BatchGiven(query_id="", batch_id=0)
         self._open: tuple[str, ...] = ()
-        self._committed: dict[str, None] = {}  # ids of this generation, the newest last
+        self.reusable_ids: dict[str, None] = {}  # ids of this generation, the newest last
+        self.leftovers: Leftovers | None = None  # while no batch runs, where that is known
         self._stopped: SinkStopped | None = None
         self._last_word: SinkStopped | None = None  # to be said when what is left is swept
 
@@ -91,6 +94,7 @@ class SinkProtocol:
         """Take what happened; the next effect. Raises SinkStopped, then for ever."""
         if self._stopped is not None:
             raise self._stopped
+        self.leftovers = None
         if isinstance(event, steps.Failed):
             return self._failed()
         rule = RULES.get((self.phase, type(event)))
@@ -100,6 +104,11 @@ class SinkProtocol:
         except SinkStopped as stop:
             self.phase, self._stopped = Phase.STOPPED, stop
             raise
+
+    def swept(self, names: Iterable[str]) -> None:
+        """These were aborted, and may be a second time, much later: never again, then."""
+        for name in names:
+            self.reusable_ids.pop(name, None)
 
     def _failed(self) -> steps.Effect:
         """Somebody has to begin anew: what was asked for last may have happened or not."""
@@ -113,14 +122,14 @@ class SinkProtocol:
     # --- the start of a run
 
     def _begin(self, given: steps.BatchGiven) -> steps.Effect:
-        self._given, self._committed = given, {}
+        self._given, self.reusable_ids = given, {}
         self.phase = Phase.LOOKING
         return steps.ReadDecision()
 
     def _looked(self, read: steps.DecisionRead) -> steps.Effect:
         self._check_found(read.decision)
         self.phase = Phase.FENCING
-        return steps.Fence()
+        return steps.FenceControlId()
 
     def _fenced(self, _: steps.Fenced) -> steps.Effect:
         self.phase = Phase.READING
@@ -138,7 +147,7 @@ class SinkProtocol:
                 f"Another driver of sink {self.sink_id} has taken over while this one had nothing "
                 "to do, so this one ends. Only one query may use a sink_id at a time."
             )
-        check_batch(self.sink_id, found, self._given, self._terms)
+        check_batch(self.sink_id, found, self._given, self.terms)
 
     def _listed(self, listed: steps.OpenListed) -> steps.Effect:
         generations = [generation_of(self.sink_id, name) for name in listed.names]
@@ -178,10 +187,9 @@ class SinkProtocol:
         return self._checked()
 
     def _checked(self) -> steps.Effect:
-        verdict = check_batch(self.sink_id, self.decision, self._given, self._terms)
-        if verdict is Verdict.SKIP:
-            self.phase = Phase.READY
-            return steps.BatchOver(was_written=False)
+        action = check_batch(self.sink_id, self.decision, self._given, self.terms)
+        if action is BatchAction.SKIP:
+            return self._over(was_written=False)
         self.phase = Phase.WRITING
         if self.mode is Mode.DRIVER:
             self.decision = self._decided(())
@@ -265,10 +273,10 @@ class SinkProtocol:
         assert self.decision is not None
         self.decision = self.decision.done()
         for child in self.decision.children:
-            self._committed.pop(child.transactional_id, None)
-            self._committed[child.transactional_id] = None
-        for name in list(self._committed)[: -2 * GIVEN_BACK_MAX]:
-            del self._committed[name]
+            self.reusable_ids.pop(child.transactional_id, None)
+            self.reusable_ids[child.transactional_id] = None
+        for name in list(self.reusable_ids)[: -2 * GIVEN_BACK_MAX]:
+            del self.reusable_ids[name]
         return self._over()
 
     def _finish_in_doubt(self, doubt: steps.ControlInDoubt) -> steps.Effect:
@@ -278,9 +286,9 @@ class SinkProtocol:
             "query again: nothing is lost or doubled."
         )
 
-    def _over(self) -> steps.Effect:
-        self.phase = Phase.READY
-        return steps.BatchOver(was_written=True)
+    def _over(self, *, was_written: bool = True) -> steps.Effect:
+        self.phase, self.leftovers = Phase.READY, self._leftovers()
+        return steps.BatchOver(was_written=was_written)
 
     def _given_back(self) -> tuple[str, ...]:
         """Ids that may be used again: those of the last decision only after the next one.
@@ -289,23 +297,21 @@ class SinkProtocol:
         they were.
         """
         last = {c.transactional_id for c in self.decision.children} if self.decision else set()
-        names = [name for name in self._committed if name not in last]
+        names = [name for name in self.reusable_ids if name not in last]
         return tuple(names[-GIVEN_BACK_MAX:])
 
     # --- what is left over
 
     def _sweepable(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Of open children: those that nobody will commit, and that are ours to judge."""
-        children = self.decision.children if self.decision is not None else ()
-        kept = {child.transactional_id for child in children}
-        swept = tuple(n for n in names if n not in kept and self._is_ours(n))
-        for name in swept:  # an abort may arrive twice: never again, then
-            self._committed.pop(name, None)
+        swept = self._leftovers().among(names)
+        self.swept(swept)
         return swept
 
-    def _is_ours(self, name: str) -> bool:
-        generation = generation_of(self.sink_id, name)
-        return generation is not None and generation <= self.generation
+    def _leftovers(self) -> Leftovers:
+        children = self.decision.children if self.decision is not None else ()
+        kept = frozenset(child.transactional_id for child in children)
+        return Leftovers(self.sink_id, self.generation, kept)
 
     def _tasks_failed(self, _: steps.TasksFailed) -> steps.Effect:
         if self.mode is Mode.DRIVER:
@@ -320,7 +326,10 @@ class SinkProtocol:
     def _swept_failed(self, _: steps.ChildrenAborted) -> steps.Effect:
         if self._last_word is not None:
             raise self._last_word
-        return self._failed()
+        leftovers = self._leftovers()
+        effect = self._failed()
+        self.leftovers = leftovers  # attempts of a failed batch may live on
+        return effect
 
 
 def _require_one_report_each(reports: tuple[steps.TaskReport, ...]) -> None:

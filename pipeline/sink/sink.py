@@ -28,6 +28,7 @@ was found and what to do. This is about classic Spark: with Spark Connect foreac
 another process, which is not tried.
 """
 
+import contextlib
 import functools
 import logging
 import time
@@ -35,7 +36,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...client import Producer
+from ...client import PreparedTransaction, Producer
 from ...client.settings import producer_settings
 from . import steps
 from .batch_check import SinkStopped, Terms
@@ -43,9 +44,9 @@ from .checkpoint import plan_digest
 from .checks import check_brokers, ready_topic
 from .cluster import CONTROL_TIMEOUT_MS, ClusterThread, SinkCluster
 from .columns import prepare, rows_by_topic
-from .decision import Child
+from .login import ClusterLogin, client_keywords
 from .protocol import Mode, Phase, SinkProtocol
-from .task import REPORT, Order, write_attempt
+from .task import REPORT, TaskSpec, write_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +59,12 @@ log = logging.getLogger("oncelog.sink")
 IDLE_S = 600.0  # after that the control id is taken anew; brokers forget it after days
 DRIVER_TIMEOUT_MS = 600_000  # of the transaction that holds a whole batch
 QUERY_ID = "sql.streaming.queryId"
-OUR_KEYS = ("bootstrap_servers", "transactional_id", "transaction_two_phase_commit_enable")
+OUR_KEYS = (
+    "bootstrap_servers",
+    "client_id",
+    "transactional_id",
+    "transaction_two_phase_commit_enable",
+)
 CHUNK_ROWS = 10_000
 
 
@@ -101,7 +107,8 @@ class ExactlyOnceSink:
     checkpoint: of the query, needed only where Spark itself does not tell it. replaces_query,
     first_batch: see batch_check.py. transaction_timeout_ms: of mode "driver", how long a batch
     may take. settings: of the producers (compression_type, linger_ms, batch_size...;
-    client/settings.py).
+    client/settings.py), TLS and SASL included, by keywords or as the source has them
+    (`**{"kafka.sasl.password": ...}`).
     """
 
     def __init__(
@@ -119,16 +126,18 @@ class ExactlyOnceSink:
     ) -> None:
         self.sink_id, self.bootstrap, self.topic = sink_id, bootstrap, topic
         self.mode, self._checkpoint = Mode(mode), checkpoint
+        settings = client_keywords(settings)
         for key in OUR_KEYS:
             if key in settings:
                 raise ValueError(f"{key} is the sink's own to set")
         producer_settings(None, {"transactional_id": sink_id, **settings})  # raises what is wrong
+        self._login = ClusterLogin.of(bootstrap, settings)
         first_batch = _whole("first_batch", first_batch)
         terms = Terms(replaces_query=replaces_query, first_batch=first_batch)
         self.protocol = SinkProtocol(sink_id, mode=self.mode, terms=terms)
         default_ms = CONTROL_TIMEOUT_MS if self.mode is Mode.PREPARED else DRIVER_TIMEOUT_MS
         given_ms = _whole("transaction_timeout_ms", transaction_timeout_ms)
-        self._timeout_ms = given_ms or default_ms
+        self.timeout_ms = given_ms or default_ms
         self._settings = settings
         self._opened: ClusterThread | None = None
         self._last_s = time.monotonic()
@@ -149,6 +158,8 @@ class ExactlyOnceSink:
 
         Raises SinkStopped, and what tasks raised.
         """
+        if self._opened is not None:
+            self.protocol.swept(self._opened.stop_sweeps())
         given = self._given(frame, batch_id)
         rows = prepare(frame, self.topic)
         if self.protocol.phase is Phase.IDLE:
@@ -170,8 +181,9 @@ class ExactlyOnceSink:
             self.close()
             raise
         if problem is not None:
-            self.close()
+            self._let_go()
             raise problem
+        self._sweep_while_idle()
         if not effect.was_written:  # but before, and Spark does not know yet
             _compute(rows)
         self._last_s = time.monotonic()
@@ -193,6 +205,19 @@ class ExactlyOnceSink:
         if opened is not None:
             opened.close()
 
+    def _let_go(self) -> None:
+        """A batch has failed: the query ends, and attempts of it may live on."""
+        with contextlib.suppress(Exception):
+            self._sweep_while_idle()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.let_go()
+
+    def _sweep_while_idle(self) -> None:
+        leftovers = self.protocol.leftovers
+        if self._opened is not None and leftovers is not None and self.mode is Mode.PREPARED:
+            self._opened.start_sweeps(leftovers)
+
     # --- carrying out
 
     def perform(self, effect: steps.Effect, rows: "DataFrame") -> steps.Event:
@@ -206,17 +231,17 @@ class ExactlyOnceSink:
                 return self._run(lambda cluster: cluster.perform(effect))
 
     def _run_tasks(self, effect: steps.RunTasks, rows: "DataFrame") -> steps.Event:
-        order = Order(
+        spec = TaskSpec(
             sink_id=self.sink_id,
             generation=effect.generation,
             batch_id=effect.batch_id,
-            bootstrap=self.bootstrap,
+            login=self._login,
             topic=self.topic,
             committed=effect.committed,
             settings=self._settings,
         )
         # Spark's signature asks for an iterator of batches where ours is one of one row.
-        found = rows.mapInArrow(functools.partial(write_attempt, order), REPORT).collect()
+        found = rows.mapInArrow(functools.partial(write_attempt, spec), REPORT).collect()
         self.record_count = sum(row.record_count for row in found)
         return steps.TasksDone(tuple(map(_report, found)))
 
@@ -233,17 +258,15 @@ class ExactlyOnceSink:
 
     def _run(self, work: Callable[[SinkCluster], Any]) -> Any:
         if self._opened is None:
-            self._opened = ClusterThread(
-                self.bootstrap, self.sink_id, self._timeout_ms, self._settings
-            )
+            self._opened = ClusterThread(self._login, self.sink_id, self.timeout_ms, self._settings)
             # Nobody tells a foreachBatch that its query has ended; it is only let go of.
-            weakref.finalize(self, self._opened.close_elsewhere).atexit = False
+            weakref.finalize(self, self._opened.let_go).atexit = False
         return self._opened.run(work)
 
     async def _ready(self, cluster: SinkCluster) -> None:
         await check_brokers(
             cluster.admin,
-            self._timeout_ms,
+            self.timeout_ms,
             "transaction_timeout_ms",
             needs_prepared=self.mode is Mode.PREPARED,
         )
@@ -282,7 +305,9 @@ def _whole(name: str, value: int | str | None) -> int | None:
 def _report(row: Any) -> steps.TaskReport:
     child = None
     if row.transactional_id is not None:
-        child = Child(row.transactional_id, row.producer_id, row.producer_epoch, row.is_v2)
+        child = PreparedTransaction(
+            row.transactional_id, row.producer_id, row.producer_epoch, row.is_v2
+        )
     return steps.TaskReport(
         partition_id=row.partition_id, record_count=row.record_count, child=child
     )

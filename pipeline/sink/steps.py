@@ -1,13 +1,14 @@
-"""What the sink's protocol asks for, and what it is told: effects and events.
+"""What the sink's protocol asks for, and what it receives: effects and events.
 
-Values only. The protocol (protocol.py) returns one effect at a time; whoever carries it out
-(sink.py with a cluster, a model in the tests) answers with the event that is named beside
-it, or with Failed when it could not be carried out and nothing is decided by that.
+Values only. The protocol (protocol.py) returns one effect at a time; whoever executes it (sink.py
+with a cluster, a model in the tests) answers with the event that is named beside it, or with Failed
+when it could not be executed and nothing is decided by that.
 """
 
 from dataclasses import dataclass
 
-from .decision import Child, Decision
+from ...client import PreparedTransaction
+from .decision import Decision
 
 # --- events
 
@@ -60,7 +61,7 @@ class ControlInDoubt:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenCommitted:
-    """Every child is committed, or was, and has been forgotten since."""
+    """Every child is committed, or was, and its id has expired since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class TaskReport:
 
     partition_id: int
     record_count: int
-    child: Child | None
+    child: PreparedTransaction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class TasksFailed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The effect could not be carried out."""
+    """The effect could not be executed."""
 
 
 Event = (
@@ -121,7 +122,7 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class FenceControlId:
     """InitProducerId of the control id; wait until its last transaction is over. → Fenced"""
 
 
@@ -146,7 +147,7 @@ class WriteDecision:
 class CommitChildren:
     """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildrenRefused"""
 
-    children: tuple[Child, ...]
+    children: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class BatchOver:
 
 
 Effect = (
-    Fence
+    FenceControlId
     | ReadDecision
     | ListOpen
     | WriteDecision

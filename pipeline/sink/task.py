@@ -20,6 +20,7 @@ from ...client import ClusterView, Producer
 from ...client.loop_thread import LoopThread
 from ...wire.errors import KafkaError
 from .columns import rows_by_topic
+from .login import ClusterLogin
 from .names import WorkerIds
 
 if TYPE_CHECKING:
@@ -33,38 +34,35 @@ REPORT = (
 )
 ABORT_TIMEOUT_MS = 5_000
 ID_TRIES = 5
-VIEW_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class TaskSpec:
     """What the driver tells every attempt of a batch. settings: of the producers."""
 
     sink_id: str
     generation: int
     batch_id: int
-    bootstrap: str
+    login: ClusterLogin
     topic: str | None
     committed: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-class Worker:
+class SinkWorker:
     """What a process keeps: its ids, its loop, its views of clusters."""
 
     def __init__(self) -> None:
         self.process_id = os.getpid()
         self.ids = WorkerIds(secrets.token_hex(8))
         self.thread = LoopThread("oncelog-sink")
-        self.views: dict[str, ClusterView] = {}
+        self.views: dict[tuple[Any, ...], ClusterView] = {}
 
-    def view(self, bootstrap: str) -> ClusterView:
+    def view(self, login: ClusterLogin) -> ClusterView:
         """The view of a cluster; made when it is first asked for."""
-        if bootstrap not in self.views:
-            self.views[bootstrap] = ClusterView(
-                bootstrap, client_id="oncelog-sink", timeout_ms=VIEW_TIMEOUT_MS
-            )
-        return self.views[bootstrap]
+        if login.key not in self.views:
+            self.views[login.key] = login.open_view("oncelog-sink")
+        return self.views[login.key]
 
     def close(self) -> None:
         """End connections and the loop; what is open in the cluster stays so."""
@@ -73,26 +71,28 @@ class Worker:
         self.thread.close()
 
 
-_workers: dict[int, Worker] = {}
+_workers: dict[int, SinkWorker] = {}
 
 
-def this_worker() -> Worker:
+def worker_of_process() -> SinkWorker:
     """The one of this process; a fork has its own."""
     process_id = os.getpid()
     if process_id not in _workers:
         _workers.clear()
-        _workers[process_id] = Worker()
+        _workers[process_id] = SinkWorker()
     return _workers[process_id]
 
 
-def write_attempt(order: Order, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+def write_attempt(
+    spec: TaskSpec, batches: "Iterator[pa.RecordBatch]"
+) -> "Iterator[pa.RecordBatch]":
     """Write the rows of a partition; yields one row, the report (REPORT). For mapInArrow."""
     import pyarrow as pa
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    attempt = Attempt(order, this_worker())
+    attempt = Attempt(spec, worker_of_process())
     try:
         for batch in batches:
             if batch.num_rows:
@@ -117,8 +117,8 @@ def write_attempt(order: Order, batches: "Iterator[pa.RecordBatch]") -> "Iterato
 class Attempt:
     """One attempt; nothing is opened before its first row."""
 
-    def __init__(self, order: Order, worker: Worker) -> None:
-        self._order, self._worker = order, worker
+    def __init__(self, spec: TaskSpec, worker: SinkWorker) -> None:
+        self._spec, self._worker = spec, worker
         self._producer: Producer | None = None
         self._name = ""
         self.record_count = 0
@@ -143,7 +143,7 @@ class Attempt:
     async def _write(self, batch: "pa.RecordBatch") -> None:
         if self._producer is None:
             self._producer = await self._open()
-        for topic, columns in rows_by_topic(batch, self._order.topic):
+        for topic, columns in rows_by_topic(batch, self._spec.topic):
             await self._producer.send_many(topic, **columns)
 
     async def _prepare(self) -> Any:
@@ -156,17 +156,17 @@ class Attempt:
             await producer.close()  # leaves open what is prepared
 
     async def _open(self) -> Producer:
-        order = self._order
+        spec = self._spec
         problem: KafkaError | None = None
         for _ in range(ID_TRIES):
             name = self._worker.ids.take(
-                order.sink_id, order.generation, order.batch_id, order.committed
+                spec.sink_id, spec.generation, spec.batch_id, spec.committed
             )
             producer = Producer(
-                self._worker.view(order.bootstrap),
+                self._worker.view(spec.login),
                 transactional_id=name,
                 transaction_two_phase_commit_enable=True,
-                **order.settings,
+                **spec.settings,
             )
             try:
                 await producer.init_transactions()

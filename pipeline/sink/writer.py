@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ...client.blocking_producer import BlockingProducer
+from ...client.security.config import security_config
 from ...client.settings import producer_settings
 from ..source.options import OptionError, client_options, named_options
 from .columns import check_columns, rows_by_topic
@@ -54,7 +55,7 @@ class _Writing:
             raise OptionError(
                 "kafka.bootstrap.servers is missing; it looks like host:port,host:port"
             )
-        producer_settings(self._client, {})  # raises what is wrong
+        security_config(producer_settings(self._client, {}))  # raises what is wrong
         types = {each.name: each.dataType.simpleString() for each in schema.fields}
         check_columns(types, self._topic)
 

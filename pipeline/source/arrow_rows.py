@@ -26,7 +26,7 @@ Added = Sequence[tuple[RecordColumns, int | None]]
 """Records of batches, each with the replica that they were read from; None: from the leader."""
 
 
-class Rows:
+class ArrowRows:
     """Takes columns of the log, gives Arrow: all records and markers (raw), or plain records."""
 
     def __init__(self, schema: pa.Schema, *, is_raw: bool) -> None:

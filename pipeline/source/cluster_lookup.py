@@ -4,26 +4,26 @@ Runs where Spark plans, for as long as the query lives; every question is asked 
 answered or LOOKUP_MS_MAX is over, so a fail-over is no more than a pause.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from ...client.admin import EARLIEST, LATEST, Admin
 from ...client.blocking import BlockingAdmin
-from ...client.cluster_view import Snapshot, topic_error
-from ...client.fetch.offset_queries import offsets_for_times
+from ...client.cluster_view import ClusterSnapshot, topic_error
+from ...client.settings import ADMIN_NAMES
 from ...wire.identifiers import TopicPartition
 from .offsets import Known, LogBounds
 from .options import OptionError, Topics
 
 LOOKUP_MS_MAX = 60_000
-ADMIN_SETTINGS = ("bootstrap.servers", "client.id", "request.timeout.ms")
+T = TypeVar("T")
 
 
 class ClusterLookup:
     """Questions to one cluster; opened when first asked, closed with `close`."""
 
-    def __init__(self, client: Mapping[str, str], topics: Topics, *, is_committed: bool) -> None:
-        self._config = {name: client[name] for name in ADMIN_SETTINGS if name in client}
+    def __init__(self, client: Mapping[str, Any], topics: Topics, *, is_committed: bool) -> None:
+        self._config = {name: value for name, value in client.items() if name in ADMIN_NAMES}
         self._topics, self._is_committed = topics, is_committed
         self._admin: BlockingAdmin | None = None
 
@@ -46,26 +46,19 @@ class ClusterLookup:
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset at or after each time; a partition without one is left out."""
+        found = self._run(
+            lambda admin: admin.list_offsets(times_ms, read_committed=self._is_committed)
+        )
+        return {key: offset for key, offset in found.items() if offset >= 0}
 
-        async def ask(admin: Admin) -> dict[TopicPartition, int]:
-            found = await offsets_for_times(
-                admin.view,
-                times_ms,
-                read_committed=self._is_committed,
-                timeout_ms=LOOKUP_MS_MAX,
-            )
-            return {key: each[0] for key, each in found.items() if each is not None}
-
-        return self._run(ask)
-
-    def _run(self, ask: Callable[[Admin], Any]) -> Any:
+    def _run(self, ask: Callable[[Admin], Awaitable[T]]) -> T:
         if self._admin is None:
             self._admin = BlockingAdmin(self._config, timeout_ms=LOOKUP_MS_MAX)
         return self._admin.run(ask)
 
     async def _known(self, admin: Admin, must_exist: bool) -> Known:
         named = self._topics.named()
-        snapshot: Snapshot = await admin.view.retrying(
+        snapshot: ClusterSnapshot = await admin.view.retrying(
             lambda: admin.view.refresh(sorted(named) if named else None),
             timeout_ms=LOOKUP_MS_MAX,
         )
@@ -87,7 +80,7 @@ class ClusterLookup:
         )
 
     def _check_named(
-        self, wanted: list[TopicPartition], snapshot: Snapshot, must_exist: bool
+        self, wanted: list[TopicPartition], snapshot: ClusterSnapshot, must_exist: bool
     ) -> None:
         for topic in sorted(self._topics.named() - {topic for topic, _ in wanted}):
             code = snapshot.topic_errors.get(topic, 0)

@@ -31,11 +31,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ...client.fetch.record_columns import read_columns
+from ...client.fetch.record_columns import RecordColumns, read_columns
 from ...wire.identifiers import TopicPartition
 from ..sink.writer import BatchWriter, StreamWriter
 from . import offsets as rules
-from .arrow_rows import Rows
+from .arrow_rows import ArrowRows
 from .cluster_lookup import ClusterLookup
 from .columns import schema_of
 from .log_folders import SegmentFile, read_segment, segments_of
@@ -97,19 +97,21 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a piece; runs in a task."""
-        schema = _arrow_schema(self._schema)
-        rows = Rows(schema, is_raw=self._options.is_raw)
-        what: Any = getattr(partition, "what", None)
+        what: Any = getattr(partition, "what", None)  # Spark gives None where there is no piece
+        batches: Iterator[RecordColumns] = iter(())
+        replica: int | None = None
         if isinstance(what, SegmentFile):
-            for columns in read_segment(what):
-                if rows.add(columns, what.replica) and (batch := rows.take()) is not None:
-                    yield batch
+            batches, replica = read_segment(what), what.replica
         elif isinstance(what, OffsetRange):
-            yield from self._read_range(what, rows)
+            batches = self._read_range(what)
+        rows = ArrowRows(_arrow_schema(self._schema), is_raw=self._options.is_raw)
+        for columns in batches:
+            if rows.add(columns, replica) and (batch := rows.take()) is not None:
+                yield batch
         if (batch := rows.take()) is not None:
             yield batch
 
-    def _read_range(self, wanted: OffsetRange, rows: Rows) -> Iterator[pa.RecordBatch]:
+    def _read_range(self, wanted: OffsetRange) -> Iterator[RecordColumns]:
         options = self._options
         with RangeReader(
             options.client, wanted, is_committed=options.is_committed, report=self._report
@@ -121,10 +123,7 @@ class _Reading:
                     ):
                         continue
                     columns = read_columns(raw.topic, raw.partition, raw.data, 0, raw.header)
-                    if rows.add(columns.between(wanted.start, wanted.end)):
-                        batch = rows.take()
-                        if batch is not None:
-                            yield batch
+                    yield columns.between(wanted.start, wanted.end)
 
     def _report(self, loss: str) -> None:
         if self._options.fail_on_data_loss:

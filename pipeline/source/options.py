@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ...client.settings import consumer_settings
+from ...client.security.config import security_config
+from ...client.settings import consumer_settings, hidden_secrets
 from ...wire.identifiers import TopicPartition
 
 EARLIEST, LATEST = -2, -1
@@ -99,7 +100,7 @@ class Topics:
 class SourceOptions:
     """Everything a reader needs to know; made by `read_options`."""
 
-    client: Mapping[str, str]
+    client: Mapping[str, Any]  # for our client; what must not be seen is a Secret
     topics: Topics
     starting: Place
     ending: Place = Where.LATEST
@@ -185,16 +186,18 @@ def named_options(given: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def client_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Those with `kafka.` in front, without it."""
+def client_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Those with `kafka.` in front, without it; passwords, keys and tokens as Secret."""
     prefix = "kafka."
-    return {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}
+    return hidden_secrets(
+        {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}
+    )
 
 
-def _check_client(client: Mapping[str, str]) -> None:
+def _check_client(client: Mapping[str, Any]) -> None:
     """Here, where the query starts, and not in its tasks."""
     try:
-        consumer_settings(client, {})
+        security_config(consumer_settings(client, {}))
     except ValueError as problem:
         raise OptionError(f"among the settings with kafka. in front: {problem}") from None
 

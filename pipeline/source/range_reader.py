@@ -12,6 +12,7 @@ the client's thread while the caller works on what has come, but never ahead of 
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ...client.admin import Admin
 from ...client.cluster_view import ClusterView
@@ -34,7 +35,7 @@ class RangeReader:
     """Iterates over lists of batches; close it, or use it as a context manager."""
 
     def __init__(
-        self, client: Mapping[str, str], wanted: OffsetRange, *, is_committed: bool, report: Report
+        self, client: Mapping[str, Any], wanted: OffsetRange, *, is_committed: bool, report: Report
     ) -> None:
         isolation = "read_committed" if is_committed else "read_uncommitted"
         self._settings: Settings = consumer_settings(

@@ -4,6 +4,7 @@ Tests that take `spark` belong to one xdist group, so that with --dist loadgroup
 only JVM; the tests are marked here, not one by one.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,17 +35,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     from oncelog.pipeline import spark_session
 
     folder = tmp_path_factory.mktemp("spark")
-    session = spark_session(
-        "oncelog-tests",
-        master="local[2,3]",
-        sql_shuffle_partitions=2,
-        sql_warehouse_dir=str(folder / "warehouse"),
-        local_dir=str(folder),
-        log_level="ERROR",
-        driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short lives
-    )
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:  # what its workers need to start quickly
+        patch.setenv("PYTHONPATH", str(Path(__file__).with_name("daemon")), prepend=os.pathsep)
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")
+        session = spark_session(
+            "oncelog-tests",
+            master="local[2,3]",
+            sql_shuffle_partitions=2,
+            sql_warehouse_dir=str(folder / "warehouse"),
+            local_dir=str(folder),
+            log_level="ERROR",
+            driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short lives
+            python_daemon_module="oncelog_test_daemon",
+        )
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")

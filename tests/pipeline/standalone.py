@@ -4,11 +4,12 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from ..waiting import until
 
 LIMIT_S = 600.0
 ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -24,14 +25,6 @@ class Standalone(NamedTuple):
     def worked(self) -> bool:
         """Whether each worker was given an executor."""
         return all("Asked to launch executor" in log.read_text() for log in self.logs)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for it; AssertionError when it does not come."""
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.1)
 
 
 @contextmanager
@@ -57,13 +50,13 @@ def standalone(folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> It
 
     try:
         master = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0")
-        until(url, "the master")
+        until(url, "the master", LIMIT_S)
         logs = tuple(
             start(f"worker-{n}", "worker.Worker", "--host", f"127.0.0.{n}", "-c", "1", "-m", "1g",
                   url())
             for n in (2, 3)
         )  # fmt: skip
-        until(lambda: master.read_text().count("Registering worker") == 2, "two workers")
+        until(lambda: master.read_text().count("Registering worker") == 2, "two workers", LIMIT_S)
         yield Standalone(home, url(), logs)
     finally:
         for process in started:

@@ -18,6 +18,11 @@ WITH_CAUSE = (
     "During handling of the above exception, another exception occurred:\n\n"
     f'{TRACE}  File "b.py", line 1\nmy.own.Trouble\n'
 )
+NO_SOURCE = (
+    f'{TRACE}  File "options.py"\nx.OptionError: startingOffsets is wrong\n\n'
+    "During handling of the above exception, another exception occurred:\n\n"
+    f"{TRACE}  File \"runner.py\"\nUnboundLocalError: cannot access local variable 'reader' where\n"
+)
 STOPPED = f'{TRACE}  File "a.py"\nx.SinkStopped: Say so.\n{TRACE}  File "b.py"\nOSError: later\n'
 
 
@@ -26,6 +31,7 @@ STOPPED = f'{TRACE}  File "a.py"\nx.SinkStopped: Say so.\n{TRACE}  File "b.py"\n
     [
         (TASK, "CorruptMessage: /a/0.log at byte 0: the batch fails its checksum"),
         (WITH_CAUSE, "Trouble"),
+        (NO_SOURCE, "OptionError: startingOffsets is wrong"),
         (STOPPED, "SinkStopped: Say so."),
         ("\nThere is no topic a.b: make it.\nmore", "There is no topic a.b: make it."),
         ("", "RuntimeError"),

@@ -1,5 +1,6 @@
 """The README's program: as it stands there, killed, and on a Spark cluster by options alone."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.client import BlockingAdmin, BlockingConsumer, BlockingProducer
+from oncelog.client import BlockingAdmin, BlockingProducer
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.wire.errors import KafkaError
 
-from .standalone import ENVIRONMENT, LIMIT_S, standalone, until
+from ..interop.client_peers import read_to_end
+from ..waiting import until
+from .standalone import ENVIRONMENT, LIMIT_S, standalone
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -51,21 +54,15 @@ def run(command: list[str], cluster: Cluster, folder: Path) -> subprocess.Popen[
 
 
 def invoices(cluster: Cluster) -> list[int]:
-    found: list[int] = []
-    with BlockingConsumer(cluster.bootstrap, isolation_level="read_committed") as consumer:
-        ends = consumer.end_offsets([("invoices", partition) for partition in range(3)])
-        consumer.assign(dict.fromkeys(ends, 0))
-        while any(consumer.position(*key) < end for key, end in ends.items()):
-            for columns in consumer.poll_columns():
-                found += [int(value.removeprefix(b"invoice ")) for value in columns.values if value]
-    return sorted(found)
+    found = asyncio.run(read_to_end(cluster.bootstrap, "invoices"))
+    return sorted(int((row.value or b"").removeprefix(b"invoice ")) for row in found)
 
 
 def test_a_killed_program_goes_on_exactly_once(program: Path, cluster: Cluster) -> None:
     folder = program.parent
     first = run([sys.executable, program.name], cluster, folder)
     commit = folder / "invoices-checkpoint/commits/3"
-    until(lambda: commit.exists() or first.poll() is not None, "the fourth batch")
+    until(lambda: commit.exists() or first.poll() is not None, "the fourth batch", LIMIT_S)
     assert commit.exists(), (folder / "program.log").read_text()[-3000:]
     first.send_signal(signal.SIGKILL)
     first.wait()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from oncelog.pipeline.audit import readers
-from oncelog.pipeline.audit.audit import Evidence
+from oncelog.pipeline.audit.audit import AuditInput
 from oncelog.pipeline.audit.pieces import BOUNDS
 from oncelog.pipeline.source.columns import RAW
 
@@ -36,6 +36,7 @@ def lightly(spark) -> Iterator[None]:
     """Small queries by the dozen: compiling and planning them anew takes longer than they do."""
     light = {
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
     }
@@ -107,7 +108,7 @@ class AuditedLogs:
                 })  # fmt: skip
         self.bounds += [(*key, 0, int(end)) for key, end in ends.items()]
 
-    def evidence(self, spark, folder: Path) -> Evidence:
+    def audit_input(self, spark, folder: Path) -> AuditInput:
         """Spark reads it all from files: handing rows over one by one takes longer than judging."""
         columns = {name: [row[name] for row in self.rows] for name in SCHEMA.names if name in KNOWN}
         count = len(self.rows)
@@ -121,7 +122,7 @@ class AuditedLogs:
         }
         for name, table in tables.items():
             parquet.write_table(table, folder / f"{name}.parquet")
-        return Evidence(
+        return AuditInput(
             rows=spark.read.schema(RAW).parquet(str(folder / "rows.parquet")),
             compacted=self.compacted,
             shown=readers.shown(spark.read.parquet(str(folder / "shown.parquet"))),

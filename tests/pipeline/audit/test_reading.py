@@ -52,10 +52,10 @@ def found(spark, tmp_path_factory):
         write_logs(falsified(name, number), folder)
     nodes = {int(node.name.removeprefix("node-")): node for node in folder.iterdir()}
     assert ("clean-wrap", 0) in read_checkpoint(nodes[1] / LOG_STARTS)
-    evidence = log_directories(spark, nodes, [], compacted=["clean-compacted"], open_s_max=60)
+    audit_input = log_directories(spark, nodes, [], compacted=["clean-compacted"], open_s_max=60)
     names: dict[str, set[str]] = {}
     with lightly(spark):
-        result = audit(evidence, chunk_size=64)
+        result = audit(audit_input, chunk_size=64)
         for row in result.violations.collect():
             names.setdefault(row["topic"], set()).add(row["anomaly"])
         result.close()

@@ -73,8 +73,8 @@ def found(spark, tmp_path_factory) -> tuple[AuditedLogs, dict[str, set[Spotted]]
             audited.add_history(edit, f"history-{name}-{seed}", name)
     spotted: dict[str, set[Spotted]] = {}
     with lightly(spark):
-        evidence = audited.evidence(spark, tmp_path_factory.mktemp("rows"))
-        result = audit(evidence, chunk_size=16)
+        audit_input = audited.audit_input(spark, tmp_path_factory.mktemp("rows"))
+        result = audit(audit_input, chunk_size=16)
         for row in result.violations.collect():
             assert row["sentence"]
             one = (row["anomaly"], row["partition"], row["offset"])

@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 
+from oncelog.client.security.secret import Secret
 from oncelog.pipeline.jobs import flights
 from oncelog.pipeline.jobs.flights import (
     ProgressReporter,
     airlines,
     arguments,
+    of_sinks,
     offsets_of,
-    pairs,
     stop,
 )
 from oncelog.pipeline.sink.batch_check import SinkStopped
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
+
+REQUIRED = ("--bootstrap", "h:1", "--checkpoint", "/c")
 
 
 def offsets(**by_partition: int) -> str:
@@ -39,6 +42,23 @@ class Query:
             "batchId": number, "numInputRows": rows, "timestamp": "2013-01-01T00:00:01.250Z",
             "sources": [{"startOffset": start, "endOffset": end}],
         }  # fmt: skip
+
+
+def test_sinks_take_of_a_file_what_is_about_security(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=h:2\nclient.id=a\nrequest.timeout.ms=9\nsecurity.protocol=SASL_SSL\n"
+        "sasl.mechanism=PLAIN\nsasl.username=alice\nsasl.password=geheim\n"
+    )
+    options = arguments(["--command-config", str(file), "--checkpoint", "/c"])
+    taken = of_sinks(options.login)
+    assert taken == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": Secret("geheim"),
+    }
+    ExactlyOnceSink("flights-sums", options.login["bootstrap.servers"], "delays", **taken)
 
 
 def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
@@ -76,10 +96,11 @@ def test_a_query_that_stopped_is_reported_in_one_line():
 
 
 def test_options_of_the_sink_are_read_from_the_command_line():
-    given = pairs(["first_batch=7", "transaction_timeout_ms=90000", "linger_ms=5"])
-    sink = ExactlyOnceSink("s", "h:1", "t", **given)
-    assert sink.protocol._terms.first_batch == 7
-    assert sink._timeout_ms == 90_000
+    given = ["first_batch=7", "transaction_timeout_ms=90000", "linger_ms=5"]
+    options = arguments([*REQUIRED, *(f"--sink-option={one}" for one in given)])
+    sink = ExactlyOnceSink("s", "h:1", "t", **dict(options.sink_option))
+    assert sink.protocol.terms.first_batch == 7
+    assert sink.timeout_ms == 90_000
     with pytest.raises(ValueError, match="first_batch is a whole number, not 'x'"):
         ExactlyOnceSink("s", "h:1", "t", first_batch="x")
 
@@ -112,16 +133,13 @@ def test_what_does_not_stop_is_ended_by_force(monkeypatch):
 
 
 def test_options():
-    given = ["--bootstrap", "h:1", "--checkpoint", "/c", "--sink-option", "linger_ms=5"]
-    options = arguments(given)
+    options = arguments(REQUIRED)
     assert (options.source, options.enriched, options.sums) == (
         "flights", "enriched-flights", "delays",
     )  # fmt: skip
-    assert pairs(options.sink_option) == {"linger_ms": "5"}
-    with pytest.raises(SystemExit):
-        pairs(["linger_ms"])
-    with pytest.raises(SystemExit):
-        arguments(["--bootstrap", "h:1"])
+    for wrong in ([*REQUIRED, "--sink-option", "linger_ms"], REQUIRED[:2]):
+        with pytest.raises(SystemExit):
+            arguments(wrong)
 
 
 def test_airlines_are_read_from_a_file_or_not_known(tmp_path):

@@ -41,8 +41,7 @@ def kafka(mode: str, tmp_path: Path) -> Iterator[KafkaPeer]:
     """Three nodes with the flights in; prepared transactions are on only where they are needed."""
     quick = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     prepares = PREPARES if mode == "prepared" else {}
-    settings = {**SCAN, **quick, **prepares}
-    with KafkaPeer(tmp_path / "kafka", nodes=3, **settings) as peer:  # type: ignore[arg-type]
+    with KafkaPeer(tmp_path / "kafka", nodes=3, settings=SCAN | quick | prepares) as peer:
         with BlockingAdmin(peer.bootstrap) as admin:
             for topic in (SOURCE, ENRICHED, SUMS):
                 admin.create_topic(topic, partitions=PARTITIONS, replication_factor=3)

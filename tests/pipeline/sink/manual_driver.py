@@ -13,9 +13,10 @@ from oncelog.client import ClusterView, Producer
 from oncelog.pipeline.sink import steps
 from oncelog.pipeline.sink.checks import ready_topic
 from oncelog.pipeline.sink.cluster import SinkCluster
-from oncelog.pipeline.sink.decision import Child, Decision
+from oncelog.pipeline.sink.decision import Decision
+from oncelog.pipeline.sink.login import ClusterLogin
 from oncelog.pipeline.sink.protocol import Mode, SinkProtocol
-from oncelog.pipeline.sink.task import Attempt, Order, Worker
+from oncelog.pipeline.sink.task import Attempt, SinkWorker, TaskSpec
 
 QUERY, TASKS = "query", 3
 
@@ -44,10 +45,10 @@ class ManualDriver:
         self.protocol = SinkProtocol(sink_id, mode=mode)
         self.view = ClusterView(bootstrap, client_id="driver")
         self.cluster = SinkCluster(self.view, sink_id, control_timeout_ms=timeout_ms)
-        self.workers: list[Worker] = []
+        self.workers: list[SinkWorker] = []
 
-    def worker(self) -> Worker:
-        worker = Worker()
+    def worker(self) -> SinkWorker:
+        worker = SinkWorker()
         self.workers.append(worker)
         return worker
 
@@ -81,8 +82,8 @@ class ManualDriver:
                 return await self.cluster.perform(effect)
 
     async def run_tasks(self, effect: steps.RunTasks) -> steps.Event:
-        order = self.order_of(effect)
-        reports = [await self.attempt(order, p) for p in range(self.tasks)]
+        spec = self.task_spec(effect)
+        reports = [await self.attempt(spec, p) for p in range(self.tasks)]
         return steps.TasksDone(tuple(reports))
 
     async def write_batch(self, decision: Decision) -> steps.Event:
@@ -93,23 +94,24 @@ class ManualDriver:
 
         return await self.cluster.write_decision(decision, write)
 
-    def order_of(self, effect: steps.RunTasks) -> Order:
-        return Order(
+    def task_spec(self, effect: steps.RunTasks) -> TaskSpec:
+        return TaskSpec(
             sink_id=self.sink_id,
             generation=effect.generation,
             batch_id=effect.batch_id,
-            bootstrap=self.bootstrap,
+            login=ClusterLogin(self.bootstrap),
             topic=self.topic,
             committed=effect.committed,
         )
 
-    async def attempt(self, order: Order, partition: int, worker: Worker | None = None) -> Any:
+    async def attempt(
+        self, spec: TaskSpec, partition: int, worker: SinkWorker | None = None
+    ) -> Any:
         """One whole attempt, as Spark would see it."""
         token = await asyncio.to_thread(
-            write_rows, order, worker or self.worker(), rows(order.batch_id, partition)
+            write_rows, spec, worker or self.worker(), rows(spec.batch_id, partition)
         )
-        child = Child(token.transactional_id, token.producer_id, token.producer_epoch, token.is_v2)
-        return steps.TaskReport(partition_id=partition, record_count=20, child=child)
+        return steps.TaskReport(partition_id=partition, record_count=20, child=token)
 
     async def close(self) -> None:
         for worker in self.workers:
@@ -117,8 +119,8 @@ class ManualDriver:
         await self.view.close()
 
 
-def write_rows(order: Order, worker: Worker, values: list[str]) -> Any:
+def write_rows(spec: TaskSpec, worker: SinkWorker, values: list[str]) -> Any:
     """The token of a prepared transaction with these rows; on a thread of its own."""
-    attempt = Attempt(order, worker)
+    attempt = Attempt(spec, worker)
     attempt.write(pa.RecordBatch.from_pydict({"value": [v.encode() for v in values]}))
     return attempt.prepare()

@@ -15,11 +15,12 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from oncelog.client import PreparedTransaction
 from oncelog.pipeline.sink import protocol as sink_protocol
 from oncelog.pipeline.sink import steps
 from oncelog.pipeline.sink.batch_check import SinkStopped, Terms
-from oncelog.pipeline.sink.decision import Child, Decision, decode, encode
-from oncelog.pipeline.sink.names import WorkerIds, control_id
+from oncelog.pipeline.sink.decision import Decision, decode, encode
+from oncelog.pipeline.sink.names import Leftovers, WorkerIds, control_id
 from oncelog.pipeline.sink.protocol import SinkProtocol
 
 from .model_cluster import SINK, Handle, ModelCluster, Refused
@@ -124,7 +125,7 @@ class SinkModel:
 
     def write(
         self, worker: WorkerIds, run: steps.RunTasks, place: tuple[int, int], count: int
-    ) -> Generator[None, None, Child]:
+    ) -> Generator[None, None, PreparedTransaction]:
         handle: Handle | None = None
         while handle is None:
             name = self.name_of(worker, run, place)
@@ -136,7 +137,7 @@ class SinkModel:
         for index in range(count):
             row = (run.batch_id, place[0], index)
             yield from self.ask(lambda i=index, row=row: self.cluster.produce(handle, i, row))
-        return Child(*handle, is_v2=True)
+        return PreparedTransaction(*handle, is_v2=True)
 
     def driver(self) -> Process:
         protocol = SinkProtocol(SINK)
@@ -161,7 +162,20 @@ class SinkModel:
             yield
             self.checkpoint = max(self.checkpoint, batch)
             yield
+            yield from self.sweep(protocol)
             batch += 1
+
+    def sweep(self, protocol: SinkProtocol) -> Process:
+        """Between two batches, which may begin in the middle of it."""
+        while self.random.random() < (0 if self.is_calm else 0.3):
+            assert protocol.leftovers is not None
+            names = protocol.leftovers.among(self.cluster.listed())
+            yield
+            protocol.swept(names)
+            for name in names:
+                if self.random.random() < 0.1:
+                    break
+                yield from self.ask(lambda name=name: self.cluster.init(name))
 
     def perform(
         self, effect: steps.Effect, control: list[Handle]
@@ -171,7 +185,7 @@ class SinkModel:
             case steps.ReadDecision():
                 yield
                 return steps.DecisionRead(decode(SINK, cluster.decisions))
-            case steps.Fence():
+            case steps.FenceControlId():
                 handle, _ = yield from self.ask(lambda: cluster.init(control_id(SINK)))
                 control[:] = [handle]
                 return steps.Fenced()
@@ -206,7 +220,9 @@ class SinkModel:
         control[0] = (handle[0], handle[1], handle[2] + 1)
         return steps.ControlCommitted()
 
-    def commit_children(self, children: Iterable[Child]) -> Generator[None, None, steps.Event]:
+    def commit_children(
+        self, children: Iterable[PreparedTransaction]
+    ) -> Generator[None, None, steps.Event]:
         refused: list[str] = []
         for child in children:
             handle = (child.transactional_id, child.producer_id, child.producer_epoch)
@@ -337,6 +353,11 @@ class SinkModel:
         return doubled, sum(1 for row in wanted if not rows[row]), len(self.cluster.listed())
 
 
+class OfAnyGeneration(Leftovers):
+    def is_ours(self, name: str) -> bool:
+        return True
+
+
 class Reduced(SinkProtocol):
     """The protocol without some of its parts."""
 
@@ -355,15 +376,16 @@ class Reduced(SinkProtocol):
             return self.parts.writes_done
         return self.parts.decides or self.phase is not sink_protocol.Phase.DECIDING
 
-    def _is_ours(self, name: str) -> bool:
-        if not self.parts.sweeps_in_order or not self.parts.has_generations:
-            return True
-        return super()._is_ours(name)
+    def _leftovers(self) -> Leftovers:
+        found = super()._leftovers()
+        if self.parts.sweeps_in_order and self.parts.has_generations:
+            return found
+        return OfAnyGeneration(found.sink_id, found.generation, found.kept)
 
     def _given_back(self) -> tuple[str, ...]:
         if self.parts.keeps_banks:
             return super()._given_back()
-        return tuple(self._committed)
+        return tuple(self.reusable_ids)
 
 
 def run(seed: int, parts: Parts = Parts(), size: Size = Size()) -> tuple[int, int, int]:

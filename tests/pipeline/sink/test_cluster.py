@@ -5,12 +5,12 @@ Every test ends with what a reader of committed records sees: each row once, and
 
 import asyncio
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,7 +36,7 @@ from oncelog.pipeline.sink.steps import (
 )
 from oncelog.wire.errors import KafkaError
 
-from ...interop.client_peers import KAFKA, OURS, new_topic
+from ...interop.client_peers import KAFKA, OURS, PREPARES, new_topic
 from ...interop.kafka_peer import KafkaPeer, is_enabled
 from .manual_driver import QUERY, ManualDriver, batch_rows, rows, write_rows
 from .output import assert_once, open_transactions
@@ -45,10 +45,6 @@ SCANS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
 FORGETS = {
     "transactional.id.expiration.ms": "8000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
-}
-PREPARES = {
-    "unstable.api.versions.enable": "true",
-    "transaction.two.phase.commit.enable": "true",
 }
 
 
@@ -59,18 +55,17 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @contextmanager
-def peer(folder: Path, **settings: str) -> Iterator[str]:
+def peer(folder: Path, settings: dict[str, str]) -> Iterator[str]:
     """An Apache Kafka, where it is wanted."""
     if not is_enabled():
         pytest.skip("ONCELOG_KAFKA is not 1")
-    more: Any = settings
-    with KafkaPeer(folder, **more) as running:
+    with KafkaPeer(folder, settings=settings) as running:
         yield running.bootstrap
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with peer(tmp_path_factory.mktemp("kafka"), **PREPARES, **SCANS) as bootstrap:
+    with peer(tmp_path_factory.mktemp("kafka"), PREPARES | SCANS) as bootstrap:
         yield bootstrap
 
 
@@ -91,7 +86,7 @@ def forgetful(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         with Cluster(nodes=1, config=FORGETS) as running:
             yield running.bootstrap
     else:
-        with peer(tmp_path, **PREPARES, **FORGETS) as bootstrap:
+        with peer(tmp_path, PREPARES | FORGETS) as bootstrap:
             yield bootstrap
 
 
@@ -106,14 +101,18 @@ def play(bootstrap: str, scene: Callable[[str, str], Awaitable[list[str]]]) -> N
     assert_once(bootstrap, topic, wanted)
 
 
-def test_batches_are_written_skipped_and_their_ids_used_again(bootstrap: str) -> None:
+def test_batches_are_written_skipped_and_their_ids_used_again(
+    bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="oncelog.sink")
+
     async def scene(topic: str, sink: str) -> list[str]:
         first = ManualDriver(bootstrap, topic, sink)
         workers = [first.worker() for _ in range(3)]
 
         async def run_tasks(effect: RunTasks) -> TasksDone:
-            order = first.order_of(effect)
-            reports = [await first.attempt(order, p, workers[p]) for p in range(3)]
+            spec = first.task_spec(effect)
+            reports = [await first.attempt(spec, p, workers[p]) for p in range(3)]
             return TasksDone(tuple(reports))
 
         first.run_tasks = run_tasks  # type: ignore[method-assign]
@@ -127,7 +126,8 @@ def test_batches_are_written_skipped_and_their_ids_used_again(bootstrap: str) ->
         await second.close()
         async with Admin(bootstrap) as admin:
             listed = await admin.transactions.list_transactions(prefix=f"oncelog.spark.{sink}.g1")
-        assert len(listed) <= 6  # two for each worker
+        # two for each worker, and those whose first answer a busy machine has lost
+        assert len(listed) <= 6 + caplog.text.count("another id is taken")
         return [value for batch in range(5) for value in batch_rows(batch)]
 
     play(bootstrap, scene)
@@ -138,9 +138,9 @@ def test_of_twin_attempts_the_one_that_spark_kept_counts(bootstrap: str) -> None
         driver = ManualDriver(bootstrap, topic, sink)
         effect = await driver.until(RunTasks, 0)
         assert isinstance(effect, RunTasks)
-        order = driver.order_of(effect)
-        twins = [await driver.attempt(order, 0) for _ in range(2)]
-        others = [await driver.attempt(order, p) for p in (1, 2)]
+        spec = driver.task_spec(effect)
+        twins = [await driver.attempt(spec, 0) for _ in range(2)]
+        others = [await driver.attempt(spec, p) for p in (1, 2)]
         await driver.on(driver.protocol.step(TasksDone((twins[1], *others))))
         await driver.close()
         return batch_rows(0)
@@ -153,11 +153,11 @@ def test_a_zombie_attempt_of_an_older_batch_is_harmless_and_aborted(bootstrap: s
         driver = ManualDriver(bootstrap, topic, sink)
         effect = await driver.until(RunTasks, 0)
         assert isinstance(effect, RunTasks)
-        order, sleeper = driver.order_of(effect), driver.worker()
+        spec, sleeper = driver.task_spec(effect), driver.worker()
         await driver.on(effect)
         await driver.write(1)
         effect = await driver.until(CommitChildren, 2)  # decided, not committed
-        await driver.attempt(order, 0, sleeper)
+        await driver.attempt(spec, 0, sleeper)
         assert len(await open_transactions(bootstrap)) == 4
         await driver.on(effect)
         await driver.close()
@@ -283,7 +283,7 @@ def test_orphans_are_ended_and_what_is_decided_is_kept(bootstrap: str, tmp_path:
         effect = await dead.until(RunTasks, 0)
         assert isinstance(effect, RunTasks)
         orphan = await asyncio.to_thread(
-            write_rows, dead.order_of(effect), dead.worker(), rows(9, 9)
+            write_rows, dead.task_spec(effect), dead.worker(), rows(9, 9)
         )
         decided = await dead.on(effect, CommitChildren)
         assert isinstance(decided, CommitChildren)
@@ -414,29 +414,32 @@ def test_what_a_kafka_lacks_is_named(tmp_path: Path, missing: str) -> None:
             with pytest.raises(SinkStopped, match=f"{missing}=true on broker 1"):
                 await check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=True)
 
-    with peer(tmp_path, **settings) as bootstrap:
+    with peer(tmp_path, settings) as bootstrap:
         asyncio.run(check(bootstrap))
 
 
+SAFE: dict[str, str | None] = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+
+
 @pytest.mark.parametrize(
-    ("configs", "partitions", "replicas", "words"),
+    ("changed", "partitions", "replicas", "brokers", "words"),
     [
-        ({"cleanup.policy": "compact", "min.insync.replicas": "2"}, 1, 3, None),
-        ({"cleanup.policy": "compact"}, 1, 1, None),
-        ({"cleanup.policy": "compact,delete", "min.insync.replicas": "2"}, 1, 3, "cleanup.policy"),
-        ({"cleanup.policy": "delete"}, 1, 1, "cleanup.policy"),
-        ({"cleanup.policy": "compact", "min.insync.replicas": "1"}, 1, 3, "min.insync.replicas"),
-        ({"cleanup.policy": "compact"}, 2, 1, "2 partitions"),
-        (
-            {"cleanup.policy": "compact", "unclean.leader.election.enable": "true"},
-            1,
-            1,
-            "unclean.leader.election.enable",
-        ),
+        ({}, 1, 3, 3, None),
+        ({}, 1, 3, 5, None),
+        ({}, 1, 2, 2, None),
+        ({"min.insync.replicas": None}, 1, 1, 1, None),
+        ({"cleanup.policy": "compact,delete"}, 1, 3, 3, "cleanup.policy"),
+        ({"cleanup.policy": "delete"}, 1, 1, 1, "cleanup.policy"),
+        ({"min.insync.replicas": "1"}, 1, 3, 3, "min.insync.replicas is 1 of 3"),
+        ({"min.insync.replicas": "1"}, 1, 2, 2, "min.insync.replicas is 1 of 2"),
+        ({}, 1, 1, 3, "1 replica, and the cluster 3 brokers: it has to have 3"),
+        ({}, 1, 2, 4, "2 replicas, and the cluster 4 brokers: it has to have 3"),
+        ({}, 2, 1, 1, "2 partitions"),
+        ({"unclean.leader.election.enable": "true"}, 1, 1, 1, "unclean.leader.election.enable"),
     ],
 )
 def test_a_topic_that_could_lose_a_decision_is_found(
-    configs: dict[str, str | None], partitions: int, replicas: int, words: str | None
+    changed: dict[str, str | None], partitions: int, replicas: int, brokers: int, words: str | None
 ) -> None:
-    found = flaws(configs, partitions, replicas)
+    found = flaws(SAFE | changed, partitions, replicas, brokers)
     assert (not found) if words is None else words in found[0]

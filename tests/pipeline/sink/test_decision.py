@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.client import PreparedTransaction
 from oncelog.pipeline.sink import decision
 from oncelog.pipeline.sink.decision import (
-    Child,
     Decision,
     UnreadableDecision,
     decode,
@@ -15,7 +15,7 @@ from oncelog.pipeline.sink.decision import (
 )
 
 children = st.builds(
-    Child,
+    PreparedTransaction,
     st.text("abc.0123", min_size=1, max_size=40),
     st.integers(0, 2**62),
     st.integers(0, 32_767),
@@ -48,7 +48,7 @@ def test_parts_of_an_older_decision_are_not_taken_for_this_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 10)
-    rows = tuple(Child(f"id-{i}", i, 0, True) for i in range(3))
+    rows = tuple(PreparedTransaction(f"id-{i}", i, 0, True) for i in range(3))
     older = Decision(generation=1, query_id="q", batch_id=4, decided_by=1, children=rows)
     newer = Decision(generation=1, query_id="q", batch_id=5, decided_by=1, children=rows[:2])
     newest = newest_by_key([*encode("s", older), *encode("s", newer)])
@@ -72,6 +72,6 @@ def test_a_sink_without_records_has_no_decision() -> None:
 def test_too_many_children_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 1)
     monkeypatch.setattr(decision, "CHUNKS_MAX", 2)
-    rows = tuple(Child(f"id-{i}", i, 0, True) for i in range(3))
+    rows = tuple(PreparedTransaction(f"id-{i}", i, 0, True) for i in range(3))
     with pytest.raises(ValueError, match=r"coalesce\(\)"):
         encode("s", Decision(generation=1, query_id="q", children=rows))

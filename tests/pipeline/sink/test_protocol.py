@@ -4,9 +4,10 @@ from typing import get_args
 
 import pytest
 
+from oncelog.client import PreparedTransaction
 from oncelog.pipeline.sink import protocol as sink_protocol
 from oncelog.pipeline.sink.batch_check import SinkStopped, Terms
-from oncelog.pipeline.sink.decision import Child, Decision
+from oncelog.pipeline.sink.decision import Decision
 from oncelog.pipeline.sink.names import child_prefix
 from oncelog.pipeline.sink.protocol import RULES, Mode, Phase, SinkProtocol
 from oncelog.pipeline.sink.steps import (
@@ -23,7 +24,7 @@ from oncelog.pipeline.sink.steps import (
     Effect,
     Event,
     Failed,
-    Fence,
+    FenceControlId,
     Fenced,
     ListOpen,
     OpenListed,
@@ -43,15 +44,19 @@ def given(batch_id: int, query_id: str = "q", digest: str = "") -> BatchGiven:
     return BatchGiven(query_id=query_id, batch_id=batch_id, digest=digest)
 
 
-def child(number: int, generation: int = 1) -> Child:
-    return Child(f"{child_prefix('s')}{generation}.0000abcd.{number}", 100 + number, 0, True)
+def child(number: int, generation: int = 1) -> PreparedTransaction:
+    return PreparedTransaction(
+        f"{child_prefix('s')}{generation}.0000abcd.{number}", 100 + number, 0, True
+    )
 
 
 def report(partition: int, generation: int = 1) -> TaskReport:
     return TaskReport(partition_id=partition, record_count=5, child=child(partition, generation))
 
 
-def decided(batch_id: int, *children: Child, done: bool = False, **fields: object) -> Decision:
+def decided(
+    batch_id: int, *children: PreparedTransaction, done: bool = False, **fields: object
+) -> Decision:
     values = {"generation": 1, "query_id": "q", "decided_by": 1, **fields}
     return Decision(batch_id=batch_id, children=children, is_done=done, **values)  # type: ignore[arg-type]
 
@@ -83,7 +88,7 @@ def test_a_new_sink_goes_through_all_its_steps() -> None:
     protocol = SinkProtocol("s")
     claim = Decision(generation=1, query_id="q")
     assert protocol.step(given(0)) == ReadDecision()
-    assert protocol.step(DecisionRead(None)) == Fence()
+    assert protocol.step(DecisionRead(None)) == FenceControlId()
     assert protocol.step(Fenced()) == ReadDecision()
     assert protocol.step(DecisionRead(None)) == ListOpen()
     assert protocol.step(OpenListed(())) == WriteDecision(claim)
@@ -176,7 +181,7 @@ def test_only_so_many_ids_are_given_back(monkeypatch: pytest.MonkeyPatch) -> Non
         one = TaskReport(partition_id=0, record_count=1, child=child(batch))
         finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
         effect = feed(protocol, TasksDone((one,)), *finish, ControlCommitted(), given(batch + 1))
-        assert len(protocol._committed) <= 4
+        assert len(protocol.reusable_ids) <= 4
     assert isinstance(effect, RunTasks)
     assert effect.committed == (child(5).transactional_id, child(6).transactional_id)
 

@@ -19,6 +19,7 @@ from oncelog.pipeline.sink.decision import TOPIC, Decision
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
 from oncelog.wire.errors import (
     ClusterAuthorizationFailed,
+    InvalidReplicationFactor,
     KafkaError,
     NetworkException,
     RecordListTooLarge,
@@ -94,8 +95,12 @@ def test_a_broker_that_is_dead_and_still_listed_is_not_waited_for(prepared: bool
     check({1: 900_000, 2: None}, NetworkException(), prepared=prepared)
     with pytest.raises(SinkStopped, match=r"transaction.max.timeout.ms=1000 of broker 3\. A"):
         check({1: 900_000, 2: None, 3: 1_000}, NetworkException(), prepared=prepared)
+
+
+def test_mode_driver_needs_no_permission_to_describe_configurations() -> None:
+    check({1: None, 2: None}, ClusterAuthorizationFailed())
     with pytest.raises(ClusterAuthorizationFailed):
-        check({1: 900_000, 2: None}, ClusterAuthorizationFailed(), prepared=prepared)
+        check({1: None, 2: None}, ClusterAuthorizationFailed(), prepared=True)
 
 
 def test_a_topic_that_gets_no_leader_times_out_with_a_reason(
@@ -118,6 +123,31 @@ def test_a_topic_that_gets_no_leader_times_out_with_a_reason(
     with pytest.raises(TimeoutError, match=f"The topic {TOPIC}, .* has no leader"):
         asyncio.run(ready_topic(admin))
     assert admin.is_made["segment.bytes"] == "16777216"
+
+
+def test_a_broker_that_is_away_when_the_topic_is_made_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    class Admin:
+        async def describe_topics(self, names: list[str]) -> list[Any]:
+            raise UnknownTopicOrPartition
+
+        async def describe_cluster(self) -> Any:
+            brokers = tuple(SimpleNamespace(is_fenced=fenced) for fenced in (False, False, True))
+            return SimpleNamespace(brokers=brokers)
+
+        async def create_topic(self, name: str, **more: Any) -> None:
+            asked.append(more["replication_factor"])
+            if more["replication_factor"] == 3:
+                raise InvalidReplicationFactor
+
+    admin: Any = Admin()
+    monkeypatch.setattr(checks, "APPEARS_S", 0.1)
+    with pytest.raises(TimeoutError):
+        asyncio.run(ready_topic(admin))
+    assert asked == [3, 2]
 
 
 @pytest.mark.parametrize(("stable", "words"), [(4, "a transaction began"), (9, "no broker gives")])
@@ -162,6 +192,12 @@ def test_a_topic_that_is_held_up_is_waited_for_and_then_named(
 
 def test_the_read_timeout_is_longer_than_kafka_s_default_transaction_max_timeout() -> None:
     assert READ_TIMEOUT_S > 900
+
+
+@pytest.mark.parametrize("name", ["client_id", "transactional_id", "bootstrap_servers"])
+def test_a_setting_that_would_be_ignored_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is the sink's own to set"):
+        ExactlyOnceSink("s", "127.0.0.1:1", "t", **{name: "billing"})
 
 
 def threads() -> int:

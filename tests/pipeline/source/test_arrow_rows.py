@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.client.fetch.record_columns import RecordColumns, read_columns
 from oncelog.pipeline.source import arrow_rows
-from oncelog.pipeline.source.arrow_rows import Rows
+from oncelog.pipeline.source.arrow_rows import ArrowRows
 from oncelog.pipeline.source.columns import HEADERS, schema_of
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.record_batch import decode_header
@@ -52,7 +52,7 @@ def batch_of(first: int, *values: bytes | None, **more: object) -> RecordColumns
 
 
 def test_plain_rows() -> None:
-    rows = Rows(schema(), is_raw=False)
+    rows = ArrowRows(schema(), is_raw=False)
     assert not rows.add(batch_of(10, b"a", None))
     thinned = encode_batch([Record(20, TIME_MS, None, b"c"), Record(23, TIME_MS, b"", b"")])
     rows.add(columns_of(thinned))
@@ -70,7 +70,7 @@ def test_plain_rows() -> None:
 
 
 def test_headers_are_null_where_there_are_none() -> None:
-    rows = Rows(schema(headers=True), is_raw=False)
+    rows = ArrowRows(schema(headers=True), is_raw=False)
     named = Record(5, TIME_MS, None, b"v", (("a", b"1"), ("a", None)))
     rows.add(columns_of(encode_batch([Record(4, TIME_MS, None, b"w"), named])))
     taken = rows.take()
@@ -83,7 +83,7 @@ def test_headers_are_null_where_there_are_none() -> None:
 
 
 def test_raw_rows_have_producer_sequence_and_marker() -> None:
-    rows = Rows(schema(raw=True), is_raw=True)
+    rows = ArrowRows(schema(raw=True), is_raw=True)
     wrapping = dict(producer_id=7, producer_epoch=2, base_sequence=2**31 - 1, transactional=True)
     rows.add(batch_of(10, b"a", b"b", leader_epoch=4, **wrapping), replica=2)
     rows.add(batch_of(12, b"c"), replica=2)
@@ -116,18 +116,18 @@ def test_raw_rows_have_producer_sequence_and_marker() -> None:
 
 def test_it_is_time_to_take_when_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_rows, "ROWS_MAX", 3)
-    for rows in (Rows(schema(), is_raw=False), Rows(schema(raw=True), is_raw=True)):
+    for rows in (ArrowRows(schema(), is_raw=False), ArrowRows(schema(raw=True), is_raw=True)):
         assert not rows.add(batch_of(0, b"a", b"b"))
         assert rows.add(batch_of(2, b"c"))
     monkeypatch.setattr(arrow_rows, "BYTES_MAX", 100)
-    for rows in (Rows(schema(), is_raw=False), Rows(schema(raw=True), is_raw=True)):
+    for rows in (ArrowRows(schema(), is_raw=False), ArrowRows(schema(raw=True), is_raw=True)):
         assert rows.add(batch_of(0, b"a" * 100))
         rows.take()
         assert rows.add(batch_of(0, b"a" * 100, compression=4)), "it counts what comes out"
 
 
 def test_a_range_is_cut_out_of_its_batches() -> None:
-    rows = Rows(schema(), is_raw=False)
+    rows = ArrowRows(schema(), is_raw=False)
     whole = batch_of(10, b"a", b"b", b"c", b"d")
     rows.add(whole.between(11, 13))
     rows.add(whole.between(14, 20))

@@ -131,3 +131,31 @@ def test_every_option_stands_in_the_page_with_its_sentence() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
     for name, text in DOCS.items():
         assert f"| `{name}` | {text} |" in page, name
+
+
+SECRETS = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="alice" password="geheim";',
+    "kafka.ssl.keystore.certificate.chain": "certificate",
+    "kafka.ssl.keystore.key": "geheim",
+    "kafka.ssl.key.password": "geheim",
+}
+
+
+def test_secrets_are_not_seen_in_what_is_made_of_options() -> None:
+    options = read_options(BOOTSTRAP | SECRETS | {"subscribe": "t"}, is_streaming=True)
+    assert "geheim" not in repr(options)
+    assert options.client["sasl.jaas.config"].reveal().endswith('"geheim";')
+
+
+def test_a_login_that_cannot_work_is_refused_where_the_query_starts() -> None:
+    for wrong, words in (
+        ({"kafka.security.protocol": "PLAINTEXT"}, "has no effect"),
+        ({"kafka.sasl.mechanism": "GSSAPI"}, "not supported"),
+        ({"kafka.sasl.pasword": "geheim"}, "is sasl.password meant"),
+    ):
+        with pytest.raises(OptionError, match=words) as failure:
+            read_options(BOOTSTRAP | SECRETS | wrong | {"subscribe": "t"}, is_streaming=True)
+        assert "geheim" not in str(failure.value)

@@ -1,0 +1,77 @@
+"""What the command lines of the pipeline share: options of the form NAME=VALUE, and Spark's."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..client.security.client_file import read_client_file
+from ..client.security.secret import Secret
+
+
+def pair(text: str) -> tuple[str, str]:
+    """An argparse type; `dict` makes a mapping of what `append` collects."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def add_pairs(parser: argparse.ArgumentParser, option: str, help_text: str | None = None) -> None:
+    """An option that may be given more than once; a list of pairs."""
+    parser.add_argument(
+        option, action="append", default=[], type=pair, metavar="NAME=VALUE", help=help_text
+    )
+
+
+def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
+    """Which cluster, and how to connect; `login_of` reads them.
+
+    is_required: the parser itself asks for one of --bootstrap and --command-config.
+    """
+    where = "HOST:PORT of some brokers, with commas between"
+    parser.add_argument("--bootstrap", help=where)
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="a client.properties: TLS and SASL by librdkafka's or Java's names; it may name "
+        "bootstrap.servers, too",
+    )
+    parser.set_defaults(needs_login=is_required)
+
+
+def login_of(options: argparse.Namespace) -> dict[str, Any]:
+    """A client's configuration by dotted names. Raises ValueError with a sentence."""
+    config: dict[str, Any] = {}
+    if options.command_config is not None:
+        config, unused = read_client_file(options.command_config)
+        if unused:
+            names = ", ".join(unused)
+            print(f"{options.command_config}: not used here: {names}", file=sys.stderr)
+    if options.bootstrap:
+        config["bootstrap.servers"] = options.bootstrap
+    if options.needs_login and not config.get("bootstrap.servers"):
+        raise ValueError("say which cluster: --bootstrap HOST:PORT, or in --command-config")
+    return config
+
+
+def with_prefix(config: Mapping[str, Any]) -> dict[str, str]:
+    """As options of Spark: `kafka.` in front, and text, secrets too (Spark redacts by name)."""
+    return {
+        f"kafka.{name}": value.reveal() if isinstance(value, Secret) else str(value)
+        for name, value in config.items()
+    }
+
+
+def add_spark_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--master", help="Spark's: local[2,4], spark://HOST:7077 (default: this machine)"
+    )
+    add_pairs(parser, "--conf", "of Spark")
+
+
+def spark_confs(options: argparse.Namespace) -> dict[str, str]:
+    """The keywords of `spark_session` that those options mean."""
+    return ({"master": options.master} if options.master else {}) | dict(options.conf)

@@ -1,0 +1,58 @@
+"""As whom a sink connects: names in each form, nothing secret in what tasks are sent."""
+
+import pickle
+
+import pytest
+
+from oncelog.client.security.secret import HIDDEN, Secret
+from oncelog.pipeline.sink.login import ClusterLogin, client_keywords
+
+SCRAM = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-256",
+    "sasl.username": "alice",
+    "sasl.password": "geheim",
+}
+OAUTH = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+PROVIDER = "sasl_oauthbearer_token_provider"
+
+
+def login(**others: object) -> ClusterLogin:
+    return ClusterLogin.of("h:1", client_keywords({**SCRAM, "linger.ms": 5} | others))
+
+
+def test_names_of_the_source_and_keywords_mean_the_same():
+    prefixed = {f"kafka.{name}": value for name, value in SCRAM.items()}
+    keywords = {name.replace(".", "_"): value for name, value in SCRAM.items()}
+    made = client_keywords(SCRAM)
+    assert made == client_keywords(prefixed) == client_keywords(keywords)
+    assert made["sasl_password"] == Secret("geheim")
+    with pytest.raises(ValueError, match="sasl_username is given twice"):
+        client_keywords({"sasl.username": "alice", "sasl_username": "bob"})
+
+
+def test_only_security_is_the_login_s_and_it_shows_no_secret():
+    made = login()
+    assert dict(made.settings) == client_keywords(SCRAM)
+    assert "geheim" not in repr(made) and HIDDEN in repr(made)
+    assert pickle.loads(pickle.dumps(made)) == made
+
+
+def test_what_is_wrong_is_said_when_the_sink_is_made():
+    with pytest.raises(ValueError, match=r"needs sasl\.username and"):
+        login(**{"sasl.username": ""})
+    with pytest.raises(ValueError, match=r"sasl\.password has no effect"):
+        ClusterLogin.of("h:1", {"sasl_password": "geheim"})
+
+
+def test_connections_are_shared_by_those_who_are_the_same():
+    assert login().key == login().key != login(**{"sasl.username": "bob"}).key
+    assert ClusterLogin("h:1").key == ClusterLogin("h:1").key != ClusterLogin("h:2").key
+    assert login().key == pickle.loads(pickle.dumps(login())).key
+
+
+def test_a_function_is_the_same_in_every_task_of_its_sink():
+    first = ClusterLogin.of("h:1", {**OAUTH, PROVIDER: lambda: "token"})
+    second = ClusterLogin.of("h:1", {**OAUTH, PROVIDER: lambda: "token"})
+    again = ClusterLogin(first.bootstrap, ((PROVIDER, str), *OAUTH.items()), first.nonce)
+    assert first.key == again.key != second.key

@@ -1,0 +1,270 @@
+"""Spark on a Kafka with TLS, SASL and ACLs: source, writers, sink, audit; nothing secret is shown.
+
+One Kafka with all its listeners serves every test of this file. With ONCELOG_KAFKA=1.
+"""
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oncelog.client import Admin, BlockingProducer, Producer
+from oncelog.pipeline import exactly_once
+from oncelog.pipeline.audit.__main__ import main as audit
+from oncelog.pipeline.command_line import with_prefix
+from oncelog.pipeline.failure_words import sentence_of
+from oncelog.pipeline.jobs import flights
+
+from ..interop.client_peers import PREPARES, SCAN
+from ..interop.kafka_peer import is_enabled
+from ..interop.secured.certificates import KEY_PASSWORD
+from ..interop.secured.secured_kafka import CLUSTER_NAME, MODULE, PREFIXED, USERS, SecuredKafka
+from ..interop.secured.token_provider import CLIENT_SECRET
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
+]
+SOURCE, OUTPUT, SINKS = "orders", "invoices", "oncelog.spark."
+ROWS = 20
+SECONDS_MAX = 60.0  # until a query has failed: Spark starts workers, and tries a task three times
+WRONG = "falsch"
+SECRETS = (*USERS.values(), CLIENT_SECRET, KEY_PASSWORD, WRONG)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    folder = tmp_path_factory.mktemp("secured")
+    with SecuredKafka(folder, PREPARES | SCAN) as peer:
+        asyncio.run(prepare(peer))
+        yield peer
+
+
+async def prepare(kafka: SecuredKafka) -> None:
+    """What an administrator grants for one source and one sink; docs/spark.md lists the same."""
+    async with Admin(kafka.bootstrap) as admin:
+        for topic in (SOURCE, OUTPUT):
+            await admin.create_topic(topic, partitions=2, replication_factor=1)
+    await kafka.allow("alice", "topic", SOURCE, "Read", "Write", "DescribeConfigs")
+    await kafka.allow("alice", "topic", OUTPUT, "Read", "Write")
+    decisions = ("Create", "Read", "Write", "DescribeConfigs")
+    await kafka.allow("alice", "topic", "oncelog.spark.decisions", *decisions)
+    await kafka.allow(
+        "alice", "transactional_id", SINKS, "Write", "TwoPhaseCommit", pattern=PREFIXED
+    )
+    await kafka.allow("alice", "cluster", CLUSTER_NAME, "DescribeConfigs")
+    with BlockingProducer(kafka.login("SASL_SSL", "PLAIN")) as producer:
+        producer.send_many(SOURCE, [str(number).encode() for number in range(ROWS)])
+        producer.flush()
+
+
+def logins(kafka: SecuredKafka) -> dict[str, dict[str, Any]]:
+    """One way each: a password, a certificate, tokens, and Java's names with texts for files."""
+    module = f"{MODULE}.scram.ScramLoginModule required"
+    java = {
+        "bootstrap.servers": kafka.address("SASL_SSL"),
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": kafka.files.ca.read_text(),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} username="alice" password="{USERS["alice"]}";',
+    }
+    return {
+        "SCRAM": kafka.login("SASL_PLAINTEXT", "SCRAM-SHA-256"),
+        "certificate": kafka.login("SSL", ""),
+        "tokens": kafka.login("SASL_SSL", "OAUTHBEARER"),
+        "java": java,
+    }
+
+
+def source(spark: "SparkSession", login: dict[str, Any], topic: str = SOURCE) -> "DataFrame":
+    reader = spark.read.format("oncelog").options(**with_prefix(login))
+    return reader.option("subscribe", topic).load()
+
+
+def stream(spark: "SparkSession", login: dict[str, Any]) -> "DataFrame":
+    reader = spark.readStream.format("oncelog").options(**with_prefix(login))
+    return reader.options(subscribe=SOURCE, startingOffsets="earliest").load()
+
+
+def values_of(frame: "DataFrame") -> list[int]:
+    return sorted(int(row["value"]) for row in frame.select("value").collect())
+
+
+def plan_of(frame: "DataFrame") -> str:
+    execution: Any = frame._jdf
+    return execution.queryExecution().toString() + execution.queryExecution().simpleString()
+
+
+def with_own_tokens(kafka: SecuredKafka, login: dict[str, Any]) -> dict[str, Any]:
+    """The same login by a function, which goes to the tasks as it is."""
+    token = kafka.provider.token("alice")
+    plain = {n: v for n, v in login.items() if not n.startswith("sasl.oauthbearer")}
+    return {**plain, "sasl.oauthbearer.token.provider": lambda: token}
+
+
+def assert_no_secret(text: str) -> None:
+    for secret in SECRETS:
+        assert secret not in text, text[:2000]
+    assert "PRIVATE KEY" not in text
+
+
+@pytest.mark.parametrize("way", ["SCRAM", "certificate", "tokens", "java"])
+def test_the_source_reads_by_each_way_to_log_in(spark, kafka, way):
+    frame = source(spark, logins(kafka)[way])
+    assert set(values_of(frame)) >= set(range(ROWS))
+    assert_no_secret(plan_of(frame) + repr(frame))
+
+
+@pytest.mark.parametrize(
+    ("mode", "mechanism"),
+    [("prepared", "SCRAM-SHA-512"), ("driver", "PLAIN"), ("prepared", "OAUTHBEARER")],
+)
+def test_from_topic_to_topic_exactly_once(spark, kafka, mode, mechanism, checkpoint, caplog, capfd):
+    caplog.set_level(logging.DEBUG, "oncelog")
+    login = kafka.login("SASL_SSL", mechanism)
+    servers = login.pop("bootstrap.servers")
+    rows = stream(spark, {**login, "bootstrap.servers": servers})
+    query = exactly_once(
+        rows.selectExpr(f"concat('{mode} {mechanism} ', value) AS value"),
+        sink_id=f"secured-{mode}-{mechanism}",
+        bootstrap=servers,
+        topic=OUTPUT,
+        checkpoint=checkpoint,
+        mode=mode,
+        trigger={"availableNow": True},
+        **(login if mechanism != "OAUTHBEARER" else with_own_tokens(kafka, login)),
+    )
+    query.awaitTermination()
+    made = source(spark, {**login, "bootstrap.servers": servers}, OUTPUT)
+    found = sorted(r.value.decode() for r in made.select("value").collect())
+    wanted = [f"{mode} {mechanism} {number}" for number in range(ROWS)]
+    mine = [value for value in found if value.startswith(f"{mode} {mechanism} ")]
+    assert mine == sorted(wanted)
+    assert_no_secret(caplog.text + "".join(capfd.readouterr()) + str(query.lastProgress))
+    for file in Path(checkpoint).rglob("*"):
+        if file.is_file():
+            assert_no_secret(file.read_bytes().decode(errors="replace"))
+
+
+def test_writers_without_exactly_once(spark, kafka):
+    login = logins(kafka)["certificate"]
+    key = kafka.files.alice.read_text()
+    del login["ssl.keystore.location"]
+    login |= {"ssl.keystore.certificate.chain": key, "ssl.keystore.key": key}
+    frame = spark.createDataFrame([(b"1000",)], "value binary")
+    frame.write.format("oncelog").mode("append").options(**with_prefix(login)).option(
+        "topic", SOURCE
+    ).save()
+    assert 1000 in values_of(source(spark, login))
+    assert_no_secret(plan_of(source(spark, login)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"sasl.password": WRONG}, "refused user alice by SCRAM-SHA-512"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "speaks TLS, this client does not"),
+        ({"sasl.username": "mallory", "sasl.password": USERS["mallory"]},
+         "no permission for Describe on the topic orders"),
+        ({"sasl.mechanism": "GSSAPI"}, "GSSAPI is not supported"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_soon_by_a_query(spark, kafka, checkpoint, wrong, words):
+    from pyspark.errors import StreamingQueryException
+
+    login = {**kafka.login("SASL_SSL", "SCRAM-SHA-512"), **wrong}
+    if wrong.get("security.protocol"):
+        del login["ssl.ca.location"]
+    began = time.monotonic()
+    with pytest.raises(StreamingQueryException) as failure:
+        query = (
+            stream(spark, login).writeStream.format("noop").option("checkpointLocation", checkpoint)
+        )
+        query.trigger(availableNow=True).start().awaitTermination()
+    assert time.monotonic() - began < SECONDS_MAX
+    assert words in str(failure.value) and words in sentence_of(failure.value)
+    assert_no_secret(str(failure.value))
+
+
+def test_a_sink_that_may_not_write_says_so(spark, kafka, checkpoint):
+    from pyspark.errors import StreamingQueryException
+
+    login = kafka.login("SASL_SSL", "PLAIN")
+    servers = login.pop("bootstrap.servers")
+    began = time.monotonic()
+    query = exactly_once(
+        stream(spark, {**login, "bootstrap.servers": servers}).select("value"),
+        sink_id="secured-denied", bootstrap=servers, topic="another", checkpoint=checkpoint,
+        trigger={"availableNow": True}, **login,
+    )  # fmt: skip
+    with pytest.raises(StreamingQueryException) as failure:
+        query.awaitTermination()
+    assert time.monotonic() - began < SECONDS_MAX
+    assert "on the topic another" in sentence_of(failure.value)
+    assert_no_secret(str(failure.value))
+
+
+def client_file(folder: Path, login: dict[str, Any]) -> str:
+    file = folder / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in login.items()))
+    return str(file)
+
+
+def test_the_audit_takes_a_file(spark, kafka, tmp_path, capsys):
+    asked = ["--command-config", client_file(tmp_path, kafka.login("SASL_SSL", "PLAIN"))]
+    assert audit([*asked, "--topic", SOURCE, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] >= ROWS
+    wrong = kafka.login("SASL_SSL", "PLAIN") | {"sasl.password": WRONG}
+    assert audit(["--command-config", client_file(tmp_path, wrong), "--topic", SOURCE]) == 2
+    printed = capsys.readouterr()
+    assert "refused user alice by PLAIN" in printed.err
+    assert_no_secret(printed.err + printed.out)
+
+
+def test_the_job_of_flights_takes_a_file(spark, kafka, tmp_path, capsys):
+    file = client_file(tmp_path, kafka.login("SASL_SSL", "PLAIN"))
+    options = flights.arguments(["--command-config", file, "--checkpoint", "/c"])
+    assert flights.source(spark, options).isStreaming
+    assert_no_secret(repr(options))
+    with pytest.raises(SystemExit):
+        flights.arguments(["--checkpoint", "/c"])
+    assert "--bootstrap HOST:PORT, or in --command-config" in capsys.readouterr().err
+
+
+def test_what_a_sink_left_open_is_ended_by_a_file(kafka, tmp_path):
+    login = kafka.login("SASL_SSL", "PLAIN")
+
+    async def leave_open() -> None:
+        producer = Producer(
+            login,
+            transactional_id=f"{SINKS}secured-left.g1.abc.0",
+            transaction_two_phase_commit_enable=True,
+        )
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send(OUTPUT, b"never")
+        await producer.prepare()
+        await producer.close()
+
+    asyncio.run(leave_open())
+    file = client_file(tmp_path, login)
+    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "txn", "abort", "--prefix"]
+    done = subprocess.run(
+        [*command, f"{SINKS}secured-left.", "--command-config", file, "--format", "json"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert row["outcome"] == "aborted"
+    assert_no_secret(done.stdout + done.stderr)
